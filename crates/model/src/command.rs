@@ -1,0 +1,122 @@
+//! Commands: what a worker should do, by reference.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CommandId, Name, PlaybookHash, Seq, StepRunId};
+use crate::raw::Raw;
+use crate::time::Time;
+
+/// Work offered to workers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    /// Derived from the event that issued it.
+    pub id: CommandId,
+    /// The text to run.
+    pub playbook: PlaybookHash,
+    /// The step run it belongs to.
+    pub run: StepRunId,
+    /// Which part of that run.
+    pub work: Work,
+    /// Counts the offers of the same work from 1.
+    pub dispatch: u32,
+    /// Who may take it.
+    pub pool: Name,
+    /// The token's arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Raw>,
+    /// The `loop.started` event with the elements, for loop work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_started: Option<Seq>,
+}
+
+/// Which part of a step run a command covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// The whole pipeline of a plain step.
+    Pipeline,
+    /// The loop's iterations `from..to`, at most `width` at once.
+    Range {
+        /// The first index.
+        from: u64,
+        /// One past the last index.
+        to: u64,
+        /// How many at once.
+        width: u32,
+    },
+    /// One iteration that was suspended and goes on.
+    Iteration {
+        /// Its index.
+        index: u64,
+    },
+    /// Render the loop's collection where its inputs can be read, and store it.
+    Prepare,
+}
+
+/// How far a pipeline has come: a fold of its task events, holding pointers into the log, never values.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Continuation {
+    /// The index of the task that runs now or next.
+    pub position: u32,
+    /// How often each label was entered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub visits: BTreeMap<Name, u32>,
+    /// The current try of the current visit; 0 before the first.
+    #[serde(default)]
+    pub attempt: u32,
+    /// The latest outcome of each label.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outcomes: BTreeMap<Name, Seq>,
+    /// The label that ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Name>,
+    /// The events that wrote to `iter`, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub iter_writes: Vec<Seq>,
+    /// The events that wrote pipeline locals, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub local_writes: Vec<Seq>,
+    /// The events that wrote `ctx` and are not yet in the execution's ctx (parallel loops), oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ctx_writes: Vec<Seq>,
+    /// How often the pipeline jumped.
+    #[serde(default)]
+    pub jumps: u32,
+    /// What it is doing.
+    #[serde(default)]
+    pub stage: Stage,
+}
+
+/// What a pipeline is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The task at the position has not begun.
+    #[default]
+    Ready,
+    /// The task began and no outcome is recorded.
+    Started,
+    /// An attempt failed; the next one may begin at the given time.
+    Retrying {
+        /// When.
+        due: Time,
+        /// Whether the slot was freed for it.
+        suspended: bool,
+    },
+    /// The task waits for something outside, since the given `task.started` event.
+    Awaiting {
+        /// That event.
+        since: Seq,
+    },
+    /// What the task waited for has come, in the given event.
+    Answered {
+        /// That event.
+        by: Seq,
+    },
+    /// The last task ended, or a rule ended the pipeline well.
+    Done,
+    /// A rule ended the pipeline as a failure.
+    Failed,
+}

@@ -1,0 +1,304 @@
+//! The envelope around every event, and the fields that are derived from it when it is shown.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::body::{
+    Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed, CommandIssued,
+    CtxPatched, Ending, Failed, Finished, IterationDone, IterationScheduled, LoopDone, LoopStarted, NextEvaluated,
+    Note, Nothing, PolicyEvaluated, RequestEvaluated, Requested, ResultStored, Retried, Reused, Signal, StepScheduled,
+    Switched, TaskEnded, TaskStarted, TimerFired, TimerSet, WorkflowStarted,
+};
+use crate::event::kind::{Kind, Source};
+use crate::id::{EventId, ExecutionId, Name, Seq, StepRunId, WorkerId};
+use crate::raw::Raw;
+use crate::time::Time;
+
+/// One thing that happened in an execution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Unique; appending the same id twice appends once.
+    pub event_id: EventId,
+    /// The run it belongs to.
+    pub execution_id: ExecutionId,
+    /// Its place in the log; [`Seq`] 0 until the log has given it one.
+    pub seq: Seq,
+    /// The earlier event it follows from; none only at the root.
+    pub cause_seq: Option<Seq>,
+    /// The emitter's clock.
+    pub timestamp: Time,
+    /// The store's clock.
+    pub recorded_at: Time,
+    /// Who emitted it.
+    pub source: Source,
+    /// Where in the execution it happened.
+    pub at: At,
+    /// How long the thing it ends took.
+    pub duration_ms: Option<u64>,
+    /// The worker that emitted it.
+    pub worker_id: Option<WorkerId>,
+    /// Free-form, kept as it came.
+    pub meta: Option<Raw>,
+    /// What happened.
+    pub body: Body,
+}
+
+/// Where in an execution an event happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct At {
+    /// The step and which run of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Name>,
+    /// Counts the step's runs from 1; 0 where no run is meant.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub run: u32,
+    /// The loop index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<u64>,
+    /// The task's label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Name>,
+    /// Counts the entries of that label in its pipeline from 1; 0 where no task is meant.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub visit: u32,
+    /// Counts the tries of that visit from 1; 0 where none is meant.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempt: u32,
+    /// The page of a paginated result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<i64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl At {
+    /// A run of a step.
+    pub fn step_run(run: &StepRunId) -> Self {
+        Self {
+            step: Some(run.step.clone()),
+            run: run.run,
+            ..Self::default()
+        }
+    }
+
+    /// One iteration of a run.
+    #[must_use]
+    pub fn iteration(mut self, index: Option<u64>) -> Self {
+        self.iteration = index;
+        self
+    }
+
+    /// The step run this is in.
+    pub fn step_run_id(&self) -> Option<StepRunId> {
+        let step = self.step.clone()?;
+        (self.run > 0).then_some(StepRunId { step, run: self.run })
+    }
+
+    /// The task run, `task:<label>:run:<visit>`; unique within its step run and iteration.
+    pub fn task_run_id(&self) -> Option<String> {
+        let label = self.task.as_ref()?;
+        Some(format!("task:{label}:run:{}", self.visit))
+    }
+
+    /// The iteration's stable id, `step:<name>:run:<n>:iteration:<i>`.
+    pub fn iteration_id(&self) -> Option<String> {
+        Some(format!("{}:iteration:{}", self.step_run_id()?, self.iteration?))
+    }
+}
+
+/// How far the thing an event speaks of has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each variant is the word it stands for")]
+pub enum Status {
+    InProgress,
+    Success,
+    Error,
+    Skipped,
+    Paused,
+    Cancelled,
+}
+
+macro_rules! bodies {
+    ($($kind:ident($payload:ty)),* $(,)?) => {
+        /// What an event says.
+        #[derive(Debug, Clone, PartialEq)]
+        #[expect(missing_docs, reason = "each variant is the kind of the same name")]
+        pub enum Body { $($kind($payload)),* }
+
+        impl Body {
+            /// Its kind.
+            pub fn kind(&self) -> Kind {
+                match self { $(Body::$kind(_) => Kind::$kind),* }
+            }
+
+            /// Its payload as JSON text.
+            pub fn payload(&self) -> Raw {
+                match self { $(Body::$kind(payload) => Raw::of(payload)),* }
+            }
+
+            /// Writes the payload as JSON.
+            pub fn write<W: std::io::Write>(&self, writer: W) -> serde_json::Result<()> {
+                match self { $(Body::$kind(payload) => serde_json::to_writer(writer, payload)),* }
+            }
+
+            /// Reads a payload of the given kind.
+            pub fn read(kind: Kind, payload: &str) -> serde_json::Result<Self> {
+                match kind { $(Kind::$kind => serde_json::from_str(payload).map(Body::$kind)),* }
+            }
+        }
+    };
+}
+
+bodies! {
+    ExecutionRequested(Box<Requested>),
+    RequestEvaluated(RequestEvaluated),
+    PlaybookStarted(Nothing),
+    PlaybookPaused(Note),
+    PlaybookResumed(Note),
+    PlaybookSwitched(Switched),
+    PlaybookFinished(Box<Finished>),
+    PlaybookProcessed(Nothing),
+    WorkflowStarted(WorkflowStarted),
+    WorkflowFinished(Box<Finished>),
+    CancelRequested(Note),
+    ExecutionRetried(Retried),
+    StepReused(Reused),
+    SignalReceived(Signal),
+    TimerSet(TimerSet),
+    TimerFired(TimerFired),
+    AdmitEvaluated(Box<AdmitEvaluated>),
+    StepScheduled(Box<StepScheduled>),
+    NextEvaluated(Box<NextEvaluated>),
+    CtxPatched(CtxPatched),
+    CommandIssued(CommandIssued),
+    CommandClaimed(CommandClaimed),
+    CommandExpired(CommandExpired),
+    CommandFailed(Box<CommandFailed>),
+    StepStarted(Nothing),
+    StepDone(Nothing),
+    StepFailed(Box<Failed>),
+    TaskStarted(TaskStarted),
+    AttemptStarted(Nothing),
+    AttemptDone(AttemptEnded),
+    AttemptFailed(AttemptEnded),
+    TaskDone(Box<TaskEnded>),
+    TaskFailed(Box<TaskEnded>),
+    PolicyEvaluated(Box<PolicyEvaluated>),
+    LoopStarted(Box<LoopStarted>),
+    IterationScheduled(IterationScheduled),
+    IterationStarted(Nothing),
+    IterationDone(IterationDone),
+    IterationFailed(Box<Failed>),
+    LoopDone(LoopDone),
+    ResultStored(ResultStored),
+    ManifestUpdated(ResultStored),
+    BatchAccepted(Batch),
+    BatchProcessing(Batch),
+    BatchCompleted(Batch),
+    BatchFailed(Batch),
+}
+
+impl Event {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.body.kind()
+    }
+
+    /// How far the thing it speaks of has come.
+    pub fn status(&self) -> Status {
+        match &self.body {
+            Body::PlaybookFinished(finished) | Body::WorkflowFinished(finished) => match finished.ended {
+                Ending::Success => Status::Success,
+                Ending::Error => Status::Error,
+                Ending::Cancelled => Status::Cancelled,
+            },
+            Body::AdmitEvaluated(admit) if admit.discarded => Status::Skipped,
+            Body::AdmitEvaluated(admit) if admit.error.is_some() => Status::Error,
+            Body::NextEvaluated(next) if next.error.is_some() => Status::Error,
+            Body::PlaybookPaused(_) => Status::Paused,
+            Body::StepFailed(_)
+            | Body::TaskFailed(_)
+            | Body::AttemptFailed(_)
+            | Body::IterationFailed(_)
+            | Body::CommandFailed(_)
+            | Body::CommandExpired(_)
+            | Body::BatchFailed(_) => Status::Error,
+            Body::ExecutionRequested(_)
+            | Body::PlaybookStarted(_)
+            | Body::WorkflowStarted(_)
+            | Body::StepScheduled(_)
+            | Body::StepStarted(_)
+            | Body::TaskStarted(_)
+            | Body::AttemptStarted(_)
+            | Body::LoopStarted(_)
+            | Body::IterationScheduled(_)
+            | Body::IterationStarted(_)
+            | Body::CommandIssued(_)
+            | Body::CommandClaimed(_)
+            | Body::TimerSet(_)
+            | Body::CancelRequested(_)
+            | Body::PlaybookResumed(_)
+            | Body::ExecutionRetried(_)
+            | Body::BatchAccepted(_)
+            | Body::BatchProcessing(_) => Status::InProgress,
+            _ => Status::Success,
+        }
+    }
+
+    /// The name of the thing it speaks of.
+    pub fn entity_id(&self) -> String {
+        let step = self.at.step.as_ref().map_or("", Name::as_str);
+        let task = self.at.task.as_ref().map_or("", Name::as_str);
+        match &self.body {
+            Body::NextEvaluated(_) | Body::AdmitEvaluated(_) => format!("step:{step}"),
+            Body::PolicyEvaluated(_) => format!("task:{task}"),
+            Body::ResultStored(_) | Body::ManifestUpdated(_) => format!("task:{task}:attempt:{}", self.at.attempt),
+            Body::SignalReceived(signal) => signal.name.to_string(),
+            Body::TimerFired(fired) => fired.timer.to_string(),
+            Body::CommandClaimed(claimed) => claimed.command.to_string(),
+            Body::CommandExpired(expired) => expired.command.to_string(),
+            Body::CommandFailed(failed) => failed.command.to_string(),
+            Body::TimerSet(_) | Body::CommandIssued(_) => self.seq.to_string(),
+            _ if !task.is_empty() => task.to_owned(),
+            _ if !step.is_empty() => step.to_owned(),
+            _ => self.execution_id.to_string(),
+        }
+    }
+
+    /// What the entity is nested in: workflow, then step run, then task run.
+    pub fn parent_id(&self) -> Option<String> {
+        match &self.body {
+            Body::PolicyEvaluated(_) | Body::ResultStored(_) | Body::ManifestUpdated(_) => self.at.task_run_id(),
+            Body::StepScheduled(_) | Body::StepStarted(_) | Body::StepDone(_) | Body::StepFailed(_) => {
+                Some(self.workflow_run_id())
+            }
+            _ => match self.at.step_run_id() {
+                Some(run) => Some(run.to_string()),
+                None if self.at.step.is_some() => Some(self.workflow_run_id()),
+                None => None,
+            },
+        }
+    }
+
+    /// The id of the net's run: one per execution.
+    pub fn workflow_run_id(&self) -> String {
+        format!("workflow:{}", self.execution_id)
+    }
+}
+
+impl Action {
+    /// An action that says only where to go.
+    pub fn plain(directive: crate::playbook::Directive) -> Self {
+        Self {
+            directive,
+            attempts: None,
+            backoff: None,
+            delay: None,
+            to: None,
+            suspend: false,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The one table of event names: how each is stored, who may emit it, and what else it is called.
+//!
+//! Two places use it: ingestion, which translates every accepted spelling to the stored one, and guards, where
+//! `event.name` equals each alias of its event.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Who may emit an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The control plane.
+    Server,
+    /// The data plane.
+    Worker,
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "each variant is the word it stands for")]
+pub enum EntityType {
+    Playbook,
+    Workflow,
+    Step,
+    Task,
+    Loop,
+    Next,
+    Policy,
+    Result,
+    Command,
+    Timer,
+    Signal,
+    Ctx,
+    Execution,
+    Batch,
+}
+
+/// Who emits a kind of event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Emitter {
+    /// Only the control plane.
+    Server,
+    /// The data plane.
+    Worker,
+    /// The data plane; the control plane for what only it can see.
+    Both,
+}
+
+macro_rules! kinds {
+    ($($kind:ident $name:literal $entity:ident $emitter:ident [$($alias:literal),*];)*) => {
+        /// The kind of an event.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(missing_docs, reason = "the table gives each kind its name")]
+        pub enum Kind { $($kind),* }
+
+        impl Kind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &[Kind] = &[$(Kind::$kind),*];
+
+            /// The stored name.
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$kind => $name),* }
+            }
+
+            /// The other names it answers to.
+            pub fn aliases(self) -> &'static [&'static str] {
+                match self { $(Kind::$kind => &[$($alias),*]),* }
+            }
+
+            /// What it is about.
+            pub fn entity(self) -> EntityType {
+                match self { $(Kind::$kind => EntityType::$entity),* }
+            }
+
+            /// Who may emit it.
+            pub fn emitter(self) -> Emitter {
+                match self { $(Kind::$kind => Emitter::$emitter),* }
+            }
+
+            /// The kind with exactly this stored name.
+            pub fn stored(name: &str) -> Option<Kind> {
+                match name { $($name => Some(Kind::$kind),)* _ => None }
+            }
+        }
+    };
+}
+
+kinds! {
+    ExecutionRequested "playbook.execution.requested" Playbook Server [];
+    RequestEvaluated "playbook.request.evaluated" Playbook Server [];
+    PlaybookStarted "playbook.started" Playbook Server ["playbook.initialized"];
+    PlaybookPaused "playbook.paused" Playbook Server [];
+    PlaybookResumed "playbook.resumed" Playbook Server [];
+    PlaybookSwitched "playbook.switched" Playbook Server [];
+    PlaybookFinished "playbook.finished" Playbook Server ["playbook.completed", "playbook.failed", "execution.cancelled"];
+    PlaybookProcessed "playbook.processed" Playbook Server [];
+    WorkflowStarted "workflow.started" Workflow Server ["workflow.initialized"];
+    WorkflowFinished "workflow.finished" Workflow Server ["workflow.completed", "workflow.failed"];
+    CancelRequested "execution.cancel.requested" Execution Server [];
+    ExecutionRetried "execution.retried" Execution Server [];
+    StepReused "step.reused" Step Server [];
+    SignalReceived "signal.received" Signal Server [];
+    TimerSet "timer.set" Timer Server [];
+    TimerFired "timer.fired" Timer Server [];
+    AdmitEvaluated "policy.admit.evaluated" Policy Server [];
+    StepScheduled "step.scheduled" Step Server ["token.created", "token.enqueued", "token.claimed"];
+    NextEvaluated "next.evaluated" Next Server ["next.selected", "next.enqueued", "case.evaluated"];
+    CtxPatched "ctx.patched" Ctx Server ["ctx.updated"];
+    CommandIssued "command.issued" Command Server [];
+    CommandClaimed "command.claimed" Command Server ["command.started"];
+    CommandExpired "command.expired" Command Server [];
+    CommandFailed "command.failed" Command Server [];
+    StepStarted "step.started" Step Worker ["step.enter"];
+    StepDone "step.done" Step Worker ["step.exit", "call.done", "command.completed"];
+    StepFailed "step.failed" Step Both ["call.error"];
+    TaskStarted "task.started" Task Worker ["tool.started", "sink.started"];
+    AttemptStarted "task.attempt.started" Task Worker ["retry.started"];
+    AttemptDone "task.attempt.done" Task Worker ["retry.done"];
+    AttemptFailed "task.attempt.failed" Task Worker ["retry.failed", "retry.processed"];
+    TaskDone "task.done" Task Worker ["tool.done", "tool.processed", "sink.done", "sink.processed"];
+    TaskFailed "task.failed" Task Worker ["tool.failed", "sink.failed"];
+    PolicyEvaluated "policy.task.evaluated" Policy Worker ["case.started", "case.processed"];
+    LoopStarted "loop.started" Loop Server [];
+    IterationScheduled "loop.iteration.scheduled" Loop Server [];
+    IterationStarted "loop.iteration.started" Loop Worker ["loop.item"];
+    IterationDone "loop.iteration.done" Loop Worker [];
+    IterationFailed "loop.iteration.failed" Loop Both [];
+    LoopDone "loop.done" Loop Server ["step.done"];
+    ResultStored "result.stored" Result Worker [];
+    ManifestUpdated "result.manifest.updated" Result Both [];
+    BatchAccepted "batch.accepted" Batch Server [];
+    BatchProcessing "batch.processing" Batch Server [];
+    BatchCompleted "batch.completed" Batch Server [];
+    BatchFailed "batch.failed" Batch Server [];
+}
+
+impl Kind {
+    /// The kind a name stands for, stored or alias. A stored name always means its own kind.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::stored(name).or_else(|| Self::ALL.iter().copied().find(|kind| kind.aliases().contains(&name)))
+    }
+
+    /// Whether `event.name` of this kind equals `name` in a guard.
+    pub fn answers_to(self, name: &str) -> bool {
+        self.name() == name || self.aliases().contains(&name)
+    }
+
+    /// Whether it ends a step run.
+    pub fn is_boundary(self) -> bool {
+        matches!(self, Self::StepDone | Self::StepFailed | Self::LoopDone)
+    }
+
+    /// The display alias: `task.attempt.failed` is `TaskAttemptFailed`.
+    pub fn alias(self) -> String {
+        self.name()
+            .split('.')
+            .flat_map(|word| {
+                let (head, tail) = word.split_at(1);
+                [head.to_ascii_uppercase(), tail.to_owned()]
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name no event has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no event is called `{0}`")]
+pub struct UnknownKind(pub String);
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+        Self::named(name).ok_or_else(|| UnknownKind(name.to_owned()))
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        name.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_names_are_two_or_three_lower_case_words() {
+        for kind in Kind::ALL {
+            let words: Vec<_> = kind.name().split('.').collect();
+            assert!((2..=3).contains(&words.len()), "{kind}");
+            assert!(
+                words.iter().all(|word| word.chars().all(|c| c.is_ascii_lowercase())),
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_means_one_kind() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::named(kind.name()), Some(*kind));
+        }
+        assert_eq!(Kind::named("call.done"), Some(Kind::StepDone));
+        assert_eq!(Kind::named("step.done"), Some(Kind::StepDone));
+        assert_eq!(Kind::named("step.nonsense"), None);
+    }
+
+    #[test]
+    fn a_loops_end_answers_to_both_names() {
+        assert!(Kind::LoopDone.answers_to("loop.done"));
+        assert!(Kind::LoopDone.answers_to("step.done"));
+        assert!(!Kind::StepFailed.answers_to("step.done"));
+    }
+
+    #[test]
+    fn display_aliases_follow_the_name() {
+        assert_eq!(Kind::AttemptFailed.alias(), "TaskAttemptFailed");
+    }
+}

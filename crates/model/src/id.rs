@@ -1,0 +1,293 @@
+//! Identifiers: each id is a type of its own, so two of them can never be swapped.
+//!
+//! 64-bit ids are strings in every JSON answer (browsers lose integers above 2^53) and are accepted as integer or
+//! string on the way in. Ids inside an execution are derived from the log, so every replay gives the same ones.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Text that is not an id of the expected form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {expected}")]
+pub struct InvalidId {
+    /// What was given.
+    pub text: String,
+    /// What was wanted, with its article.
+    pub expected: &'static str,
+}
+
+macro_rules! wide_id {
+    ($(#[$doc:meta])* $name:ident, $expected:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                text.parse()
+                    .map(Self)
+                    .map_err(|_| InvalidId { text: text.to_owned(), expected: $expected })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(WideInteger($expected)).map(Self)
+            }
+        }
+    };
+}
+
+wide_id!(
+    /// One run of a playbook.
+    ExecutionId,
+    "an execution id"
+);
+wide_id!(
+    /// One event; unique within the store.
+    EventId,
+    "an event id"
+);
+
+/// Reads a 64-bit integer from a JSON number or a decimal string.
+struct WideInteger(&'static str);
+
+impl de::Visitor<'_> for WideInteger {
+    type Value = i64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} as an integer or a decimal string", self.0)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<i64, E> {
+        Ok(value)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<i64, E> {
+        i64::try_from(value).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(value), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<i64, E> {
+        value
+            .parse()
+            .map_err(|_| E::invalid_value(de::Unexpected::Str(value), &self))
+    }
+}
+
+/// The place of an event in its execution's log: gapless, from 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The place after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A name given by a person: of a step, a task, a pool, a signal. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The text of the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for Name {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl std::borrow::Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Name {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Name {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Ok(Self(text.as_ref().into()))
+    }
+}
+
+/// A token: the event that made it and the arc it came along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TokenId {
+    /// The event that made the token.
+    pub seq: Seq,
+    /// Which of that event's tokens it is.
+    pub arc: u32,
+}
+
+/// The n-th run of a step in its execution; written `step:<name>:run:<n>`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StepRunId {
+    /// The step.
+    pub step: Name,
+    /// Counts the step's runs from 1.
+    pub run: u32,
+}
+
+impl fmt::Display for StepRunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step:{}:run:{}", self.step, self.run)
+    }
+}
+
+/// A command: the execution it belongs to and the event that issued it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandId {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The `command.issued` event.
+    pub seq: Seq,
+}
+
+impl fmt::Display for CommandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.execution, self.seq)
+    }
+}
+
+impl FromStr for CommandId {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = || InvalidId {
+            text: text.to_owned(),
+            expected: "a command id",
+        };
+        let (execution, seq) = text.split_once('.').ok_or_else(invalid)?;
+        Ok(Self {
+            execution: execution.parse().map_err(|_| invalid())?,
+            seq: Seq(seq.parse().map_err(|_| invalid())?),
+        })
+    }
+}
+
+impl Serialize for CommandId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A worker's session: one life of one worker process.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkerId(pub Arc<str>);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How often a command was handed out; a report with an older epoch is refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LeaseEpoch(pub u32);
+
+/// The sha256 of a playbook's text, in hex; what an execution is pinned to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PlaybookHash(pub Arc<str>);
+
+impl fmt::Display for PlaybookHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Event ids taken from one block, in order: the caller reserves the block, pure code draws from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdBlock {
+    next: i64,
+}
+
+impl IdBlock {
+    /// A block whose first id is `first`.
+    pub fn starting_at(first: EventId) -> Self {
+        Self { next: first.0 }
+    }
+
+    /// Draws the next event id.
+    pub fn event(&mut self) -> EventId {
+        EventId(self.draw())
+    }
+
+    /// Draws an id for an execution that this decision starts.
+    pub fn execution(&mut self) -> ExecutionId {
+        ExecutionId(self.draw())
+    }
+
+    fn draw(&mut self) -> i64 {
+        let id = self.next;
+        self.next += 1;
+        id
+    }
+}

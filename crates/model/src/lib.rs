@@ -1,0 +1,14 @@
+//! The vocabulary: ids, events, outcomes, commands, the playbook and its templates.
+//!
+//! Pure: no I/O, clock, randomness or environment. Everything else in the house speaks in these types.
+
+pub mod command;
+pub mod event;
+pub mod id;
+pub mod outcome;
+pub mod playbook;
+pub mod raw;
+pub mod result_ref;
+pub mod source;
+pub mod template;
+pub mod time;

@@ -1,0 +1,10 @@
+//! The playbook: what a document says once every accepted spelling is read into one shape.
+
+mod policy;
+mod shape;
+
+pub use policy::{Backoff, Directive, Jump, Policy, Retry, Rule, Then, Unmatched, Write, WriteTarget};
+pub use shape::{
+    Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode, Loop, LoopMode, Playbook,
+    ResultControl, RouteMode, Router, Select, Step, Task,
+};

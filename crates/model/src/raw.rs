@@ -1,0 +1,65 @@
+//! JSON text that is carried, not read: the log holds user data as the bytes it arrived in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A JSON value kept as text. Cheap to clone; parsed only where its content matters.
+#[derive(Clone)]
+pub struct Raw(Arc<RawValue>);
+
+impl Raw {
+    /// The JSON text of any serialisable value.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
+        let raw = serde_json::value::to_raw_value(value).expect("plain data serialises to JSON");
+        Self(raw.into())
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Reads the text as a value.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(self.text()).expect("a Raw holds valid JSON")
+    }
+
+    /// Reads the text as a typed value.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.text())
+    }
+}
+
+impl From<&Value> for Raw {
+    fn from(value: &Value) -> Self {
+        Self::of(value)
+    }
+}
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+    }
+}
