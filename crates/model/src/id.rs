@@ -91,7 +91,9 @@ impl de::Visitor<'_> for WideInteger {
 }
 
 /// The place of an event in its execution's log: gapless, from 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
@@ -248,7 +250,9 @@ impl fmt::Display for WorkerId {
 }
 
 /// How often a command was handed out; a report with an older epoch is refused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct LeaseEpoch(pub u32);
 

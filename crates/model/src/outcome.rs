@@ -121,7 +121,11 @@ impl ErrorKind {
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
-            Self::Connection | Self::Timeout | Self::RateLimit | Self::ServerError | Self::DbDeadlock
+            Self::Connection
+                | Self::Timeout
+                | Self::RateLimit
+                | Self::ServerError
+                | Self::DbDeadlock
         )
     }
 }

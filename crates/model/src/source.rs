@@ -12,7 +12,9 @@ pub struct Source {
 }
 
 /// A place in a document: lines and columns count from 1, in characters; bytes from 0.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Span {
     /// The line it begins on.
     pub line: u32,

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::body::{
-    Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed, CommandIssued,
-    CtxPatched, Ending, Failed, Finished, IterationDone, IterationScheduled, LoopDone, LoopStarted, NextEvaluated,
-    Note, Nothing, PolicyEvaluated, RequestEvaluated, Requested, ResultStored, Retried, Reused, Signal, StepScheduled,
-    Switched, TaskEnded, TaskStarted, TimerFired, TimerSet, WorkflowStarted,
+    Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed,
+    CommandIssued, CtxPatched, Ending, Failed, Finished, IterationDone, IterationScheduled,
+    LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated, RequestEvaluated,
+    Requested, ResultStored, Retried, Reused, Signal, StepScheduled, Switched, TaskEnded,
+    TaskStarted, TimerFired, TimerSet, WorkflowStarted,
 };
 use crate::event::kind::{Kind, Source};
 use crate::id::{EventId, ExecutionId, Name, Seq, StepRunId, WorkerId};
@@ -93,7 +94,10 @@ impl At {
     /// The step run this is in.
     pub fn step_run_id(&self) -> Option<StepRunId> {
         let step = self.step.clone()?;
-        (self.run > 0).then_some(StepRunId { step, run: self.run })
+        (self.run > 0).then_some(StepRunId {
+            step,
+            run: self.run,
+        })
     }
 
     /// The task run, `task:<label>:run:<visit>`; unique within its step run and iteration.
@@ -104,7 +108,11 @@ impl At {
 
     /// The iteration's stable id, `step:<name>:run:<n>:iteration:<i>`.
     pub fn iteration_id(&self) -> Option<String> {
-        Some(format!("{}:iteration:{}", self.step_run_id()?, self.iteration?))
+        Some(format!(
+            "{}:iteration:{}",
+            self.step_run_id()?,
+            self.iteration?
+        ))
     }
 }
 
@@ -210,11 +218,13 @@ impl Event {
     /// How far the thing it speaks of has come.
     pub fn status(&self) -> Status {
         match &self.body {
-            Body::PlaybookFinished(finished) | Body::WorkflowFinished(finished) => match finished.ended {
-                Ending::Success => Status::Success,
-                Ending::Error => Status::Error,
-                Ending::Cancelled => Status::Cancelled,
-            },
+            Body::PlaybookFinished(finished) | Body::WorkflowFinished(finished) => {
+                match finished.ended {
+                    Ending::Success => Status::Success,
+                    Ending::Error => Status::Error,
+                    Ending::Cancelled => Status::Cancelled,
+                }
+            }
             Body::AdmitEvaluated(admit) if admit.discarded => Status::Skipped,
             Body::AdmitEvaluated(admit) if admit.error.is_some() => Status::Error,
             Body::NextEvaluated(next) if next.error.is_some() => Status::Error,
@@ -255,7 +265,9 @@ impl Event {
         match &self.body {
             Body::NextEvaluated(_) | Body::AdmitEvaluated(_) => format!("step:{step}"),
             Body::PolicyEvaluated(_) => format!("task:{task}"),
-            Body::ResultStored(_) | Body::ManifestUpdated(_) => format!("task:{task}:attempt:{}", self.at.attempt),
+            Body::ResultStored(_) | Body::ManifestUpdated(_) => {
+                format!("task:{task}:attempt:{}", self.at.attempt)
+            }
             Body::SignalReceived(signal) => signal.name.to_string(),
             Body::TimerFired(fired) => fired.timer.to_string(),
             Body::CommandClaimed(claimed) => claimed.command.to_string(),
@@ -271,10 +283,13 @@ impl Event {
     /// What the entity is nested in: workflow, then step run, then task run.
     pub fn parent_id(&self) -> Option<String> {
         match &self.body {
-            Body::PolicyEvaluated(_) | Body::ResultStored(_) | Body::ManifestUpdated(_) => self.at.task_run_id(),
-            Body::StepScheduled(_) | Body::StepStarted(_) | Body::StepDone(_) | Body::StepFailed(_) => {
-                Some(self.workflow_run_id())
+            Body::PolicyEvaluated(_) | Body::ResultStored(_) | Body::ManifestUpdated(_) => {
+                self.at.task_run_id()
             }
+            Body::StepScheduled(_)
+            | Body::StepStarted(_)
+            | Body::StepDone(_)
+            | Body::StepFailed(_) => Some(self.workflow_run_id()),
             _ => match self.at.step_run_id() {
                 Some(run) => Some(run.to_string()),
                 None if self.at.step.is_some() => Some(self.workflow_run_id()),

@@ -141,7 +141,12 @@ kinds! {
 impl Kind {
     /// The kind a name stands for, stored or alias. A stored name always means its own kind.
     pub fn named(name: &str) -> Option<Self> {
-        Self::stored(name).or_else(|| Self::ALL.iter().copied().find(|kind| kind.aliases().contains(&name)))
+        Self::stored(name).or_else(|| {
+            Self::ALL
+                .iter()
+                .copied()
+                .find(|kind| kind.aliases().contains(&name))
+        })
     }
 
     /// Whether `event.name` of this kind equals `name` in a guard.
@@ -207,7 +212,9 @@ mod tests {
             let words: Vec<_> = kind.name().split('.').collect();
             assert!((2..=3).contains(&words.len()), "{kind}");
             assert!(
-                words.iter().all(|word| word.chars().all(|c| c.is_ascii_lowercase())),
+                words
+                    .iter()
+                    .all(|word| word.chars().all(|c| c.is_ascii_lowercase())),
                 "{kind}"
             );
         }

@@ -3,8 +3,10 @@
 mod policy;
 mod shape;
 
-pub use policy::{Backoff, Directive, Jump, Policy, Retry, Rule, Then, Unmatched, Write, WriteTarget};
+pub use policy::{
+    Backoff, Directive, Jump, Policy, Retry, Rule, Then, Unmatched, Write, WriteTarget,
+};
 pub use shape::{
-    Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode, Loop, LoopMode, Playbook,
-    ResultControl, RouteMode, Router, Select, Step, Task,
+    Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode, Loop,
+    LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
 };

@@ -107,7 +107,10 @@ pub struct Step {
 impl Step {
     /// The task with that label, and its place in the pipeline.
     pub fn task(&self, label: &str) -> Option<(usize, &Task)> {
-        self.tasks.iter().enumerate().find(|(_, task)| task.label == *label)
+        self.tasks
+            .iter()
+            .enumerate()
+            .find(|(_, task)| task.label == *label)
     }
 }
 

@@ -127,7 +127,9 @@ pub enum Content {
 }
 
 /// Where a loop's results are found.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct LoopPointer {
     /// Its `loop.started` event.
     pub started: Seq,
