@@ -3,6 +3,8 @@
 //! Pure: no I/O, clock, randomness or environment. Everything else in the house speaks in these types.
 
 pub mod command;
+pub mod ctx;
+pub mod duration;
 pub mod event;
 pub mod id;
 pub mod outcome;
