@@ -169,7 +169,7 @@ fn unknown(
 ) -> SyntaxError {
     let near = known
         .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 3)
         .min();
     let message = match near {
         Some((_, candidate)) => {

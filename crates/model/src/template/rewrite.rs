@@ -193,7 +193,7 @@ impl<'s> Rewriter<'s> {
 
     /// An expression.
     pub(crate) fn expression(&mut self, expr: &Expr<'s>, taken: Taken) -> Done<Expr<'s>> {
-        let at = expr.span();
+        let at = extent(expr);
         Ok(match expr {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => {
                 self.note(expr, taken != Taken::Used);
@@ -473,7 +473,7 @@ impl<'s> Rewriter<'s> {
         if !self.bound.contains(root) {
             self.uses.push(PathUse {
                 path,
-                range: range(expr.span()),
+                range: range(extent(expr)),
                 guarded,
             });
         }
@@ -481,6 +481,34 @@ impl<'s> Rewriter<'s> {
 
     fn text(&self, at: Place) -> &'s str {
         self.source.get(range(at)).unwrap_or_default()
+    }
+}
+
+/// The whole place of an expression: the library's begins at the last attribute or operator.
+fn extent(expr: &Expr<'_>) -> Place {
+    let begins = match expr {
+        Expr::GetAttr(node) => extent(&node.expr),
+        Expr::GetItem(node) => extent(&node.expr),
+        Expr::Slice(node) => extent(&node.expr),
+        Expr::Call(node) => extent(&node.expr),
+        Expr::BinOp(node) => extent(&node.left),
+        Expr::Compare(node) => extent(&node.expr),
+        Expr::Test(node) => extent(&node.expr),
+        Expr::Filter(node) => match &node.expr {
+            Some(inner) => extent(inner),
+            None => return expr.span(),
+        },
+        other => return other.span(),
+    };
+    let ends = expr.span();
+    if begins.start_offset > ends.start_offset {
+        return ends;
+    }
+    Place {
+        start_line: begins.start_line,
+        start_col: begins.start_col,
+        start_offset: begins.start_offset,
+        ..ends
     }
 }
 
