@@ -10,5 +10,6 @@ pub mod playbook;
 pub mod raw;
 pub mod result_ref;
 pub mod source;
+pub mod status;
 pub mod template;
 pub mod time;
