@@ -2,6 +2,8 @@
 //!
 //! Pure: no I/O, clock, randomness or environment. Everything else in the house speaks in these types.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod command;
 pub mod event;
 pub mod id;
