@@ -2,6 +2,8 @@
 //!
 //! Pure: no I/O, clock, randomness or environment. Everything else in the house speaks in these types.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod command;
 pub mod ctx;
 pub mod duration;
@@ -12,5 +14,6 @@ pub mod playbook;
 pub mod raw;
 pub mod result_ref;
 pub mod source;
+pub mod status;
 pub mod template;
 pub mod time;

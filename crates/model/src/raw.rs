@@ -40,6 +40,12 @@ impl From<&Value> for Raw {
     }
 }
 
+impl From<Box<RawValue>> for Raw {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(raw.into())
+    }
+}
+
 impl PartialEq for Raw {
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text()
