@@ -5,7 +5,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod call;
+mod capture;
+mod http;
 mod noop;
+mod process;
+mod python;
 mod registry;
 
 pub use call::{Call, LogSink, NoLog, Place, Stream, Timeout, Tool};

@@ -8,7 +8,9 @@ use std::time::Duration;
 use model::id::Name;
 
 use crate::call::Tool;
+use crate::http::{Clients, Http};
 use crate::noop::Noop;
+use crate::python::Python;
 
 /// How the built-in tools are set up.
 #[derive(Debug, Clone)]
@@ -104,9 +106,12 @@ impl Registry {
 
     /// Every kind that is built in.
     pub fn builtin(config: Config) -> Self {
-        let _ = config;
+        let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
+        let python = Python::new(&config.python, config.environment, clients.clone());
         let mut registry = Self::empty();
         registry.insert("noop", Arc::new(Noop));
+        registry.insert("http", Arc::new(Http::new(clients)));
+        registry.insert("python", Arc::new(python));
         registry
     }
 
