@@ -27,7 +27,6 @@ use crate::decision::Decision;
 use crate::graph::Graph;
 use crate::input::{Input, Stamp};
 use crate::state::State;
-pub use scope::envelope;
 use turn::Turn;
 
 /// A playbook ready to be decided about.

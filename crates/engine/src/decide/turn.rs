@@ -83,6 +83,9 @@ impl<'n> Turn<'n> {
 
     /// Writes down an event that a worker reported; the log gives it its place.
     pub(super) fn emit_reported(&mut self, mut event: Event, cause: Seq) -> Seq {
+        if event.event_id == model::id::EventId(0) {
+            event.event_id = self.stamp.ids.event();
+        }
         event.seq = self.state.seq.next();
         event.execution_id = self.state.execution;
         event.recorded_at = self.stamp.now;
