@@ -18,6 +18,7 @@ mod rewrite;
 mod scope;
 mod session;
 mod tree;
+mod weigh;
 
 pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, SOURCE_BYTES_MAX};
 pub use data::Data;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use minijinja::value::{Object, ObjectRepr, Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
-use crate::template::budget::ITEM_BYTES;
+use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES};
 use crate::template::convert;
 use crate::template::envelope::{self, Word};
 use crate::template::session;
 use crate::template::tree::Piece;
+use crate::template::weigh;
 
 /// The author's own text.
 #[derive(Debug)]
@@ -48,7 +49,9 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%maybe", |value: &Native| envelope::whole(value));
     env.add_filter("%built", built);
     env.add_filter("%eq", |a: &Native, b: &Native| equal(a, b));
-    env.add_filter("%ne", |a: &Native, b: &Native| !equal(a, b));
+    env.add_filter("%ne", |a: &Native, b: &Native| {
+        equal(a, b).map(|same| !same)
+    });
     env.add_filter("%in", contains);
     env.add_filter("%notin", |item: &Native, list: &Native| {
         contains(item, list).map(|found| !found)
@@ -72,9 +75,22 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         env.add_test(name, |a: &Native, b: &Native| equal(a, b));
     }
     for name in ["ne", "!="] {
-        env.add_test(name, |a: &Native, b: &Native| !equal(a, b));
+        env.add_test(name, |a: &Native, b: &Native| equal(a, b).map(|same| !same));
     }
     env.add_test("in", contains);
+    for (names, holds) in [
+        (
+            ["lt", "lessthan", "<"],
+            Ordering::is_lt as fn(Ordering) -> bool,
+        ),
+        (["le", "<=", "<="], Ordering::is_le),
+        (["gt", "greaterthan", ">"], Ordering::is_gt),
+        (["ge", ">=", ">="], Ordering::is_ge),
+    ] {
+        for name in names {
+            env.add_test(name, move |a: &Native, b: &Native| ordered(a, b, holds));
+        }
+    }
     env.set_formatter(write);
 }
 
@@ -107,14 +123,63 @@ pub(crate) fn size(value: &Native) -> usize {
 }
 
 /// Whether two values are equal: a word equals each of its spellings, a missing value only another one.
-pub(crate) fn equal(a: &Native, b: &Native) -> bool {
+pub(crate) fn equal(a: &Native, b: &Native) -> Result<bool, Error> {
     if let (Some(word), Some(text)) = (a.downcast_object_ref::<Word>(), b.as_str()) {
-        return word.answers_to(text);
+        return Ok(word.answers_to(text));
     }
     if let (Some(text), Some(word)) = (a.as_str(), b.downcast_object_ref::<Word>()) {
-        return word.answers_to(text);
+        return Ok(word.answers_to(text));
     }
-    envelope::whole(a) == envelope::whole(b)
+    same(&envelope::whole(a), &envelope::whole(b), 0)
+}
+
+/// Equality, item by item, accounted for.
+fn same(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
+    if let (Some(left), Some(right)) = (a.as_str(), b.as_str()) {
+        session::work(left.len().min(right.len()))?;
+        return Ok(left == right);
+    }
+    let (Some(left), Some(right)) = (a.as_object(), b.as_object()) else {
+        return Ok(a == b);
+    };
+    if depth > DEPTH_MAX {
+        return Err(budget::exceeded("a value is nested too deeply"));
+    }
+    if is_list(a) && is_list(b) {
+        if matches!((a.len(), b.len()), (Some(a), Some(b)) if a != b) {
+            return Ok(false);
+        }
+        let (mut left, mut right) = (a.try_iter()?.checked(), b.try_iter()?.checked());
+        loop {
+            session::work(1)?;
+            match (left.next(), right.next()) {
+                (None, None) => return Ok(true),
+                (Some(a), Some(b)) => {
+                    if !same(&envelope::whole(&a?), &envelope::whole(&b?), depth + 1)? {
+                        return Ok(false);
+                    }
+                }
+                _ => return Ok(false),
+            }
+        }
+    }
+    if a.kind() != ValueKind::Map || b.kind() != ValueKind::Map {
+        return Ok(false);
+    }
+    if left.enumerator_len() != right.enumerator_len() {
+        return Ok(false);
+    }
+    for key in a.try_iter()?.checked() {
+        let key = key?;
+        session::work(1)?;
+        let (Some(a), Some(b)) = (left.get_value(&key), right.get_value(&key)) else {
+            return Ok(false);
+        };
+        if !same(&envelope::whole(&a), &envelope::whole(&b), depth + 1)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
@@ -123,6 +188,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         ValueKind::Undefined => Ok(false),
         ValueKind::String => {
             let text = list.as_str().unwrap_or_default();
+            session::work(text.len())?;
             if let Some(word) = item.downcast_object_ref::<Word>() {
                 return Ok(text.contains(word.name)
                     || word.aliases.iter().any(|alias| text.contains(alias)));
@@ -141,7 +207,8 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         }
         ValueKind::Seq | ValueKind::Iterable => {
             for candidate in list.try_iter()?.checked() {
-                if equal(item, &candidate?) {
+                session::work(1)?;
+                if equal(item, &candidate?)? {
                     return Ok(true);
                 }
             }
@@ -158,14 +225,15 @@ fn ordered(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<bool, 
         return Ok(false);
     }
     let numeric = |kind| matches!(kind, ValueKind::Number | ValueKind::Bool);
-    let listed = |kind| matches!(kind, ValueKind::Seq | ValueKind::Iterable);
     let (left, right) = (a.kind(), b.kind());
     let fits = (numeric(left) && numeric(right))
-        || (listed(left) && listed(right))
+        || (is_list(&a) && is_list(&b))
         || (left == ValueKind::String && right == ValueKind::String);
     if !fits {
         return Err(unfit("<", &a, &b));
     }
+    weigh::deep(&a, 0)?;
+    weigh::deep(&b, 0)?;
     Ok(a.partial_cmp(&b).is_some_and(holds))
 }
 
@@ -217,7 +285,7 @@ fn repetitions(times: &Native) -> Result<usize, Error> {
     }
 }
 
-fn is_list(value: &Native) -> bool {
+pub(crate) fn is_list(value: &Native) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
 }
 
@@ -269,7 +337,7 @@ pub(crate) fn print(value: &Native) -> Result<String, Error> {
     }
     let mut text = Bounded(String::new());
     fmt::write(&mut text, format_args!("{value}"))
-        .map_err(|_| crate::template::budget::exceeded("a value's text is too long"))?;
+        .map_err(|_| budget::exceeded("a value's text is too long"))?;
     Ok(text.0)
 }
 

@@ -11,6 +11,7 @@ use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, S
 use crate::template::environment;
 use crate::template::operators::Text;
 use crate::template::tree::SyntaxError;
+use crate::template::weigh;
 
 /// A dotted path that a template reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl<'s> Rewriter<'s> {
             Stmt::WithBlock(node) => {
                 let mut assignments = Vec::new();
                 for (target, value) in &node.assignments {
-                    let value = self.expression(value, Taken::Raw)?;
+                    let value = self.kept(value)?;
                     assignments.push((self.target(target)?, value));
                 }
                 let body = self.body(&node.body)?;
@@ -94,7 +95,7 @@ impl<'s> Rewriter<'s> {
                 ))
             }
             Stmt::Set(node) => {
-                let expr = self.expression(&node.expr, Taken::Raw)?;
+                let expr = self.kept(&node.expr)?;
                 let target = self.target(&node.target)?;
                 Stmt::Set(Spanned::new(ast::Set { target, expr }, node.span()))
             }
@@ -256,9 +257,31 @@ impl<'s> Rewriter<'s> {
                 Expr::Tuple(Spanned::new(ast::Tuple { items }, at))
             }
             Expr::Map(node) => {
-                let (keys, values) = (self.all(&node.keys)?, self.all(&node.values)?);
+                let keys = node
+                    .keys
+                    .iter()
+                    .map(|key| self.key(key))
+                    .collect::<Done<_>>()?;
+                let values = self.all(&node.values)?;
                 Expr::Map(Spanned::new(ast::Map { keys, values }, at))
             }
+        })
+    }
+
+    fn key(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {
+        let inner = self.expression(expr, Taken::Used)?;
+        Ok(match expr {
+            Expr::Const(_) => inner,
+            _ => apply("%key", inner, vec![], extent(expr)),
+        })
+    }
+
+    /// A value that a variable keeps.
+    fn kept(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {
+        let inner = self.expression(expr, Taken::Raw)?;
+        Ok(match expr {
+            Expr::Const(_) | Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => inner,
+            _ => apply("%kept", inner, vec![], extent(expr)),
         })
     }
 
@@ -288,7 +311,7 @@ impl<'s> Rewriter<'s> {
             Expr::GetItem(node) => {
                 let rewritten = ast::GetItem {
                     expr: self.access(&node.expr)?,
-                    subscript_expr: self.expression(&node.subscript_expr, Taken::Used)?,
+                    subscript_expr: self.key(&node.subscript_expr)?,
                 };
                 Expr::GetItem(Spanned::new(rewritten, node.span()))
             }
@@ -316,7 +339,10 @@ impl<'s> Rewriter<'s> {
             }
             Expr::GetAttr(attr) => {
                 let rewritten = ast::GetAttr {
-                    expr: self.expression(&attr.expr, Taken::Used)?,
+                    expr: {
+                        let subject = self.expression(&attr.expr, Taken::Used)?;
+                        apply("%deep", subject, vec![], extent(&attr.expr))
+                    },
                     name: attr.name,
                 };
                 Expr::GetAttr(Spanned::new(rewritten, attr.span()))
@@ -336,20 +362,25 @@ impl<'s> Rewriter<'s> {
     }
 
     fn arguments(&mut self, args: &[CallArg<'s>], taken: Taken) -> Done<Vec<CallArg<'s>>> {
-        args.iter()
-            .map(|arg| {
-                Ok(match arg {
-                    CallArg::Pos(value) => CallArg::Pos(self.expression(value, taken)?),
-                    CallArg::Kwarg(name, value) => {
-                        CallArg::Kwarg(name, self.expression(value, taken)?)
-                    }
-                    CallArg::PosSplat(value) => CallArg::PosSplat(self.expression(value, taken)?),
-                    CallArg::KwargSplat(value) => {
-                        CallArg::KwargSplat(self.expression(value, taken)?)
-                    }
-                })
-            })
-            .collect()
+        let mut rewritten = Vec::with_capacity(args.len());
+        for arg in args {
+            rewritten.push(match arg {
+                CallArg::Pos(value) => CallArg::Pos(self.argument(value, taken)?),
+                CallArg::Kwarg(name, value) => CallArg::Kwarg(name, self.argument(value, taken)?),
+                CallArg::PosSplat(value) => CallArg::PosSplat(self.argument(value, taken)?),
+                CallArg::KwargSplat(value) => CallArg::KwargSplat(self.argument(value, taken)?),
+            });
+        }
+        Ok(rewritten)
+    }
+
+    fn argument(&mut self, value: &Expr<'s>, taken: Taken) -> Done<Expr<'s>> {
+        let inner = self.expression(value, taken)?;
+        Ok(match value {
+            Expr::Const(_) => inner,
+            _ if taken == Taken::Raw => inner,
+            _ => apply("%deep", inner, vec![], extent(value)),
+        })
     }
 
     fn filter(&mut self, node: &Spanned<ast::Filter<'s>>, taken: Taken) -> Done<Expr<'s>> {
@@ -363,9 +394,13 @@ impl<'s> Rewriter<'s> {
         };
         let rewritten = ast::Filter {
             name: node.name,
-            expr: match &node.expr {
-                Some(expr) => Some(self.expression(expr, subject)?),
-                None => None,
+            expr: match (&node.expr, weigh::for_filter(node.name)) {
+                (Some(expr), Some(scale)) => {
+                    let inner = self.expression(expr, subject)?;
+                    Some(apply(scale, inner, vec![], extent(expr)))
+                }
+                (Some(expr), None) => Some(self.expression(expr, subject)?),
+                (None, _) => None,
             },
             args: self.arguments(&node.args, subject)?,
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use minijinja::Error;
 
-use crate::template::budget::{self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX};
+use crate::template::budget::{self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, WORK_MAX};
 use crate::template::scope::{Loaded, Need, Scope};
 use crate::template::tree::Piece;
 use crate::time::Time;
@@ -25,6 +25,7 @@ pub(crate) struct Session {
     pub(crate) pieces: Option<Vec<Piece>>,
     allocated: usize,
     written: usize,
+    worked: usize,
 }
 
 thread_local! {
@@ -87,6 +88,17 @@ pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
         session.written = session.written.saturating_add(bytes);
         if session.written > OUTPUT_BYTES_MAX {
             return Err(budget::exceeded("its text is longer than 1 MiB"));
+        }
+        Ok(())
+    })
+}
+
+/// Accounts for `units` that are about to be read.
+pub(crate) fn work(units: usize) -> Result<(), Error> {
+    with(|session| {
+        session.worked = session.worked.saturating_add(units);
+        if session.worked > WORK_MAX {
+            return Err(budget::exceeded("it reads too much data too often"));
         }
         Ok(())
     })
