@@ -26,8 +26,6 @@ const LIBRARY_FILTERS: &[&str] = &[
     "d",
     "default",
     "dictsort",
-    "e",
-    "escape",
     "filesizeformat",
     "first",
     "float",
@@ -55,12 +53,9 @@ const LIBRARY_FILTERS: &[&str] = &[
     "sum",
     "title",
     "trim",
-    "truncate",
     "unique",
     "upper",
-    "urlencode",
     "wordcount",
-    "wordwrap",
     "zip",
 ];
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use minijinja::value::{Object, ObjectRepr, Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
-use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES};
+use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES, ITEM_WORK};
 use crate::template::convert;
 use crate::template::envelope::{self, Word};
 use crate::template::session;
@@ -151,7 +151,7 @@ fn same(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
         }
         let (mut left, mut right) = (a.try_iter()?.checked(), b.try_iter()?.checked());
         loop {
-            session::work(1)?;
+            session::work(ITEM_WORK)?;
             match (left.next(), right.next()) {
                 (None, None) => return Ok(true),
                 (Some(a), Some(b)) => {
@@ -171,7 +171,7 @@ fn same(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
     }
     for key in a.try_iter()?.checked() {
         let key = key?;
-        session::work(1)?;
+        session::work(ITEM_WORK)?;
         let (Some(a), Some(b)) = (left.get_value(&key), right.get_value(&key)) else {
             return Ok(false);
         };
@@ -207,7 +207,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         }
         ValueKind::Seq | ValueKind::Iterable => {
             for candidate in list.try_iter()?.checked() {
-                session::work(1)?;
+                session::work(ITEM_WORK)?;
                 if equal(item, &candidate?)? {
                     return Ok(true);
                 }

@@ -8,6 +8,7 @@ use minijinja::Value as Native;
 use minijinja::machinery::Span as Place;
 use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Spanned, Stmt};
 
+use crate::template::budget::EXPRESSION_DEPTH_MAX;
 use crate::template::environment;
 use crate::template::operators::Text;
 use crate::template::tree::SyntaxError;
@@ -44,6 +45,7 @@ pub(crate) struct Rewriter<'s> {
     /// Whether text is captured into a variable, which mixes the author's text with values.
     pub(crate) captures: bool,
     bound: BTreeSet<&'s str>,
+    depth: usize,
 }
 
 type Done<T> = Result<T, SyntaxError>;
@@ -194,6 +196,21 @@ impl<'s> Rewriter<'s> {
 
     /// An expression.
     pub(crate) fn expression(&mut self, expr: &Expr<'s>, taken: Taken) -> Done<Expr<'s>> {
+        self.deeper(expr.span())?;
+        let rewritten = self.shallow(expr, taken);
+        self.depth -= 1;
+        rewritten
+    }
+
+    fn deeper(&mut self, at: Place) -> Done<()> {
+        self.depth += 1;
+        if self.depth > EXPRESSION_DEPTH_MAX {
+            return Err(error("the expression is nested too deeply", at));
+        }
+        Ok(())
+    }
+
+    fn shallow(&mut self, expr: &Expr<'s>, taken: Taken) -> Done<Expr<'s>> {
         let at = extent(expr);
         Ok(match expr {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => {
@@ -294,7 +311,8 @@ impl<'s> Rewriter<'s> {
 
     /// A name, or what is read from one.
     fn access(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {
-        Ok(match expr {
+        self.deeper(expr.span())?;
+        let rewritten = match expr {
             Expr::Var(node) => {
                 if !self.bound.contains(node.id) {
                     self.roots.insert(node.id);
@@ -316,7 +334,9 @@ impl<'s> Rewriter<'s> {
                 Expr::GetItem(Spanned::new(rewritten, node.span()))
             }
             other => self.expression(other, Taken::Raw)?,
-        })
+        };
+        self.depth -= 1;
+        Ok(rewritten)
     }
 
     /// Takes a value as its place asks.

@@ -4,7 +4,7 @@
 use minijinja::value::{Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 
-use crate::template::budget::{self, DEPTH_MAX};
+use crate::template::budget::{self, DEPTH_MAX, ITEM_WORK};
 use crate::template::operators::{is_list, items, print};
 use crate::template::session;
 
@@ -25,7 +25,6 @@ const TEXT: &[&str] = &[
     "trim",
     "split",
     "lines",
-    "urlencode",
     "wordcount",
     "wordwrap",
     "replace",
@@ -84,7 +83,7 @@ pub(crate) fn deep(value: &Native, depth: usize) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(budget::exceeded("a value is nested too deeply"));
     }
-    session::work(1)?;
+    session::work(ITEM_WORK)?;
     match value.kind() {
         ValueKind::String => session::work(value.as_str().map_or(0, str::len)),
         ValueKind::Seq | ValueKind::Iterable => {

@@ -2,13 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use minijinja::value::{Kwargs, Value as Native};
+use minijinja::value::{Kwargs, Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::Value;
 use sha2::Digest as _;
 
 use crate::template::convert;
-use crate::template::operators::print;
+use crate::template::operators::{self, print};
 use crate::template::session;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -30,6 +30,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     });
     env.add_filter("b64decode", b64decode);
     env.add_filter("hash", hash);
+    env.add_filter("urlencode", urlencode);
 }
 
 /// JSON as Python writes it: a space after each comma and colon.
@@ -171,6 +172,38 @@ fn b64decode(text: &str) -> Result<String, Error> {
     let invalid = || Error::new(ErrorKind::InvalidOperation, "this is not base64 of text");
     let bytes = STANDARD.decode(text.trim()).map_err(|_| invalid())?;
     String::from_utf8(bytes).map_err(|_| invalid())
+}
+
+/// A path's text keeps its slashes; a map is a query, with pluses for spaces.
+fn urlencode(value: &Native) -> Result<String, Error> {
+    if value.kind() != ValueKind::Map {
+        return Ok(percent(&print(value)?, b"/", "%20"));
+    }
+    let mut pairs = Vec::new();
+    for key in operators::items(value)? {
+        let item = print(&value.get_item(&key)?)?;
+        pairs.push(format!(
+            "{}={}",
+            percent(&print(&key)?, b"", "+"),
+            percent(&item, b"", "+")
+        ));
+    }
+    Ok(pairs.join("&"))
+}
+
+fn percent(text: &str, safe: &[u8], space: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' ' => encoded.push_str(space),
+            b'_' | b'.' | b'-' | b'~' => encoded.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() || safe.contains(&byte) => {
+                encoded.push(char::from(byte))
+            }
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }
 
 fn hash(value: &Native, algorithm: Option<&str>) -> Result<String, Error> {

@@ -46,10 +46,16 @@ pub(crate) fn register(env: &mut Environment<'static>) {
 }
 
 /// `map('filter', …)` or `map(attribute='path', default=…)`, item by item, so that each result is accounted for.
-fn map(state: &mut State<'_, '_>, value: &Native, args: Rest<Native>) -> Result<Native, Error> {
+fn map(
+    state: &mut State<'_, '_>,
+    value: &Native,
+    args: Rest<Native>,
+    kwargs: Kwargs,
+) -> Result<Native, Error> {
     let named = args.first().and_then(|name| name.as_str());
-    let kwargs = args.last().filter(|last| last.is_kwargs());
-    let attribute = kwargs.and_then(|kwargs| kwargs.get_attr("attribute").ok());
+    let attribute: Option<Native> = kwargs.get("attribute")?;
+    let default: Option<Native> = kwargs.get("default")?;
+    kwargs.assert_all_used()?;
     if named.is_none_or(|name| name.starts_with('%')) && attribute.is_none() {
         return Err(Error::new(
             ErrorKind::InvalidOperation,
@@ -69,8 +75,7 @@ fn map(state: &mut State<'_, '_>, value: &Native, args: Rest<Native>) -> Result<
                     .as_ref()
                     .map(ToString::to_string)
                     .unwrap_or_default();
-                let default = kwargs.and_then(|kwargs| kwargs.get_attr("default").ok());
-                follow(&item, &path).or(default).unwrap_or_default()
+                follow(&item, &path).or(default.clone()).unwrap_or_default()
             }
         };
         session::charge(operators::size(&result))?;

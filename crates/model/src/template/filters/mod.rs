@@ -50,6 +50,11 @@ pub(crate) const NAMES: &[&str] = &[
     "to_datetime",
     "to_json",
     "to_yaml",
+    "escape",
+    "e",
+    "truncate",
+    "wordwrap",
+    "urlencode",
     "tojson",
     "values",
 ];

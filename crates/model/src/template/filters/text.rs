@@ -18,6 +18,12 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("join", join);
     env.add_filter("indent", indent);
     env.add_filter("format", format);
+    env.add_filter("escape", |value: &Native| {
+        print(value).map(|text| escape(&text))
+    });
+    env.add_filter("e", |value: &Native| print(value).map(|text| escape(&text)));
+    env.add_filter("truncate", truncate);
+    env.add_filter("wordwrap", wordwrap);
     env.add_filter("center", center);
     env.add_filter("string", |value: &Native| print(value));
     env.add_filter("quote", |value: &Native| {
@@ -172,6 +178,79 @@ fn center(value: &Native, width: Option<usize>) -> Result<String, Error> {
         " ".repeat(left),
         " ".repeat(missing - left)
     ))
+}
+
+/// Text for HTML.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '\'' => escaped.push_str("&#39;"),
+            '"' => escaped.push_str("&#34;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Cuts text to `length`, at a word's end unless `killwords`; up to `leeway` more is left alone.
+fn truncate(
+    value: &Native,
+    length: Option<usize>,
+    killwords: Option<bool>,
+    end: Option<&str>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    let text = print(value)?;
+    let length = length.or(kwargs.get("length")?).unwrap_or(255);
+    let killwords = killwords.or(kwargs.get("killwords")?).unwrap_or(false);
+    let end = end.or(kwargs.get("end")?).unwrap_or("...");
+    let leeway = kwargs.get::<Option<usize>>("leeway")?.unwrap_or(5);
+    kwargs.assert_all_used()?;
+    if text.chars().count() <= length.saturating_add(leeway) {
+        return Ok(text);
+    }
+    let cut: String = text
+        .chars()
+        .take(length.saturating_sub(end.chars().count()))
+        .collect();
+    let kept = if killwords {
+        cut.as_str()
+    } else {
+        cut.rsplit_once(' ')
+            .map_or(cut.as_str(), |(words, _)| words)
+    };
+    session::charge(kept.len() + end.len())?;
+    Ok(format!("{kept}{end}"))
+}
+
+fn wordwrap(
+    value: &Native,
+    width: Option<usize>,
+    break_long_words: Option<bool>,
+    kwargs: Kwargs,
+) -> Result<Native, Error> {
+    let text = print(value)?;
+    let width = width.or(kwargs.get("width")?).unwrap_or(79);
+    let break_long_words = break_long_words
+        .or(kwargs.get("break_long_words")?)
+        .unwrap_or(true);
+    let wrap = kwargs.get::<Option<&str>>("wrapstring")?.unwrap_or("\n");
+    let on_hyphens = kwargs
+        .get::<Option<bool>>("break_on_hyphens")?
+        .unwrap_or(true);
+    kwargs.assert_all_used()?;
+    session::charge(text.len().saturating_mul(wrap.len().max(1)))?;
+    let options = Kwargs::from_iter([
+        ("width", Native::from(width)),
+        ("break_long_words", Native::from(break_long_words)),
+        ("wrapstring", Native::from(wrap)),
+        ("break_on_hyphens", Native::from(on_hyphens)),
+    ]);
+    minijinja_contrib::filters::wordwrap(&Native::from(text), options)
 }
 
 /// A word of the shell, quoted where it needs to be.
