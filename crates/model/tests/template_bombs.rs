@@ -1,4 +1,5 @@
 //! No template takes more than a second or 64 MiB, however it is written.
+#![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::print_stdout,
@@ -77,7 +78,7 @@ fn bombs() -> Vec<(&'static str, String)> {
         ("deep brackets", format!("{{{{ {}1{} }}}}", "(".repeat(30_000), ")".repeat(30_000))),
         ("deep lists written out", format!("{{{{ {}1{} }}}}", "[".repeat(30_000), "]".repeat(30_000))),
         ("many filters", format!("{{{{ 1{} }}}}", "|abs".repeat(15_000))),
-        ("nested ifs", "{% if 1 %}".repeat(5000) + &"{% endif %}".repeat(1)),
+        ("nested ifs", "{% if 1 %}".repeat(5000) + "{% endif %}"),
         ("a chain of elif", format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(4500))),
         ("not not not", format!("{{{{ {} a }}}}", "not ".repeat(15_000))),
         ("minus minus", format!("{{{{ {}a }}}}", "-".repeat(60_000))),

@@ -8,7 +8,7 @@ use minijinja::{Environment, UndefinedBehavior};
 
 use crate::template::budget::{FUEL_MAX, RECURSION_MAX};
 use crate::template::tree::SyntaxError;
-use crate::template::{filters, operators, weigh};
+use crate::template::{compare, filters, operators, weigh};
 
 /// The environment.
 pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build);
@@ -126,6 +126,7 @@ fn build() -> Environment<'static> {
     env.remove_global("cycler");
     env.remove_global("joiner");
     operators::register(&mut env);
+    compare::register(&mut env);
     weigh::register(&mut env);
     filters::register(&mut env);
     env

@@ -5,6 +5,7 @@
 //! programs see; `session` holds what one rendering may touch and spend.
 
 mod budget;
+mod compare;
 mod compile;
 mod convert;
 mod data;
@@ -13,6 +14,7 @@ mod environment;
 mod filters;
 mod names;
 mod operators;
+mod reference;
 mod render;
 mod rewrite;
 mod scope;

@@ -1,5 +1,7 @@
 //! Encodings: JSON, YAML, base64, hashes.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::value::{Kwargs, Value as Native, ValueKind};
@@ -110,7 +112,7 @@ fn from_json(text: &str) -> Result<Native, Error> {
     Ok(convert::to_native(&value))
 }
 
-/// YAML in flow style: every YAML reader takes JSON, block style only looks nicer.
+/// YAML in block style; a scalar is quoted wherever a reader could take it for something else.
 fn to_yaml(value: &Native) -> Result<String, Error> {
     let value = convert::to_json(value)?;
     let mut text = String::new();
@@ -198,9 +200,11 @@ fn percent(text: &str, safe: &[u8], space: &str) -> String {
             b' ' => encoded.push_str(space),
             b'_' | b'.' | b'-' | b'~' => encoded.push(char::from(byte)),
             byte if byte.is_ascii_alphanumeric() || safe.contains(&byte) => {
-                encoded.push(char::from(byte))
+                encoded.push(char::from(byte));
             }
-            byte => encoded.push_str(&format!("%{byte:02X}")),
+            byte => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
         }
     }
     encoded

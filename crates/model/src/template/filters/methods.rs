@@ -23,7 +23,7 @@ pub(crate) fn method(
         }
         "join" if is_text => {
             let (list,): (&Native,) = from_args(args)?;
-            let none = Kwargs::from_iter(std::iter::empty::<(&str, Native)>());
+            let none = std::iter::empty::<(&str, Native)>().collect::<Kwargs>();
             text::join(list, value.as_str(), None, none).map(Native::from)?
         }
         "format" if is_text => {

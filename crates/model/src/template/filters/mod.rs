@@ -1,9 +1,14 @@
 //! Filters, functions and methods of the house, beside the library's. Those that can build more than they are given
 //! account for it first.
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "the library hands arguments over by value"
+)]
 
 mod encode;
 mod lists;
 mod methods;
+mod patterns;
 mod text;
 mod when;
 
@@ -71,6 +76,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         Native::from_object(Marked::Raw(value))
     });
     text::register(env);
+    patterns::register(env);
     lists::register(env);
     encode::register(env);
     when::register(env);
