@@ -65,6 +65,7 @@ struct Writer {
     /// The version last seen, once someone watches.
     watched: Option<i64>,
     checkpoint: SyncSender<()>,
+    checkpoints: thread::JoinHandle<()>,
     since_checkpoint: usize,
 }
 
@@ -75,12 +76,14 @@ pub(super) fn start(
     foreign_commits: Arc<Notify>,
 ) -> Result<(Sender<Request>, thread::JoinHandle<()>), Error> {
     let (sender, queue) = mpsc::channel();
+    let (checkpoint, checkpoints) = start_checkpoints(file)?;
     let writer = Writer {
         db,
         queue,
         foreign_commits,
         watched: None,
-        checkpoint: start_checkpoints(file)?,
+        checkpoint,
+        checkpoints,
         since_checkpoint: 0,
         file: file.to_owned(),
     };
@@ -98,15 +101,15 @@ fn spawn(
         .map_err(|error| Error::Unavailable(error.into()))
 }
 
-fn start_checkpoints(file: &Path) -> Result<SyncSender<()>, Error> {
+fn start_checkpoints(file: &Path) -> Result<(SyncSender<()>, thread::JoinHandle<()>), Error> {
     let (sender, asked) = sync_channel::<()>(1);
     let db = open::connect(file)?;
-    spawn("store-checkpoint", move || {
+    let thread = spawn("store-checkpoint", move || {
         while asked.recv().is_ok() {
             checkpoint(&db, "PASSIVE");
         }
     })?;
-    Ok(sender)
+    Ok((sender, thread))
 }
 
 /// A checkpoint that fails costs disk space only; the next one tries again.
@@ -128,6 +131,9 @@ impl Writer {
             }
             self.watch();
         }
+        // Every connection is closed when the store is, so that the directory may be moved or copied then.
+        drop(self.checkpoint);
+        let _ = self.checkpoints.join();
     }
 
     /// Takes what waits, or waits for something; false once nobody can ask any more.
