@@ -2,7 +2,11 @@
 //!
 //! Pure: no I/O, clock, randomness or environment. Everything else in the house speaks in these types.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod command;
+pub mod diagnostic;
+pub mod duration;
 pub mod event;
 pub mod id;
 pub mod outcome;
@@ -12,3 +16,4 @@ pub mod result_ref;
 pub mod source;
 pub mod template;
 pub mod time;
+pub(crate) mod yaml;
