@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use minijinja::Value as Native;
 use serde_json::Value;
 
 use crate::raw::Raw;
+use crate::template::convert;
 use crate::template::scope::empty_map;
 
 /// A value that templates read. Cheap to clone.
@@ -15,6 +17,7 @@ pub struct Data(Arc<Inner>);
 struct Inner {
     raw: Option<Raw>,
     json: OnceLock<Value>,
+    native: OnceLock<Native>,
 }
 
 impl Data {
@@ -23,6 +26,7 @@ impl Data {
         Self(Arc::new(Inner {
             raw: None,
             json: value.into(),
+            native: OnceLock::new(),
         }))
     }
 
@@ -31,6 +35,7 @@ impl Data {
         Self(Arc::new(Inner {
             raw: Some(raw),
             json: OnceLock::new(),
+            native: OnceLock::new(),
         }))
     }
 
@@ -39,6 +44,13 @@ impl Data {
         self.0
             .json
             .get_or_init(|| self.0.raw.as_ref().map_or(Value::Null, Raw::value))
+    }
+
+    /// The value as templates hold it, converted when first touched.
+    pub(crate) fn native(&self) -> &Native {
+        self.0
+            .native
+            .get_or_init(|| convert::to_native(self.json()))
     }
 }
 

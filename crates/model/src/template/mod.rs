@@ -1,9 +1,26 @@
 //! Templates: Jinja2 with native values, chains through missing values, and budgets.
+//!
+//! Enters: a scalar's text, once, and a [`Scope`] per rendering. Leaves: a value, a truth, or the author's text and
+//! the values between. `compile` turns text into a program whose operators are ours; `names` and `envelope` are what
+//! programs see; `session` holds what one rendering may touch and spend.
 
+mod budget;
+mod compile;
+mod convert;
 mod data;
+mod envelope;
+mod environment;
+mod filters;
+mod names;
+mod operators;
+mod render;
+mod rewrite;
 mod scope;
+mod session;
 mod tree;
 
+pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, SOURCE_BYTES_MAX};
 pub use data::Data;
+pub use rewrite::PathUse;
 pub use scope::{Content, Envelope, EventView, Iter, Loaded, LoopPointer, Need, RunView, Scope};
 pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};

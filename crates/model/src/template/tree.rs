@@ -1,15 +1,22 @@
 //! Templates in their places: single scalars and the trees of lists and maps that hold them.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::source::Span;
+use crate::template::budget::ITEM_BYTES;
+use crate::template::compile::Program;
+use crate::template::render;
+use crate::template::rewrite::PathUse;
 use crate::template::scope::{Need, Scope};
 
 /// A compiled template. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Template {
-    source: std::sync::Arc<str>,
+    source: Arc<str>,
     span: Span,
+    program: Arc<Program>,
 }
 
 /// A value in which any scalar may be a template.
@@ -77,13 +84,25 @@ pub enum RenderError {
 
 impl Template {
     /// Reads a template scalar that stands at `span`.
-    pub fn parse(_source: &str, _span: Span) -> Result<Self, SyntaxError> {
-        unimplemented!()
+    pub fn parse(source: &str, span: Span) -> Result<Self, SyntaxError> {
+        let source: Arc<str> = source.into();
+        let program = Arc::new(Program::scalar(&source)?);
+        Ok(Self {
+            source,
+            span,
+            program,
+        })
     }
 
     /// Reads a condition: an expression, with or without braces around it.
-    pub fn condition(_source: &str, _span: Span) -> Result<Self, SyntaxError> {
-        unimplemented!()
+    pub fn condition(source: &str, span: Span) -> Result<Self, SyntaxError> {
+        let source: Arc<str> = source.into();
+        let program = Arc::new(Program::condition(&source)?);
+        Ok(Self {
+            source,
+            span,
+            program,
+        })
     }
 
     /// The text as written.
@@ -98,28 +117,116 @@ impl Template {
 
     /// The dotted paths it reads: `iter.page`, `outcome.http.status`.
     pub fn paths(&self) -> &[String] {
-        unimplemented!()
+        &self.program.paths
+    }
+
+    /// Every place where it reads a path.
+    pub fn path_uses(&self) -> Vec<PathUse> {
+        self.program.uses.clone()
     }
 
     /// Renders it to a value.
-    pub fn render(&self, _scope: &Scope) -> Result<Rendered, RenderError> {
-        unimplemented!()
+    pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
+        render::value(self, scope)
     }
 
     /// Renders it as a condition.
-    pub fn is_true(&self, _scope: &Scope) -> Result<bool, RenderError> {
-        unimplemented!()
+    pub fn is_true(&self, scope: &Scope) -> Result<bool, RenderError> {
+        render::truth(self, scope)
     }
 
     /// Renders it to the author's text and the values between, for languages that quote or bind by place.
-    pub fn pieces(&self, _scope: &Scope) -> Result<Vec<Piece>, RenderError> {
-        unimplemented!()
+    pub fn pieces(&self, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+        render::pieces(self, scope)
+    }
+
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
     }
 }
 
 impl Tree {
     /// Renders every template inside; tainted if any was.
-    pub fn render(&self, _scope: &Scope) -> Result<Rendered, RenderError> {
-        unimplemented!()
+    pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
+        let mut needs = Vec::new();
+        let mut tainted = false;
+        let value = self.render_into(scope, &mut needs, &mut tainted)?;
+        if needs.is_empty() {
+            Ok(Rendered { value, tainted })
+        } else {
+            Err(RenderError::Needs(needs))
+        }
+    }
+
+    /// Whether no template is inside.
+    pub fn is_literal(&self) -> bool {
+        match self {
+            Self::Literal(_) => true,
+            Self::Template(_) => false,
+            Self::List(items) => items.iter().all(Self::is_literal),
+            Self::Map(entries) => entries.iter().all(|(_, tree)| tree.is_literal()),
+        }
+    }
+
+    /// Shows every template inside to `f`.
+    pub fn walk(&self, f: &mut dyn FnMut(&Template)) {
+        match self {
+            Self::Literal(_) => {}
+            Self::Template(template) => f(template),
+            Self::List(items) => items.iter().for_each(|tree| tree.walk(f)),
+            Self::Map(entries) => entries.iter().for_each(|(_, tree)| tree.walk(f)),
+        }
+    }
+
+    /// Goes on past what is missing, so that one round of loading serves the whole tree.
+    fn render_into(
+        &self,
+        scope: &Scope,
+        needs: &mut Vec<Need>,
+        tainted: &mut bool,
+    ) -> Result<Value, RenderError> {
+        Ok(match self {
+            Self::Literal(value) => value.clone(),
+            Self::Template(template) => match template.render(scope) {
+                Ok(rendered) => {
+                    *tainted |= rendered.tainted;
+                    rendered.value
+                }
+                Err(RenderError::Needs(missing)) => {
+                    needs.extend(
+                        missing
+                            .into_iter()
+                            .filter(|need| !needs.contains(need))
+                            .collect::<Vec<_>>(),
+                    );
+                    Value::Null
+                }
+                Err(failed) => return Err(failed),
+            },
+            Self::List(items) => Value::Array(
+                items
+                    .iter()
+                    .map(|tree| tree.render_into(scope, needs, tainted))
+                    .collect::<Result<_, _>>()?,
+            ),
+            Self::Map(entries) => {
+                let mut map = serde_json::Map::new();
+                for (key, tree) in entries {
+                    map.insert(key.clone(), tree.render_into(scope, needs, tainted)?);
+                }
+                Value::Object(map)
+            }
+        })
+    }
+}
+
+impl Piece {
+    /// Its size, for the budget.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Raw(text) => text.len(),
+            Self::Value(Value::String(text)) | Self::Ident(Value::String(text)) => text.len(),
+            Self::Value(_) | Self::Ident(_) => ITEM_BYTES,
+        }
     }
 }

@@ -1,0 +1,21 @@
+//! What one rendering may spend. Over any of these it fails with `TEMPLATE_LIMIT`.
+
+use minijinja::{Error, ErrorKind};
+
+/// The longest template.
+pub const SOURCE_BYTES_MAX: usize = 64 * 1024;
+/// The longest text a template may come to.
+pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// All that filters and operators of one rendering may build, together.
+pub const ALLOCATION_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Instructions of one rendering.
+pub const FUEL_MAX: u64 = 50_000;
+/// Nesting of statements at run time.
+pub(crate) const RECURSION_MAX: usize = 64;
+/// What a list item costs beside its content.
+pub(crate) const ITEM_BYTES: usize = 32;
+
+/// The error of a rendering that is over its budget.
+pub(crate) fn exceeded(what: &str) -> Error {
+    Error::new(ErrorKind::OutOfFuel, what.to_owned())
+}

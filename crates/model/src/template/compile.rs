@@ -1,0 +1,232 @@
+//! From text to a program: parsed once, rewritten, compiled; then run as often as needed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use minijinja::machinery::ast::{Expr, Stmt};
+use minijinja::machinery::{CodeGenerator, Instructions, parse, parse_expr};
+use minijinja::syntax::SyntaxConfig;
+
+use crate::template::budget::SOURCE_BYTES_MAX;
+use crate::template::rewrite::{PathUse, Rewriter, Taken};
+use crate::template::tree::SyntaxError;
+
+/// What a program comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Plain text; there is nothing to run.
+    Plain,
+    /// One expression: its value, with its type.
+    Value,
+    /// Text.
+    Text,
+}
+
+/// The code of one program, borrowing from its source.
+pub(crate) struct Code<'s> {
+    pub(crate) instructions: Instructions<'s>,
+    pub(crate) blocks: BTreeMap<&'s str, Instructions<'s>>,
+}
+
+self_cell::self_cell!(
+    struct Cell {
+        owner: Arc<str>,
+        #[not_covariant]
+        dependent: Code,
+    }
+);
+
+/// A compiled template.
+pub(crate) struct Program {
+    code: Option<Cell>,
+    pub(crate) form: Form,
+    pub(crate) roots: Vec<Arc<str>>,
+    pub(crate) paths: Vec<String>,
+    pub(crate) uses: Vec<PathUse>,
+    pub(crate) captures: bool,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("form", &self.form)
+            .field("paths", &self.paths)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the rewriter found, apart from the code.
+struct Findings {
+    form: Form,
+    roots: Vec<Arc<str>>,
+    uses: Vec<PathUse>,
+    captures: bool,
+}
+
+impl Program {
+    /// Compiles a scalar.
+    pub(crate) fn scalar(source: &Arc<str>) -> Result<Self, SyntaxError> {
+        check_size(source)?;
+        if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
+            return Ok(Self::plain());
+        }
+        Self::build(source, |source, findings| {
+            compile_scalar(source, findings, Taken::Used)
+        })
+    }
+
+    /// Compiles a condition.
+    pub(crate) fn condition(source: &Arc<str>) -> Result<Self, SyntaxError> {
+        check_size(source)?;
+        if source.contains("{{") || source.contains("{%") {
+            return Self::build(source, |source, findings| {
+                compile_scalar(source, findings, Taken::Maybe)
+            });
+        }
+        Self::build(source, |source, findings| {
+            let expr = parse_expr(source).map_err(|error| syntax(&error))?;
+            compile_expr(source, &expr, findings, Taken::Maybe)
+        })
+    }
+
+    /// Runs `f` with the code.
+    pub(crate) fn with_code<T>(&self, f: impl for<'s> FnOnce(&Code<'s>) -> T) -> Option<T> {
+        let cell = self.code.as_ref()?;
+        Some(cell.with_dependent(|_, code| f(code)))
+    }
+
+    fn plain() -> Self {
+        Self {
+            code: None,
+            form: Form::Plain,
+            roots: Vec::new(),
+            paths: Vec::new(),
+            uses: Vec::new(),
+            captures: false,
+        }
+    }
+
+    fn build(
+        source: &Arc<str>,
+        compile: impl for<'s> FnOnce(&'s str, &mut Option<Findings>) -> Result<Code<'s>, SyntaxError>,
+    ) -> Result<Self, SyntaxError> {
+        let mut findings = None;
+        let code = Cell::try_new(source.clone(), |source| compile(source, &mut findings))?;
+        let Some(Findings {
+            form,
+            roots,
+            uses,
+            captures,
+        }) = findings
+        else {
+            return Ok(Self::plain());
+        };
+        let mut paths: Vec<_> = uses.iter().map(|found| found.path.clone()).collect();
+        paths.sort();
+        paths.dedup();
+        Ok(Self {
+            code: Some(code),
+            form,
+            roots,
+            paths,
+            uses,
+            captures,
+        })
+    }
+}
+
+fn check_size(source: &str) -> Result<(), SyntaxError> {
+    if source.len() > SOURCE_BYTES_MAX {
+        return Err(SyntaxError {
+            message: "the template is longer than 64 KiB".to_owned(),
+            range: None,
+        });
+    }
+    Ok(())
+}
+
+fn compile_scalar<'s>(
+    source: &'s str,
+    findings: &mut Option<Findings>,
+    taken: Taken,
+) -> Result<Code<'s>, SyntaxError> {
+    let syntax_config = SyntaxConfig::builder()
+        .keep_trailing_newline(true)
+        .build()
+        .map_err(|error| syntax(&error))?;
+    let tree = parse(source, "<template>", syntax_config).map_err(|error| syntax(&error))?;
+    let Stmt::Template(template) = &tree else {
+        return Err(SyntaxError {
+            message: "this is not a template".to_owned(),
+            range: None,
+        });
+    };
+    if let Some(expr) = only_expression(&template.children) {
+        return compile_expr(source, expr, findings, taken);
+    }
+    let mut rewriter = Rewriter::new(source);
+    let body = rewriter.body(&template.children)?;
+    let mut generator = CodeGenerator::new("<template>", source);
+    for statement in &body {
+        generator.compile_stmt(statement);
+    }
+    *findings = Some(found(rewriter, Form::Text));
+    Ok(finish(generator))
+}
+
+fn compile_expr<'s>(
+    source: &'s str,
+    expr: &Expr<'s>,
+    findings: &mut Option<Findings>,
+    taken: Taken,
+) -> Result<Code<'s>, SyntaxError> {
+    let mut rewriter = Rewriter::new(source);
+    let expr = match taken {
+        Taken::Used => rewriter.printed(expr)?,
+        _ => rewriter.expression(expr, taken)?,
+    };
+    let mut generator = CodeGenerator::new("<template>", source);
+    generator.compile_expr(&expr);
+    *findings = Some(found(rewriter, Form::Value));
+    Ok(finish(generator))
+}
+
+/// The expression of a scalar that is exactly one `{{ … }}`; a block scalar's line ends around it do not count.
+fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
+    let mut only = None;
+    for child in children {
+        match child {
+            Stmt::EmitExpr(node) if only.is_none() => only = Some(&node.expr),
+            Stmt::EmitRaw(raw) if raw.raw.trim().is_empty() => {}
+            _ => return None,
+        }
+    }
+    only
+}
+
+fn found(rewriter: Rewriter<'_>, form: Form) -> Findings {
+    Findings {
+        form,
+        roots: rewriter.roots.iter().map(|root| Arc::from(*root)).collect(),
+        uses: rewriter.uses,
+        captures: rewriter.captures,
+    }
+}
+
+fn finish(generator: CodeGenerator<'_>) -> Code<'_> {
+    let (instructions, blocks) = generator.finish();
+    Code {
+        instructions,
+        blocks,
+    }
+}
+
+fn syntax(error: &minijinja::Error) -> SyntaxError {
+    SyntaxError {
+        message: error
+            .detail()
+            .map_or_else(|| error.kind().to_string(), ToOwned::to_owned),
+        range: error.range(),
+    }
+}

@@ -1,0 +1,393 @@
+//! The envelope view: how templates see an outcome, and bodies that load when touched.
+
+use std::sync::Arc;
+
+use minijinja::value::{Object, ObjectRepr, Value as Native};
+use serde_json::Value;
+
+use crate::outcome::{Facets, Outcome};
+use crate::result_ref::ResultRef;
+use crate::template::convert::{self, Secret};
+use crate::template::scope::{Content, Envelope, Need};
+use crate::template::session;
+
+/// A word that has other spellings: an event's name, a status. Equal to each, printed as the first.
+#[derive(Debug)]
+pub(crate) struct Word {
+    pub(crate) name: &'static str,
+    pub(crate) aliases: &'static [&'static str],
+}
+
+impl Word {
+    /// Whether `text` is one of its spellings.
+    pub(crate) fn answers_to(&self, text: &str) -> bool {
+        self.name == text || self.aliases.contains(&text)
+    }
+
+    /// How an ending is called.
+    pub(crate) fn status(is_ok: bool) -> Native {
+        Native::from_object(if is_ok {
+            Self {
+                name: "ok",
+                aliases: &["success"],
+            }
+        } else {
+            Self {
+                name: "error",
+                aliases: &["failed"],
+            }
+        })
+    }
+}
+
+impl Object for Word {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Stands for what is not loaded yet: everything may be asked of it, and the rendering ends in `Needs`.
+#[derive(Debug)]
+struct Pending;
+
+impl Object for Pending {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Iterable
+    }
+
+    fn get_value(self: &Arc<Self>, _key: &Native) -> Option<Native> {
+        Some(Native::from_dyn_object(self.clone()))
+    }
+
+    fn call_method(
+        self: &Arc<Self>,
+        _state: &mut minijinja::State<'_, '_>,
+        _method: &str,
+        _args: &[Native],
+    ) -> Result<Native, minijinja::Error> {
+        Ok(Native::from_dyn_object(self.clone()))
+    }
+}
+
+fn pending(need: Need) -> Native {
+    session::need(need);
+    Native::from_object(Pending)
+}
+
+/// A body behind a reference.
+#[derive(Debug)]
+pub(crate) struct Reference(ResultRef);
+
+impl Reference {
+    pub(crate) fn new(reference: ResultRef) -> Self {
+        Self(reference)
+    }
+
+    fn body(&self) -> Native {
+        body(&self.0)
+    }
+}
+
+/// A reference's body, if it is loaded.
+fn body(reference: &ResultRef) -> Native {
+    let loaded = session::with(|session| session.loaded.clone());
+    match loaded.bodies.get(&reference.uri) {
+        Some(body) => body.native().clone(),
+        None => pending(Need::Body(Box::new(reference.clone()))),
+    }
+}
+
+impl Object for Reference {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
+        match key.as_str() {
+            Some(name) => self.get_value_by_str(name),
+            None => item(&self.body(), key),
+        }
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
+        if let Some(value) = known(&self.0, name) {
+            return Some(value);
+        }
+        if let Some(value) = self.0.extracted.get(name) {
+            return Some(convert::to_native(value));
+        }
+        attribute(&self.body(), name)
+    }
+
+    fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.body(), f)
+    }
+}
+
+/// What a reference says of itself, without its body.
+fn known(reference: &ResultRef, name: &str) -> Option<Native> {
+    Some(match name {
+        "ref" | "reference" | "_ref" => Native::from(reference.uri.as_str()),
+        "_store" => Native::from(reference.store.as_str()),
+        "_preview" => Native::from(minijinja::value::Serde(&reference.preview)),
+        _ => return None,
+    })
+}
+
+/// An outcome, seen as templates do.
+#[derive(Debug)]
+pub(crate) struct View(pub(crate) Envelope);
+
+/// An envelope as a template's value.
+pub(crate) fn view(envelope: &Envelope) -> Native {
+    Native::from_object(View(envelope.clone()))
+}
+
+/// The value that stands for `value` where it is used whole: an envelope is its result.
+pub(crate) fn whole(value: &Native) -> Native {
+    let Some(object) = value.as_object() else {
+        return value.clone();
+    };
+    if let Some(view) = object.downcast_ref::<View>() {
+        view.result()
+    } else if let Some(reference) = object.downcast_ref::<Reference>() {
+        reference.body()
+    } else if let Some(data) = object.downcast_ref::<DataView>() {
+        data.whole()
+    } else if let Some(word) = object.downcast_ref::<Word>() {
+        Native::from(word.name)
+    } else if let Some(secret) = object.downcast_ref::<Secret>() {
+        secret.take()
+    } else {
+        value.clone()
+    }
+}
+
+impl Object for View {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
+        match key.as_str() {
+            Some(name) => self.get_value_by_str(name),
+            None => item(&self.result(), key),
+        }
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
+        self.attribute(name)
+    }
+
+    fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.result(), f)
+    }
+}
+
+/// An outcome, or what stands in its place.
+enum Found {
+    Outcome(Arc<Outcome>),
+    Nothing,
+    Pending(Native),
+}
+
+impl View {
+    fn attribute(&self, name: &str) -> Option<Native> {
+        if name == "status" {
+            return Some(Word::status(self.0.is_ok));
+        }
+        if let Some((_, label)) = self
+            .0
+            .labels
+            .iter()
+            .find(|(label, _)| label.as_str() == name)
+        {
+            return Some(view(label));
+        }
+        if name == "results" && !self.0.labels.is_empty() {
+            return Some(Native::from_pairs(
+                self.0
+                    .labels
+                    .iter()
+                    .map(|(label, envelope)| (label.as_str(), view(envelope))),
+            ));
+        }
+        match name {
+            "result" => Some(self.result()),
+            "data" => Some(self.data()),
+            "error" => Some(self.error()),
+            "meta" | "context" | "http" | "pg" | "py" => self.field(name),
+            "ref" | "reference" | "_ref" | "_store" | "_preview" => self
+                .reference()
+                .and_then(|reference| known(&reference, name))
+                .or_else(|| self.inline(name)),
+            _ => self.extracted(name).or_else(|| self.inline(name)),
+        }
+    }
+
+    fn outcome(&self) -> Found {
+        match &self.0.content {
+            Content::Outcome(outcome) => Found::Outcome(outcome.clone()),
+            Content::Event(seq) => {
+                let loaded = session::with(|session| session.loaded.clone());
+                match loaded.outcomes.get(seq) {
+                    Some(outcome) => Found::Outcome(outcome.clone()),
+                    None => Found::Pending(pending(Need::Outcome(*seq))),
+                }
+            }
+            Content::Error(_) | Content::Loop(_) | Content::Empty => Found::Nothing,
+        }
+    }
+
+    fn reference(&self) -> Option<ResultRef> {
+        match self.outcome() {
+            Found::Outcome(outcome) => match outcome.as_ref() {
+                Outcome::Ok(success) => success.reference.as_deref().cloned(),
+                Outcome::Error(_) => None,
+            },
+            Found::Nothing | Found::Pending(_) => None,
+        }
+    }
+
+    /// The raw result.
+    fn result(&self) -> Native {
+        match &self.0.content {
+            Content::Loop(pointer) => {
+                let loaded = session::with(|session| session.loaded.clone());
+                return match loaded.loops.get(&pointer.done) {
+                    Some(results) => attribute(results.native(), "results").unwrap_or_default(),
+                    None => pending(Need::Loop(pointer.clone())),
+                };
+            }
+            Content::Error(_) | Content::Empty => return Native::from(()),
+            Content::Outcome(_) | Content::Event(_) => {}
+        }
+        match self.outcome() {
+            Found::Outcome(outcome) => match outcome.as_ref() {
+                Outcome::Ok(success) => match &success.reference {
+                    Some(reference) => body(reference),
+                    None => convert::to_native(&success.result),
+                },
+                Outcome::Error(_) => Native::from(()),
+            },
+            Found::Nothing => Native::from(()),
+            Found::Pending(value) => value,
+        }
+    }
+
+    /// `data`: the result's own `data` where it has one, else the result; its keys reach both.
+    fn data(&self) -> Native {
+        Native::from_object(DataView(self.result()))
+    }
+
+    fn error(&self) -> Native {
+        if self.0.is_ok {
+            return Native::from(());
+        }
+        if let Content::Error(error) = &self.0.content {
+            return convert::to_native(error);
+        }
+        match self.outcome() {
+            Found::Outcome(outcome) => Native::from(minijinja::value::Serde(outcome.failure())),
+            Found::Nothing => Native::from(()),
+            Found::Pending(value) => value,
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<Native> {
+        let outcome = match self.outcome() {
+            Found::Outcome(outcome) => outcome,
+            Found::Nothing => return Some(Native::from(())),
+            Found::Pending(value) => return Some(value),
+        };
+        let Facets { http, pg, py } = outcome.facets();
+        let value =
+            |field: &Option<Value>| field.as_ref().map_or(Native::from(()), convert::to_native);
+        match name {
+            "http" => Some(value(http)),
+            "pg" => Some(value(pg)),
+            "py" => Some(value(py)),
+            "meta" => Some(meta(&outcome)),
+            _ => self
+                .inline(name)
+                .or_else(|| attribute(&meta(&outcome), name)),
+        }
+    }
+
+    fn extracted(&self, name: &str) -> Option<Native> {
+        if let (Content::Loop(pointer), "stats" | "results") = (&self.0.content, name) {
+            let loaded = session::with(|session| session.loaded.clone());
+            return match loaded.loops.get(&pointer.done) {
+                Some(results) => attribute(results.native(), name),
+                None => Some(pending(Need::Loop(pointer.clone()))),
+            };
+        }
+        let reference = self.reference()?;
+        reference.extracted.get(name).map(convert::to_native)
+    }
+
+    /// Any other attribute: the result's, then that of the result's `data`.
+    fn inline(&self, name: &str) -> Option<Native> {
+        let result = self.result();
+        attribute(&result, name).or_else(|| attribute(&attribute(&result, "data")?, name))
+    }
+}
+
+fn meta(outcome: &Outcome) -> Native {
+    let meta = match outcome {
+        Outcome::Ok(success) => &success.meta,
+        Outcome::Error(failure) => &failure.meta,
+    };
+    Native::from_pairs(
+        meta.iter()
+            .map(|(key, value)| (key.as_str(), convert::to_native(value))),
+    )
+}
+
+/// `x.data`: looks in the result first, then in the result's `data`.
+#[derive(Debug)]
+pub(crate) struct DataView(Native);
+
+impl DataView {
+    /// The value where it is used whole.
+    pub(crate) fn whole(&self) -> Native {
+        attribute(&self.0, "data").unwrap_or_else(|| self.0.clone())
+    }
+}
+
+impl Object for DataView {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
+        match key.as_str() {
+            Some(name) => self.get_value_by_str(name),
+            None => item(&self.whole(), key),
+        }
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
+        attribute(&self.0, name).or_else(|| attribute(&attribute(&self.0, "data")?, name))
+    }
+
+    fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.whole(), f)
+    }
+}
+
+/// An attribute that is there.
+pub(crate) fn attribute(value: &Native, name: &str) -> Option<Native> {
+    value.as_object()?.get_value_by_str(name)
+}
+
+fn item(value: &Native, key: &Native) -> Option<Native> {
+    value
+        .get_item(key)
+        .ok()
+        .filter(|found| !found.is_undefined())
+}

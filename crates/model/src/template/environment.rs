@@ -1,0 +1,200 @@
+//! The one environment all templates run in: what filters, tests, functions and methods there are.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use minijinja::{Environment, UndefinedBehavior};
+
+use crate::template::budget::{FUEL_MAX, RECURSION_MAX};
+use crate::template::tree::SyntaxError;
+use crate::template::{filters, operators};
+
+/// The environment.
+pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build);
+
+/// The functions a template can call.
+const FUNCTIONS: &[&str] = &["range", "dict", "namespace", "now"];
+
+/// The library's own filters that are kept as they are.
+const LIBRARY_FILTERS: &[&str] = &[
+    "safe",
+    "escape",
+    "e",
+    "lower",
+    "upper",
+    "title",
+    "capitalize",
+    "length",
+    "count",
+    "dictsort",
+    "items",
+    "reverse",
+    "trim",
+    "split",
+    "lines",
+    "default",
+    "d",
+    "round",
+    "abs",
+    "int",
+    "float",
+    "attr",
+    "first",
+    "last",
+    "min",
+    "max",
+    "slice",
+    "sum",
+    "select",
+    "reject",
+    "selectattr",
+    "rejectattr",
+    "map",
+    "groupby",
+    "unique",
+    "chain",
+    "zip",
+    "pprint",
+    "urlencode",
+    "wordcount",
+    "wordwrap",
+    "join",
+    "replace",
+    "indent",
+    "format",
+    "tojson",
+    "list",
+    "sort",
+    "batch",
+    "string",
+    "bool",
+];
+
+/// The tests there are.
+const TESTS: &[&str] = &[
+    "undefined",
+    "defined",
+    "none",
+    "safe",
+    "escaped",
+    "boolean",
+    "odd",
+    "even",
+    "divisibleby",
+    "number",
+    "integer",
+    "int",
+    "float",
+    "string",
+    "sequence",
+    "iterable",
+    "mapping",
+    "startingwith",
+    "endingwith",
+    "lower",
+    "upper",
+    "sameas",
+    "eq",
+    "equalto",
+    "==",
+    "ne",
+    "!=",
+    "lt",
+    "lessthan",
+    "<",
+    "le",
+    "<=",
+    "gt",
+    "greaterthan",
+    ">",
+    "ge",
+    ">=",
+    "in",
+    "true",
+    "false",
+    "filter",
+    "test",
+];
+
+static FILTERS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+    LIBRARY_FILTERS
+        .iter()
+        .chain(filters::NAMES)
+        .copied()
+        .collect()
+});
+
+fn build() -> Environment<'static> {
+    let mut env = Environment::new();
+    env.set_undefined_behavior(UndefinedBehavior::Chainable);
+    env.set_fuel(Some(FUEL_MAX));
+    env.set_recursion_limit(RECURSION_MAX);
+    env.set_debug(false);
+    env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    env.remove_global("debug");
+    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    minijinja_contrib::add_to_environment(&mut env);
+    operators::register(&mut env);
+    filters::register(&mut env);
+    env
+}
+
+pub(crate) fn check_filter(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
+    if FILTERS.contains(name) {
+        return Ok(());
+    }
+    Err(unknown("filter", name, FILTERS.iter().copied(), range))
+}
+
+pub(crate) fn check_test(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
+    if TESTS.contains(&name) {
+        return Ok(());
+    }
+    Err(unknown("test", name, TESTS.iter().copied(), range))
+}
+
+pub(crate) fn check_function(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
+    if FUNCTIONS.contains(&name) {
+        return Ok(());
+    }
+    Err(unknown("function", name, FUNCTIONS.iter().copied(), range))
+}
+
+fn unknown(
+    what: &str,
+    name: &str,
+    known: impl Iterator<Item = &'static str>,
+    range: Range<usize>,
+) -> SyntaxError {
+    let near = known
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 3)
+        .min();
+    let message = match near {
+        Some((_, candidate)) => {
+            format!("no {what} is called `{name}`; did you mean `{candidate}`?")
+        }
+        None => format!("no {what} is called `{name}`"),
+    };
+    SyntaxError {
+        message,
+        range: Some(range),
+    }
+}
+
+/// The number of single-character edits between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

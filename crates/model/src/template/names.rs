@@ -1,0 +1,208 @@
+//! Names: what a template's root names stand for, in the order of the language reference.
+
+use std::sync::Arc;
+
+use minijinja::value::{Enumerator, Object, Value as Native};
+
+use crate::template::convert;
+use crate::template::envelope::{Word, attribute, view};
+use crate::template::scope::{EventView, Iter, RunView, Scope};
+
+/// The root names of one rendering, resolved: only those the template mentions.
+#[derive(Debug)]
+pub(crate) struct Roots(Vec<(Arc<str>, Native)>);
+
+impl Roots {
+    /// Resolves `names` in `scope`.
+    pub(crate) fn resolve(names: &[Arc<str>], scope: &Scope) -> Native {
+        let found = names
+            .iter()
+            .filter_map(|name| Some((name.clone(), lookup(scope, name)?)))
+            .collect();
+        Native::from_object(Self(found))
+    }
+}
+
+impl Object for Roots {
+    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Native> {
+        let (_, value) = self.0.iter().find(|(name, _)| name.as_ref() == key)?;
+        Some(value.clone())
+    }
+}
+
+/// What a root name stands for.
+fn lookup(scope: &Scope, name: &str) -> Option<Native> {
+    if is_reserved(name) {
+        return reserved(scope, name);
+    }
+    user(scope, name).or_else(|| builtin(scope, name))
+}
+
+fn is_reserved(name: &str) -> bool {
+    name.starts_with('_')
+        || matches!(
+            name,
+            "workload"
+                | "ctx"
+                | "iter"
+                | "args"
+                | "input"
+                | "event"
+                | "outcome"
+                | "output"
+                | "execution_id"
+                | "keychain"
+        )
+}
+
+fn reserved(scope: &Scope, name: &str) -> Option<Native> {
+    match name {
+        "workload" => Some(scope.workload.native().clone()),
+        "ctx" => Some(Native::from_object(Layers(
+            scope.ctx.native().clone(),
+            scope.workload.native().clone(),
+        ))),
+        "iter" => scope.iter.as_ref().map(iteration),
+        "args" => Some(scope.args.native().clone()),
+        "input" => Some(scope.input.native().clone()),
+        "event" => scope.event.as_ref().map(event),
+        "outcome" | "output" => scope.outcome.as_ref().map(view),
+        "execution_id" => scope
+            .run
+            .execution_id
+            .map(|id| Native::from(id.to_string())),
+        "keychain" => scope
+            .keychain
+            .as_ref()
+            .map(|data| convert::to_secret(data.json())),
+        "_prev" => scope.previous.as_ref().map(view),
+        "_task" => scope.task.as_ref().map(|task| Native::from(task.as_str())),
+        "_attempt" => scope.attempt.map(Native::from),
+        "_index" => index(scope),
+        _ => user(scope, name),
+    }
+}
+
+fn user(scope: &Scope, name: &str) -> Option<Native> {
+    let layer = |data: &crate::template::Data| attribute(data.native(), name);
+    layer(&scope.locals)
+        .or_else(|| layer(&scope.input))
+        .or_else(|| layer(&scope.args))
+        .or_else(|| layer(&scope.ctx))
+        .or_else(|| layer(&scope.iter.as_ref()?.values))
+        .or_else(|| layer(&scope.workload))
+        .or_else(|| scope.labels.get(name).map(view))
+        .or_else(|| scope.steps.get(name).map(view))
+}
+
+fn builtin(scope: &Scope, name: &str) -> Option<Native> {
+    let RunView {
+        execution_id,
+        path,
+        version,
+        parent_execution_id,
+    } = scope.run.as_ref();
+    match name {
+        "path" => path.as_ref().map(|path| Native::from(path.as_str())),
+        "version" => version.map(Native::from),
+        "job" => execution_id.map(|id| {
+            let id = Native::from(id.to_string());
+            Native::from_pairs([("id", id.clone()), ("uuid", id)])
+        }),
+        "parent_execution_id" => {
+            Some(parent_execution_id.map_or(Native::from(()), |id| Native::from(id.to_string())))
+        }
+        "idempotency_key" => scope.idempotency_key.as_deref().map(Native::from),
+        "steps" => Some(Native::from_pairs(
+            scope
+                .steps
+                .iter()
+                .map(|(name, envelope)| (name.as_str(), view(envelope))),
+        )),
+        "results" => Some(Native::from_pairs(
+            scope
+                .labels
+                .iter()
+                .map(|(name, envelope)| (name.as_str(), view(envelope))),
+        )),
+        "env" => scope.env.as_ref().map(|env| env.native().clone()),
+        "loop_index" => index(scope),
+        "loop" => scope
+            .iter
+            .as_ref()
+            .filter(|iter| iter.index.is_some())
+            .map(iteration),
+        _ => None,
+    }
+}
+
+fn index(scope: &Scope) -> Option<Native> {
+    scope.iter.as_ref()?.index.map(Native::from)
+}
+
+fn event(event: &EventView) -> Native {
+    let name = Word {
+        name: event.kind.name(),
+        aliases: event.kind.aliases(),
+    };
+    Native::from_pairs([
+        ("name", Native::from_object(name)),
+        (
+            "step",
+            event
+                .step
+                .as_ref()
+                .map_or(Native::from(()), |step| Native::from(step.as_str())),
+        ),
+        (
+            "status",
+            Native::from(minijinja::value::Serde(event.status)),
+        ),
+        ("payload", event.payload.native().clone()),
+        ("timestamp", Native::from(event.timestamp.to_string())),
+    ])
+}
+
+/// `iter` and `loop`: the iteration's values, then where it stands.
+fn iteration(iter: &Iter) -> Native {
+    let mut place = Vec::new();
+    if let Some(index) = iter.index {
+        let last = index + 1 >= iter.length;
+        place = vec![
+            ("index", Native::from(index)),
+            ("first", Native::from(index == 0)),
+            ("last", Native::from(last)),
+            ("done", Native::from(last)),
+            ("length", Native::from(iter.length)),
+        ];
+    }
+    if let Some(parent) = &iter.parent {
+        place.push(("parent", parent.native().clone()));
+    }
+    Native::from_object(Layers(
+        iter.values.native().clone(),
+        Native::from_pairs(place),
+    ))
+}
+
+/// A map over another that answers for what it does not hold.
+#[derive(Debug)]
+struct Layers(Native, Native);
+
+impl Object for Layers {
+    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Native> {
+        attribute(&self.0, key).or_else(|| attribute(&self.1, key))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.0.try_iter().into_iter().flatten().collect())
+    }
+}

@@ -1,0 +1,176 @@
+//! Running a program in a scope, and telling what came of it.
+
+use minijinja::machinery::{eval, make_string_output};
+use minijinja::value::Value as Native;
+use minijinja::{AutoEscape, Error, ErrorKind};
+use serde_json::Value;
+
+use crate::source::Span;
+use crate::template::compile::{Form, Program};
+use crate::template::environment::ENVIRONMENT;
+use crate::template::names::Roots;
+use crate::template::scope::Scope;
+use crate::template::session::{self, Guard};
+use crate::template::tree::{Piece, RenderError, Rendered, Template};
+use crate::template::{convert, operators};
+
+/// Renders a template to a value.
+pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
+    if template.program().form == Form::Plain {
+        let value = Value::String(template.source().to_owned());
+        return Ok(Rendered {
+            value,
+            tainted: false,
+        });
+    }
+    let guard = session::enter(scope, false);
+    let value = run(template.program(), scope).and_then(|value| convert::to_json(&value));
+    let (value, tainted) = settle(template, guard, value)?;
+    Ok(Rendered { value, tainted })
+}
+
+/// Renders a template as a condition.
+pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderError> {
+    if template.program().form == Form::Plain {
+        return Ok(is_true(&Native::from(template.source())));
+    }
+    let guard = session::enter(scope, false);
+    let truth = run(template.program(), scope).map(|value| is_true(&value));
+    settle(template, guard, truth).map(|(truth, _)| truth)
+}
+
+/// Renders a template to the author's text and the values between.
+pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+    let program = template.program();
+    if program.form == Form::Plain {
+        return Ok(vec![Piece::Text(template.source().to_owned())]);
+    }
+    if program.captures {
+        return Err(RenderError::Failed {
+            code: "TEMPLATE_ERROR",
+            message: "a captured block mixes text and values; write it in place instead".to_owned(),
+            span: template.span(),
+        });
+    }
+    let guard = session::enter(scope, true);
+    let ran = run(program, scope).and_then(|value| match program.form {
+        Form::Value => Ok(vec![operators::piece(&value)?]),
+        Form::Plain | Form::Text => Ok(session::with(|session| {
+            session.pieces.take().unwrap_or_default()
+        })),
+    });
+    settle(template, guard, ran).map(|(pieces, _)| merge(pieces))
+}
+
+/// Texts side by side are one text.
+fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match (merged.last_mut(), piece) {
+            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
+            (_, piece) => merged.push(piece),
+        }
+    }
+    merged
+}
+
+/// Jinja's truth, with the texts `true` and `false` as booleans.
+fn is_true(value: &Native) -> bool {
+    match value.as_str().map(str::trim) {
+        Some(text) if text.eq_ignore_ascii_case("false") => false,
+        Some(text) => !text.is_empty(),
+        None => value.is_true(),
+    }
+}
+
+fn run(program: &Program, scope: &Scope) -> Result<Native, Error> {
+    let roots = Roots::resolve(&program.roots, scope);
+    let ran = program.with_code(|code| {
+        let mut text = String::new();
+        let mut out = make_string_output(&mut text);
+        let (value, _) = eval(
+            &ENVIRONMENT,
+            &code.instructions,
+            roots,
+            &code.blocks,
+            &mut out,
+            AutoEscape::None,
+        )?;
+        drop(out);
+        Ok(match program.form {
+            Form::Value => value.unwrap_or_default(),
+            Form::Plain | Form::Text => Native::from(text),
+        })
+    });
+    ran.unwrap_or_else(|| Ok(Native::from("")))
+}
+
+/// What a rendering came to: what it still needs goes before anything else.
+fn settle<T>(
+    template: &Template,
+    guard: Guard,
+    result: Result<T, Error>,
+) -> Result<(T, bool), RenderError> {
+    let session = guard.finish();
+    if !session.needs.is_empty() {
+        return Err(RenderError::Needs(session.needs));
+    }
+    match result {
+        Ok(value) => Ok((value, session.tainted)),
+        Err(error) => Err(failure(template, &error)),
+    }
+}
+
+fn failure(template: &Template, error: &Error) -> RenderError {
+    let code = match error.kind() {
+        ErrorKind::UndefinedError => "TEMPLATE_UNDEFINED",
+        ErrorKind::OutOfFuel => "TEMPLATE_LIMIT",
+        _ => "TEMPLATE_ERROR",
+    };
+    let detail = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
+    let message = if code == "TEMPLATE_LIMIT" {
+        format!("the template is over its budget: {detail}")
+    } else {
+        detail
+    };
+    let span = error
+        .range()
+        .map_or(template.span(), |range| place(template, range));
+    RenderError::Failed {
+        code,
+        message,
+        span,
+    }
+}
+
+/// Where a range of the template's text stands in the playbook.
+fn place(template: &Template, range: std::ops::Range<usize>) -> Span {
+    let whole = template.span();
+    let source = template.source();
+    let before = source.get(..range.start).unwrap_or_default();
+    let line = u32::try_from(before.matches('\n').count()).unwrap_or(0);
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count();
+    let column = u32::try_from(column).unwrap_or(0);
+    let at = |offset: usize| {
+        whole
+            .start
+            .saturating_add(u32::try_from(offset).unwrap_or(0))
+    };
+    Span {
+        line: whole.line + line,
+        column: if line == 0 {
+            whole.column + column
+        } else {
+            column + 1
+        },
+        start: at(range.start),
+        end: at(range.end),
+    }
+}

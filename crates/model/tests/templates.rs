@@ -1,0 +1,418 @@
+//! Templates through the public door: names, envelopes, taint, loading, pieces, places of errors.
+
+use std::sync::Arc;
+
+use model::event::{Kind, Status};
+use model::id::Seq;
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use model::source::Span;
+use model::template::{
+    Data, Envelope, EventView, Iter, Loaded, Need, Piece, RenderError, Scope, Template, Tree,
+};
+use model::time::Time;
+use serde_json::{Value, json};
+
+fn at() -> Span {
+    Span {
+        line: 10,
+        column: 5,
+        start: 100,
+        end: 200,
+    }
+}
+
+fn scope() -> Scope {
+    Scope {
+        workload: Data::new(
+            json!({"n": 1, "name": "Ada", "big": 9_007_199_254_740_993_i64, "items": [1, 2]}),
+        ),
+        ctx: Data::new(json!({"page": 3})),
+        ..Scope::default()
+    }
+}
+
+fn render(source: &str, scope: &Scope) -> Value {
+    match Template::parse(source, at()).unwrap().render(scope) {
+        Ok(rendered) => rendered.value,
+        Err(error) => panic!("{source}: {error:?}"),
+    }
+}
+
+fn holds(source: &str, scope: &Scope) -> bool {
+    Template::condition(source, at())
+        .unwrap()
+        .is_true(scope)
+        .unwrap()
+}
+
+fn failure(source: &str, scope: &Scope) -> (&'static str, String, Span) {
+    match Template::parse(source, at()).unwrap().render(scope) {
+        Err(RenderError::Failed {
+            code,
+            message,
+            span,
+        }) => (code, message, span),
+        other => panic!("{source}: {other:?}"),
+    }
+}
+
+fn guard(kind: Kind) -> Scope {
+    Scope {
+        event: Some(EventView {
+            kind,
+            step: Some("fetch".into()),
+            status: Status::Success,
+            payload: Data::default(),
+            timestamp: Time(0),
+        }),
+        ..scope()
+    }
+}
+
+#[test]
+fn one_expression_keeps_its_type_and_the_rest_is_text() {
+    let scope = scope();
+    assert_eq!(render("{{ n }}", &scope), json!(1));
+    assert_eq!(
+        render("{{ big }}", &scope),
+        json!(9_007_199_254_740_993_i64)
+    );
+    assert_eq!(render("{{ items }}", &scope), json!([1, 2]));
+    assert_eq!(render("{{ none }}", &scope), json!(null));
+    assert_eq!(render("n={{ n }}", &scope), json!("n=1"));
+    assert_eq!(render("{{ n }}{{ n }}", &scope), json!("11"));
+    assert_eq!(render("{{ workload.items }}\n", &scope), json!([1, 2]));
+    assert_eq!(render("plain\n", &scope), json!("plain\n"));
+    assert_eq!(
+        render("{{ {'b': 1, 'a': [none]} }}", &scope),
+        json!({"b": 1, "a": [null]})
+    );
+}
+
+#[test]
+fn names_fall_through_in_order() {
+    let scope = scope();
+    assert_eq!(
+        render("{{ ctx.page }}{{ ctx.name }}{{ page }}", &scope),
+        json!("3Ada3")
+    );
+}
+
+#[test]
+fn an_event_name_equals_each_of_its_aliases() {
+    let scope = guard(Kind::StepDone);
+    for text in [
+        "event.name == 'step.done'",
+        "{{ event.name == 'call.done' }}",
+        "'step.exit' == event.name",
+        "event.name in ['call.done', 'call.error']",
+        "event.name is eq 'call.done'",
+        "event.name != 'call.error'",
+        "event.name not in ['call.error']",
+    ] {
+        assert!(holds(text, &scope), "{text}");
+    }
+    assert!(!holds("event.name == 'call.error'", &scope));
+    assert_eq!(render("{{ event.name }}", &scope), json!("step.done"));
+    assert_eq!(
+        render("{{ event.name | upper }}", &scope),
+        json!("STEP.DONE")
+    );
+}
+
+#[test]
+fn a_missing_value_is_an_error_with_its_place() {
+    let (code, message, span) = failure("ok\n  {{ ctx.nope.x }}", &scope());
+    assert_eq!(code, "TEMPLATE_UNDEFINED");
+    assert_eq!(message, "`ctx.nope.x` is undefined");
+    assert_eq!((span.line, span.column), (11, 6));
+    assert_eq!(
+        failure("{{ nope | upper }}", &scope()).0,
+        "TEMPLATE_UNDEFINED"
+    );
+    assert_eq!(failure("{{ nope + 1 }}", &scope()).0, "TEMPLATE_UNDEFINED");
+    assert_eq!(render("{{ a.b.c | default(7) }}", &scope()), json!(7));
+    assert!(!holds("a.b.c", &scope()));
+    assert!(!holds("a.b.c == 5", &scope()));
+    assert!(!holds("a.b.c > 5", &scope()));
+    assert!(holds("a.b.c is not defined", &scope()));
+}
+
+#[test]
+fn texts_true_and_false_are_booleans_in_conditions() {
+    let scope = scope();
+    assert!(!holds("'False'", &scope));
+    assert!(holds("true", &scope));
+    assert!(holds("{{ 'TRUE' }}", &scope));
+    assert!(!holds("''", &scope));
+    assert!(!holds("{{ false }}", &scope));
+}
+
+fn outcome_scope(result: Value) -> Scope {
+    Scope {
+        outcome: Some(Envelope::of(Arc::new(Outcome::ok(result)))),
+        ..scope()
+    }
+}
+
+#[test]
+fn an_envelope_reaches_its_result_in_every_spelling() {
+    let rows = outcome_scope(json!({"rows": [{"n": 4}], "row_count": 1}));
+    for text in [
+        "{{ outcome.rows[0].n }}",
+        "{{ output.data.rows[0].n }}",
+        "{{ outcome.result.rows[0].n }}",
+        "{{ outcome['rows'][0]['n'] }}",
+    ] {
+        assert_eq!(render(text, &rows), json!(4), "{text}");
+    }
+    let http = outcome_scope(
+        json!({"status_code": 200, "data": {"paging": {"more": true}, "items": [1, 2]}}),
+    );
+    assert_eq!(render("{{ output.data.paging.more }}", &http), json!(true));
+    assert_eq!(
+        render("{{ output.data.data.paging.more }}", &http),
+        json!(true)
+    );
+    assert_eq!(render("{{ output.data.items }}", &http), json!([1, 2]));
+    assert_eq!(render("{{ output.items | length }}", &http), json!(2));
+    assert_eq!(render("{{ output.status_code }}", &http), json!(200));
+    assert_eq!(render("{{ output.data | length }}", &http), json!(2));
+    assert!(holds(
+        "outcome.status == 'ok' and outcome.status == 'success'",
+        &http
+    ));
+    assert!(holds("outcome.status in ['success', 'completed']", &http));
+    assert_eq!(render("{{ outcome.status }}", &http), json!("ok"));
+    assert!(holds(
+        "outcome.error is none and outcome.http is none and outcome.ref is not defined",
+        &http
+    ));
+    assert!(!holds("outcome.http.status in [500, 502]", &http));
+    assert!(!holds("outcome.http.status >= 500", &http));
+    let list = outcome_scope(json!([3, 1, 2]));
+    assert_eq!(render("{{ outcome | sort }}", &list), json!([1, 2, 3]));
+    assert_eq!(render("{{ outcome[0] }}", &list), json!(3));
+    assert_eq!(
+        render("{% for x in outcome %}{{ x }},{% endfor %}", &list),
+        json!("3,1,2,")
+    );
+    assert_eq!(render("{{ outcome }}", &list), json!([3, 1, 2]));
+    assert_eq!(render("<{{ outcome }}>", &list), json!("<[3, 1, 2]>"));
+}
+
+#[test]
+fn a_failure_shows_its_error_and_its_facets() {
+    let failed = Outcome::error(TaskError::new(ErrorKind::ServerError, "HTTP_503", "busy"))
+        .with_facets(Facets {
+            http: Some(json!({"status": 503})),
+            ..Facets::default()
+        });
+    let scope = Scope {
+        outcome: Some(Envelope::of(Arc::new(failed))),
+        ..scope()
+    };
+    assert!(holds(
+        "outcome.status == 'error' and outcome.error.retryable",
+        &scope
+    ));
+    assert!(holds(
+        "outcome.error.kind == 'server_error' and outcome.http.status in [502, 503]",
+        &scope
+    ));
+    assert!(holds(
+        "outcome.pg is none and outcome.pg.code is undefined",
+        &scope
+    ));
+    assert_eq!(render("{{ outcome.result }}", &scope), json!(null));
+}
+
+#[test]
+fn everything_touched_is_asked_for_at_once() {
+    let steps =
+        [("a", 5), ("b", 6)].map(|(name, seq)| (name.into(), Envelope::recorded(true, Seq(seq))));
+    let mut scope = Scope {
+        steps: Arc::new(steps.into()),
+        ..scope()
+    };
+    assert!(holds("a.status == 'ok'", &scope));
+    let template = Template::parse("{{ a.x }}-{{ b.y | int }}", at()).unwrap();
+    let needs = vec![Need::Outcome(Seq(5)), Need::Outcome(Seq(6))];
+    assert_eq!(
+        template.render(&scope),
+        Err(RenderError::Needs(needs.clone()))
+    );
+    let tree = Tree::Map(vec![
+        (
+            "a".to_owned(),
+            Tree::Template(Template::parse("{{ a.x }}", at()).unwrap()),
+        ),
+        (
+            "b".to_owned(),
+            Tree::Template(Template::parse("{{ steps.b.y }}", at()).unwrap()),
+        ),
+    ]);
+    assert_eq!(tree.render(&scope), Err(RenderError::Needs(needs)));
+    let mut loaded = Loaded::default();
+    loaded
+        .outcomes
+        .insert(Seq(5), Arc::new(Outcome::ok(json!({"x": 1}))));
+    loaded
+        .outcomes
+        .insert(Seq(6), Arc::new(Outcome::ok(json!({"y": "2"}))));
+    scope.loaded = Arc::new(loaded);
+    assert_eq!(template.render(&scope).unwrap().value, json!("1-2"));
+    assert_eq!(
+        tree.render(&scope).unwrap().value,
+        json!({"a": 1, "b": "2"})
+    );
+}
+
+fn reference() -> Value {
+    json!({"kind": "result_ref", "ref": "noetl://execution/1/x", "store": "disk",
+        "meta": {"content_type": "application/json", "bytes": 9, "sha256": "00"},
+        "extracted": {"row_count": 7}})
+}
+
+#[test]
+fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
+    let mut scope = Scope {
+        ctx: Data::new(json!({"page": reference()})),
+        ..scope()
+    };
+    assert_eq!(render("{{ ctx.page.row_count }}", &scope), json!(7));
+    assert_eq!(
+        render("{{ ctx.page.ref }}", &scope),
+        json!("noetl://execution/1/x")
+    );
+    let template = Template::parse("{{ ctx.page.rows[0] }}", at()).unwrap();
+    let Err(RenderError::Needs(needs)) = template.render(&scope) else {
+        panic!("the body is not loaded");
+    };
+    assert!(matches!(&needs[..], [Need::Body(found)] if found.uri == "noetl://execution/1/x"));
+    let mut loaded = Loaded::default();
+    loaded.bodies.insert(
+        "noetl://execution/1/x".to_owned(),
+        Data::new(json!({"rows": [5]})),
+    );
+    scope.loaded = Arc::new(loaded);
+    assert_eq!(template.render(&scope).unwrap().value, json!(5));
+    assert_eq!(render("{{ page | length }}", &scope), json!(1));
+}
+
+#[test]
+fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
+    let mut scope = Scope {
+        keychain: Some(Data::new(
+            json!({"db": {"password": "s3cret", "port": 5432}}),
+        )),
+        ..scope()
+    };
+    for text in [
+        "{{ keychain.db.password }}",
+        "x{{ 'a' ~ keychain.db.password | upper }}",
+        "{{ keychain.db | tojson }}",
+        "{{ [keychain.db] }}",
+        "{{ 1 if keychain.db.password == 's3cret' else 2 }}",
+    ] {
+        let rendered = Template::parse(text, at()).unwrap().render(&scope).unwrap();
+        assert!(rendered.tainted, "{text}");
+        assert!(
+            !rendered.value.to_string().to_lowercase().contains("s3cret"),
+            "{text}: {}",
+            rendered.value
+        );
+    }
+    let untouched = Template::parse("{{ keychain.db.password if false else 1 }}", at()).unwrap();
+    assert!(!untouched.render(&scope).unwrap().tainted);
+    scope.reveals_secrets = true;
+    assert_eq!(render("{{ keychain.db.port }}", &scope), json!(5432));
+    assert_eq!(
+        render("Bearer {{ keychain.db.password }}", &scope),
+        json!("Bearer s3cret")
+    );
+    assert_eq!(
+        render("{{ keychain.db }}", &scope),
+        json!({"password": "s3cret", "port": 5432})
+    );
+}
+
+#[test]
+fn pieces_keep_the_authors_text_apart_from_values() {
+    let source = "select * from {{ 't' | ident }} where {% if n %}a = {{ n }}{% endif %} in ({% for i in items %}{{ i }},{% endfor %}) {{ 'x' | raw_sql }}";
+    let pieces = Template::parse(source, at())
+        .unwrap()
+        .pieces(&scope())
+        .unwrap();
+    let text = |text: &str| Piece::Text(text.to_owned());
+    assert_eq!(
+        pieces,
+        [
+            text("select * from "),
+            Piece::Ident(json!("t")),
+            text(" where a = "),
+            Piece::Value(json!(1)),
+            text(" in ("),
+            Piece::Value(json!(1)),
+            text(","),
+            Piece::Value(json!(2)),
+            text(",) "),
+            Piece::Raw("x".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn a_loop_sees_where_it_stands() {
+    let scope = Scope {
+        iter: Some(Iter {
+            values: Data::new(json!({"item": {"id": 9}})),
+            index: Some(0),
+            length: 2,
+            parent: None,
+        }),
+        ..scope()
+    };
+    assert_eq!(
+        render(
+            "{{ [iter.item.id, item.id, iter.index, _index, loop_index, loop.index, iter.first, iter.last, iter.length] }}",
+            &scope
+        ),
+        json!([9, 9, 0, 0, 0, 0, true, false, 2])
+    );
+}
+
+#[test]
+fn paths_say_what_is_read_and_where() {
+    let template = Template::parse(
+        "{{ iter.page + outcome.http['status'] | default(1) }}",
+        at(),
+    )
+    .unwrap();
+    assert_eq!(template.paths(), ["iter.page", "outcome.http.status"]);
+    let uses = template.path_uses();
+    assert_eq!(uses[0].range, 3..12);
+    assert!(!uses[0].guarded);
+    assert!(uses[1].guarded);
+    let local = Template::parse("{% for row in rows %}{{ row.x }}{% endfor %}", at()).unwrap();
+    assert_eq!(local.paths(), ["rows"]);
+}
+
+#[test]
+fn what_does_not_exist_is_refused_with_a_suggestion() {
+    let message = |text: &str| Template::parse(text, at()).unwrap_err().message;
+    assert_eq!(
+        message("{{ a | defualt(1) }}"),
+        "no filter is called `defualt`; did you mean `default`?"
+    );
+    assert_eq!(
+        message("{{ a is definde }}"),
+        "no test is called `definde`; did you mean `defined`?"
+    );
+    assert_eq!(
+        message("{{ nwo() }}"),
+        "no function is called `nwo`; did you mean `now`?"
+    );
+    assert!(message("{% include 'x' %}").contains("include"));
+    assert!(Template::parse("{{ a + }}", at()).is_err());
+}
