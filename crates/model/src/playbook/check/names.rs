@@ -4,12 +4,12 @@
 //! error: names of `iter`, `steps.x`, and `outcome` or `event` where there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use crate::playbook::check::lint::RESERVED;
 use crate::playbook::read::{Reader, Use};
 use crate::playbook::{Playbook, Step, WriteTarget};
-use crate::template::Tree;
+use crate::source::Span;
+use crate::template::{PathUse, Tree};
 
 /// Names that are always there, and functions of the template language.
 const BUILT_IN: &[&str] = &[
@@ -59,8 +59,8 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
             current = Some((at, Known::of(&shared, step)));
         }
         if let Some((_, known)) = &current {
-            for path in found.template.paths() {
-                look(path, found, known, reader);
+            for path in found.template.path_uses() {
+                look(&path, found, known, reader);
             }
         }
     }
@@ -156,42 +156,43 @@ fn root(path: &str) -> &str {
     path.split(['.', '[']).next().unwrap_or(path)
 }
 
-fn look(path: &str, found: &Use, known: &Known<'_>, reader: &mut Reader) {
-    let name = root(path);
-    let second = path
-        .strip_prefix(name)
-        .and_then(|rest| rest.strip_prefix('.'))
-        .map(root);
+fn look(used: &PathUse, found: &Use, known: &Known<'_>, reader: &mut Reader) {
+    if is_prepared(used, found) {
+        return;
+    }
+    let name = root(&used.path);
+    let rest = used.path.strip_prefix(name).unwrap_or("");
+    let second = rest.strip_prefix('.').map(root);
+    let span = found.node.locate(&reader.source.text, &used.range);
     match (name, second) {
-        ("iter", Some(key)) => iter(key, found, known, reader),
-        ("steps", Some(step)) => steps(step, found, known, reader),
+        ("iter", Some(key)) => iter(key, span, known, reader),
+        ("steps", Some(step)) => steps(step, span, known, reader),
         ("outcome" | "output", _) if !found.place.has_outcome() => {
-            absent(name, "it exists in rules, `set` and guards", found, reader);
+            let advice = "it exists in rules, `set` and guards";
+            reader.error("T0202", format!("there is no `{name}` here"), span, advice);
         }
         ("event", _) if !found.place.has_event() => {
-            absent(name, "it exists in guards and admission", found, reader);
+            let advice = "it exists in guards and admission";
+            reader.error("T0202", format!("there is no `{name}` here"), span, advice);
         }
-        _ => {
-            let is_known = name.starts_with('_')
-                || RESERVED.contains(&name)
-                || BUILT_IN.contains(&name)
-                || known.shared.names.contains(name)
-                || known.bare.contains(name);
-            if !is_known && !known.is_open {
-                bare(name, found, known, reader);
-            }
-        }
+        _ if used.guarded || is_known(name, known) => {}
+        _ => bare(name, span, known, reader),
     }
 }
 
-fn iter(key: &str, found: &Use, known: &Known<'_>, reader: &mut Reader) {
+fn is_known(name: &str, known: &Known<'_>) -> bool {
+    known.is_open
+        || name.starts_with('_')
+        || RESERVED.contains(&name)
+        || BUILT_IN.contains(&name)
+        || known.shared.names.contains(name)
+        || known.bare.contains(name)
+}
+
+fn iter(key: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     if known.iter.contains(key) || ITER.contains(&key) || key.starts_with('_') {
         return;
     }
-    let path = format!("iter.{key}");
-    let Some(range) = unguarded(found, &path) else {
-        return;
-    };
     let mut scope: Vec<String> = known
         .iter
         .iter()
@@ -208,48 +209,37 @@ fn iter(key: &str, found: &Use, known: &Known<'_>, reader: &mut Reader) {
     } else {
         format!("in scope: {}", scope.join(", "))
     };
-    let span = found.node.locate(&reader.source.text, &range);
     reader.error(
         "T0201",
-        format!("`{path}` is not defined here"),
+        format!("`iter.{key}` is not defined here"),
         span,
         label,
     );
 }
 
-fn steps(name: &str, found: &Use, known: &Known<'_>, reader: &mut Reader) {
+fn steps(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     let steps = &known.shared.steps;
     if steps.contains(name) {
         return;
     }
-    let path = format!("steps.{name}");
-    if let Some(range) = unguarded(found, &path) {
-        let label = match reader.suggest(name, steps.iter().copied()) {
-            Some(meant) => format!("did you mean `steps.{meant}`?"),
-            None => "no step has this name".to_owned(),
-        };
-        let span = found.node.locate(&reader.source.text, &range);
-        reader.error("T0203", format!("`{path}` names no step"), span, label);
-    }
-}
-
-fn absent(name: &str, advice: &str, found: &Use, reader: &mut Reader) {
-    if let Some(range) = unguarded(found, name) {
-        let span = found.node.locate(&reader.source.text, &range);
-        reader.error("T0202", format!("there is no `{name}` here"), span, advice);
-    }
-}
-
-fn bare(name: &str, found: &Use, known: &Known<'_>, reader: &mut Reader) {
-    let Some(range) = unguarded(found, name) else {
-        return;
+    let label = match reader.suggest(name, steps.iter().copied()) {
+        Some(meant) => format!("did you mean `steps.{meant}`?"),
+        None => "no step has this name".to_owned(),
     };
+    reader.error(
+        "T0203",
+        format!("`steps.{name}` names no step"),
+        span,
+        label,
+    );
+}
+
+fn bare(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     let names = known.shared.names.iter().chain(&known.bare).copied();
     let label = match reader.suggest(name, names) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => "it must come with the request; add a default under `workload`".to_owned(),
     };
-    let span = found.node.locate(&reader.source.text, &range);
     let warning = reader
         .diagnostic(
             "W210",
@@ -260,46 +250,23 @@ fn bare(name: &str, found: &Use, known: &Known<'_>, reader: &mut Reader) {
     reader.report(warning);
 }
 
-/// Where a path is used without a `default` or a test for being defined; the whole text if it cannot be found.
-fn unguarded(found: &Use, path: &str) -> Option<Range<usize>> {
-    let text = found.node.as_str()?;
-    let mut seen = false;
-    for (at, _) in text.match_indices(path) {
-        let end = at + path.len();
-        let before = text[..at].trim_end().chars().next_back();
-        let after = text[end..].chars().next();
-        let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        let continues = text[..at].chars().next_back();
-        if is_part(continues) || is_part(after) || before == Some('.') {
-            continue;
-        }
-        seen = true;
-        if !is_guarded(&text[end..]) {
-            return Some(at..end);
-        }
-    }
-    (!seen).then_some(0..text.len())
-}
-
-/// Whether what follows a path makes a missing value harmless.
-fn is_guarded(rest: &str) -> bool {
-    let chain =
-        |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '\'' | '"' | ')');
-    let rest = rest.trim_start_matches(chain).trim_start();
+/// Whether the author expects the value to be missing: a `default` or a test for being defined follows it. A
+/// comparison also bears a missing value, but one that is always missing is a mistake.
+fn is_prepared(used: &PathUse, found: &Use) -> bool {
+    let text = found.node.as_str().unwrap_or_default();
+    let rest = text.get(used.range.end..).unwrap_or_default();
+    let rest = rest.trim_start_matches([')', ' ', '\n']);
     if let Some(filter) = rest.strip_prefix('|') {
         let filter = filter.trim_start();
-        let name: String = filter
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect();
-        return matches!(name.as_str(), "default" | "d");
+        let end = filter.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let name = &filter[..end.unwrap_or(filter.len())];
+        return matches!(name, "default" | "d");
     }
     let Some(test) = rest.strip_prefix("is ") else {
         return false;
     };
     let test = test.trim_start();
     let test = test.strip_prefix("not ").unwrap_or(test).trim_start();
-    ["defined", "undefined", "none"]
-        .iter()
-        .any(|word| test.starts_with(word))
+    let words = ["defined", "undefined", "none"];
+    words.iter().any(|word| test.starts_with(word))
 }
