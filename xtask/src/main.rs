@@ -1,1 +1,57 @@
-fn main() {}
+//! The verbs of the house, as `cargo xtask VERB`. CI runs exactly these.
+//!
+//! Each verb is a file: arguments enter, child processes print what they print, an error names what is missing.
+
+mod accept;
+mod bench;
+mod check;
+mod docs;
+mod fmt;
+mod prerequisite;
+mod shell;
+mod sim;
+mod test;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask VERB [ARGS]
+
+  check    format, lints, dependencies and house rules; builds no tests but those of the rules
+  test     everything: check's gates, then every test of the workspace
+  fmt      format the workspace
+  accept   rewrite the expectations of conformance and golden tests, for review
+  docs     rewrite the generated pages of docs/reference
+  sim      run the simulator: cargo xtask sim -- --seeds 1000
+  bench    measure: cargo xtask bench -- NAME
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let verb = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.skip_while(|arg| arg == "--").collect();
+    let done = match verb.as_str() {
+        "check" => check::run(),
+        "test" => test::run(&rest),
+        "fmt" => fmt::run(),
+        "accept" => accept::run(&rest),
+        "docs" => docs::run(),
+        "sim" => sim::run(&rest),
+        "bench" => bench::run(&rest),
+        "help" | "--help" | "-h" => {
+            eprint!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {verb}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,23 @@
-//! Placeholder.
+//! The decisions: folds events into `State`, turns `State` and an input into a `Decision`.
+//!
+//! Pure. The same log and the same input always give the same decision. What a decision must read and does not
+//! have is named in `Needs`; the caller loads it and asks again.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod decide;
+mod decision;
+mod graph;
+mod input;
+mod state;
+
+pub use decide::{Limits, Net, Refusal, Undecided, decide, envelope, needs};
+pub use decision::{
+    BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage, TimerChange,
+};
+pub use graph::Graph;
+pub use input::{Input, Report, ReportEnd, Stamp, Submit};
+pub use state::{
+    Boundary, BoundaryKind, Latest, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, State,
+    StepSummary, Stop, StopReason, Token, fold,
+};

@@ -58,8 +58,9 @@ pub enum Work {
 /// How far a pipeline has come: a fold of its task events, holding pointers into the log, never values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Continuation {
-    /// The index of the task that runs now or next.
-    pub position: u32,
+    /// The task that runs now or next.
+    #[serde(default)]
+    pub cursor: Cursor,
     /// How often each label was entered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub visits: BTreeMap<Name, u32>,
@@ -68,7 +69,7 @@ pub struct Continuation {
     pub attempt: u32,
     /// The latest outcome of each label.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub outcomes: BTreeMap<Name, Seq>,
+    pub outcomes: BTreeMap<Name, OutcomePointer>,
     /// The label that ended last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Name>,
@@ -87,6 +88,30 @@ pub struct Continuation {
     /// What it is doing.
     #[serde(default)]
     pub stage: Stage,
+}
+
+/// A place in a pipeline, by label: the fold never needs the playbook to know it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cursor {
+    /// Before the first task.
+    #[default]
+    Start,
+    /// At this task.
+    At(Name),
+    /// Behind this task.
+    After(Name),
+}
+
+/// Where a task's outcome is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomePointer {
+    /// The `task.done` or `task.failed` event.
+    pub seq: Seq,
+    /// Whether it ended well.
+    pub ok: bool,
+    /// The size of its text in the log.
+    pub bytes: u32,
 }
 
 /// What a pipeline is doing.

@@ -261,6 +261,14 @@ pub struct LeaseEpoch(pub u32);
 #[serde(transparent)]
 pub struct PlaybookHash(pub Arc<str>);
 
+impl PlaybookHash {
+    /// The hash of a text.
+    pub fn of(text: &str) -> Self {
+        use sha2::Digest as _;
+        Self(hex::encode(sha2::Sha256::digest(text.as_bytes())).into())
+    }
+}
+
 impl fmt::Display for PlaybookHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod command;
+pub mod ctx;
 pub mod diagnostic;
 pub mod duration;
 pub mod event;
@@ -14,6 +15,7 @@ pub mod playbook;
 pub mod raw;
 pub mod result_ref;
 pub mod source;
+pub mod status;
 pub mod template;
 pub mod time;
 pub(crate) mod yaml;

@@ -40,6 +40,12 @@ impl From<&Value> for Raw {
     }
 }
 
+impl From<Box<RawValue>> for Raw {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(raw.into())
+    }
+}
+
 impl PartialEq for Raw {
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text()
@@ -54,12 +60,23 @@ impl fmt::Debug for Raw {
 
 impl Serialize for Raw {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        // Binary formats carry the text as a string; JSON carries it as the value it is.
+        if serializer.is_human_readable() {
+            self.0.serialize(serializer)
+        } else {
+            serializer.serialize_str(self.text())
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+        if deserializer.is_human_readable() {
+            return Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()));
+        }
+        let text = String::deserialize(deserializer)?;
+        RawValue::from_string(text)
+            .map(|raw| Self(raw.into()))
+            .map_err(serde::de::Error::custom)
     }
 }

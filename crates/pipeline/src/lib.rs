@@ -1,1 +1,22 @@
-//! Placeholder.
+//! One step's tasks: where a pipeline stands, what its policy says, and where it goes next.
+//!
+//! Pure. The position is a fold of the pipeline's own events, in one implementation that worker, engine and
+//! simulator share. Enters: a continuation and an outcome. Leaves: the next directive and the events that record it.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod answer;
+mod fold;
+mod next;
+mod policy;
+mod settle;
+mod writes;
+
+pub use answer::answer;
+pub use fold::fold;
+pub use next::{Entry, Next, TaskRun, next};
+pub use policy::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DELAY_MAX, SUSPEND_AFTER};
+pub use settle::{
+    Draft, JUMPS_MAX, Place, Settled, Writes, idempotency_key, render_failure, settle,
+};
+pub use writes::apply_writes;

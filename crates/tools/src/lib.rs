@@ -1,1 +1,16 @@
-//! Placeholder.
+//! The tools: one file per kind. A call goes in, one `Outcome` comes out.
+//!
+//! A call that fails is data, so no tool returns an `Err`: what went wrong is an `Outcome::Error` with a stable code.
+//! Kinds that need the engine (`playbook`, `wait`, `workbook`) are not here.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod call;
+mod capture;
+mod http;
+mod noop;
+mod process;
+mod python;
+mod registry;
+
+pub use call::{Call, LogSink, NoLog, Place, Stream, Timeout, Tool};
+pub use registry::{Config, HttpLimits, PythonConfig, Registry};

@@ -307,6 +307,9 @@ payload!(
         lease_epoch: LeaseEpoch,
         /// How often its holder died with it.
         strikes: u32,
+        /// Whether the holder gave it back, rather than died.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        released: bool,
     }
 );
 payload!(

@@ -1,0 +1,210 @@
+//! Admission: may these tokens enter? Denied tokens are parked and looked at again when what the rules read changes.
+
+use model::event::{AdmitEvaluated, At, Body};
+use model::id::{Name, TokenId};
+use model::outcome::TaskError;
+use model::playbook::{Admission, AdmitMode};
+use model::template::{Data, Scope};
+
+use crate::decide::Undecided;
+use crate::decide::scope::{Unrendered, event_view};
+use crate::decide::turn::Turn;
+
+/// What the rules say, and which rule said it.
+struct Answer {
+    allow: bool,
+    rule: Option<u32>,
+}
+
+impl Turn<'_> {
+    /// Asks the rules; schedules or parks. True: something was written down.
+    pub(super) fn admit(&mut self, step: &Name, tokens: Vec<TokenId>) -> Result<bool, Undecided> {
+        let net = self.net;
+        let admission = net.playbook.step(step.as_str()).map(|step| &step.admission);
+        let Some(admission) = admission.filter(|admission| !admission.rules.is_empty()) else {
+            self.schedule(step, tokens, false);
+            return Ok(true);
+        };
+        self.looks.insert(step.clone(), self.events.len());
+        let answer = match self.ask(step, admission, &tokens) {
+            Ok(answer) => answer,
+            Err(Unrendered::Undecided(undecided)) => return Err(undecided),
+            Err(Unrendered::Failed(error)) => {
+                self.fail_admission(step, tokens, error);
+                return Ok(true);
+            }
+        };
+        let all_parked = tokens
+            .iter()
+            .all(|id| self.state.tokens.get(id).is_some_and(|token| token.parked));
+        if answer.allow {
+            self.record_answer(step, &tokens, &answer);
+            self.schedule(step, tokens, false);
+            return Ok(true);
+        }
+        if !all_parked {
+            self.record_answer(step, &tokens, &answer);
+        }
+        Ok(!all_parked)
+    }
+
+    fn ask(
+        &mut self,
+        step: &Name,
+        admission: &Admission,
+        tokens: &[TokenId],
+    ) -> Result<Answer, Unrendered> {
+        let mut scope = self.admission_scope(tokens);
+        let mut answer = Answer {
+            allow: true,
+            rule: None,
+        };
+        for (index, rule) in (0u32..).zip(&admission.rules) {
+            let matches = match &rule.when {
+                None => true,
+                Some(when) => self.render(&mut scope, step, |scope| when.is_true(scope))?,
+            };
+            if !matches {
+                continue;
+            }
+            answer = Answer {
+                allow: rule.allow,
+                rule: Some(index),
+            };
+            if admission.mode == AdmitMode::Exclusive || !rule.allow {
+                break;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Admission sees the execution, the tokens' payload and the event they came from; never pipeline locals.
+    fn admission_scope(&mut self, tokens: &[TokenId]) -> Scope {
+        let mut scope = self.scope();
+        let newest = tokens.iter().rev().find_map(|id| self.state.tokens.get(id));
+        if let Some(token) = newest {
+            scope.args = token.args.clone().map_or_else(Data::default, Data::lazy);
+            scope.event = token
+                .boundary
+                .as_ref()
+                .map(|boundary| event_view(boundary, None));
+        }
+        scope
+    }
+
+    fn record_answer(&mut self, step: &Name, tokens: &[TokenId], answer: &Answer) {
+        let evaluated = AdmitEvaluated {
+            allow: answer.allow,
+            matched_rule_index: answer.rule,
+            tokens: tokens.to_vec(),
+            discarded: false,
+            error: None,
+        };
+        self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
+    }
+
+    /// The rules themselves cannot be evaluated: the run fails, and says why.
+    pub(super) fn fail_admission(&mut self, step: &Name, tokens: Vec<TokenId>, error: TaskError) {
+        let evaluated = AdmitEvaluated {
+            allow: false,
+            matched_rule_index: None,
+            tokens,
+            discarded: false,
+            error: Some(error),
+        };
+        self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
+    }
+
+    /// A step whose parked tokens should be looked at again: something its rules read has changed in this turn.
+    pub(super) fn parked_to_look_at(&self) -> Option<Name> {
+        let parked = self
+            .state
+            .tokens
+            .values()
+            .filter(|token| token.parked)
+            .map(|token| &token.step);
+        parked
+            .into_iter()
+            .find(|step| self.has_changed_for(step))
+            .cloned()
+    }
+
+    fn has_changed_for(&self, step: &Name) -> bool {
+        let seen = self.looks.get(step).copied().unwrap_or(0);
+        let Some(step) = self.net.playbook.step(step.as_str()) else {
+            return false;
+        };
+        let rules = step
+            .admission
+            .rules
+            .iter()
+            .filter_map(|rule| rule.when.as_ref());
+        let paths: Vec<&str> = rules
+            .flat_map(|when| when.paths())
+            .map(String::as_str)
+            .collect();
+        let names_step = |name: &Name| {
+            let name = name.as_str();
+            paths.iter().any(|path| {
+                let path = path.strip_prefix("steps.").unwrap_or(path);
+                path.strip_prefix(name)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        self.events[seen..].iter().any(|event| match &event.body {
+            Body::CtxPatched(_) => !paths.is_empty(),
+            body if body.kind().is_boundary() => event.at.step.as_ref().is_some_and(names_step),
+            _ => false,
+        })
+    }
+
+    /// Asks the rules again for the tokens parked at this step.
+    pub(super) fn look_again(&mut self, step: &Name) -> Result<bool, Undecided> {
+        let parked = self
+            .state
+            .tokens
+            .iter()
+            .filter(|(_, token)| token.parked && token.step == *step);
+        let mut tokens: Vec<TokenId> = parked.map(|(id, _)| *id).collect();
+        let joins = self
+            .net
+            .playbook
+            .step(step.as_str())
+            .is_none_or(|step| step.joins);
+        if joins {
+            self.admit(step, tokens)?;
+        } else {
+            for token in std::mem::take(&mut tokens) {
+                self.admit(step, vec![token])?;
+            }
+        }
+        // Looking counts as a move even if the answer stays: the next round must not look at the same change.
+        Ok(true)
+    }
+
+    /// Nothing is left that could change the answer: the parked tokens are given up, one event each.
+    pub(super) fn discard_parked(&mut self) -> bool {
+        let parked = self.state.tokens.iter().filter(|(_, token)| token.parked);
+        let parked: Vec<(TokenId, Name)> = parked
+            .map(|(id, token)| (*id, token.step.clone()))
+            .collect();
+        for (id, step) in &parked {
+            let evaluated = AdmitEvaluated {
+                allow: false,
+                matched_rule_index: None,
+                tokens: vec![*id],
+                discarded: true,
+                error: None,
+            };
+            self.emit(at_step(step), Body::AdmitEvaluated(Box::new(evaluated)));
+        }
+        !parked.is_empty()
+    }
+}
+
+fn at_step(step: &Name) -> At {
+    At {
+        step: Some(step.clone()),
+        ..At::default()
+    }
+}

@@ -1,0 +1,273 @@
+//! Commands: whatever is ready and carried by none is offered to the workers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::command::{Command, Stage, Work};
+use model::event::{Body, CommandIssued, Nothing};
+use model::id::{CommandId, Name, Seq, StepRunId};
+use model::playbook::{LoopMode, Step};
+
+use crate::decide::Undecided;
+use crate::decide::turn::{Turn, at_run};
+use crate::decision::CommandChange;
+use crate::state::LoopRun;
+
+/// A range holds at most this many indices.
+const RANGE_MAX: u64 = 1_000;
+/// A range holds at most this much expected work.
+const RANGE_WORK: Duration = Duration::from_millis(250);
+/// A parallel loop is spread over this many ranges at once, so that several workers can share it.
+const RANGES_AT_ONCE: u32 = 4;
+/// No iteration is expected to take less, so that one range never grows without bound.
+const ITERATION_MIN: Duration = Duration::from_micros(50);
+
+/// What a run still lacks.
+enum Lack {
+    Pipeline,
+    Prepare,
+    Range { from: u64, to: u64, width: u32 },
+    Iteration(u64),
+}
+
+impl Turn<'_> {
+    /// A step without tasks ends as soon as it begins. False if there is none.
+    pub(super) fn pass_routing_steps(&mut self) -> bool {
+        let net = self.net;
+        let is_routing = |id: &StepRunId| {
+            net.playbook
+                .step(id.step.as_str())
+                .is_none_or(|step| step.tasks.is_empty())
+        };
+        let mut live = self
+            .state
+            .runs
+            .iter()
+            .filter(|(_, run)| run.boundary.is_none() && !run.held);
+        let Some(id) = live
+            .find(|(id, _)| is_routing(id))
+            .map(|(id, _)| id.clone())
+        else {
+            return false;
+        };
+        self.emit(at_run(&id), Body::StepStarted(Nothing {}));
+        self.emit(at_run(&id), Body::StepDone(Nothing {}));
+        true
+    }
+
+    /// Offers what is ready, unless the run is paused.
+    pub(super) fn offer_commands(&mut self) -> Result<(), Undecided> {
+        if self.state.paused {
+            return Ok(());
+        }
+        let ids: Vec<StepRunId> = self
+            .state
+            .runs
+            .iter()
+            .filter(|(_, run)| run.boundary.is_none() && !run.held)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in ids {
+            let net = self.net;
+            let Some(step) = net.playbook.step(id.step.as_str()) else {
+                continue;
+            };
+            while let Some(lack) = self.lack(&id, step) {
+                self.offer(&id, step, &lack);
+            }
+        }
+        Ok(())
+    }
+
+    fn lack(&self, id: &StepRunId, step: &Step) -> Option<Lack> {
+        let run = &self.state.runs[id];
+        match (&step.loop_, &run.loop_) {
+            (None, _) => {
+                let waits = match run.pipeline.stage {
+                    Stage::Awaiting { .. }
+                    | Stage::Retrying {
+                        suspended: true, ..
+                    } => true,
+                    Stage::Ready
+                    | Stage::Started
+                    | Stage::Retrying { .. }
+                    | Stage::Answered { .. }
+                    | Stage::Done
+                    | Stage::Failed => false,
+                };
+                (!waits && !self.state.has_command(id, None)).then_some(Lack::Pipeline)
+            }
+            (Some(_), None) => (!self.state.has_command(id, None)).then_some(Lack::Prepare),
+            (Some(_), Some(progress)) => self.lack_of_loop(id, progress),
+        }
+    }
+
+    fn lack_of_loop(&self, id: &StepRunId, progress: &LoopRun) -> Option<Lack> {
+        if let Some(index) = progress.awake.first() {
+            return Some(Lack::Iteration(*index));
+        }
+        let live = self
+            .state
+            .commands
+            .values()
+            .filter(|command| command.run == *id);
+        let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| {
+            (sum + command.width, count + 1)
+        });
+        let away = u32::try_from(progress.suspended.len()).unwrap_or(u32::MAX);
+        let free = progress
+            .max_in_flight
+            .saturating_sub(widths)
+            .saturating_sub(away);
+        if free == 0 {
+            return None;
+        }
+        let share = if progress.local {
+            progress.max_in_flight
+        } else {
+            progress.max_in_flight.div_ceil(RANGES_AT_ONCE)
+        };
+        let width = free.min(share.max(1));
+        if let Some((from, to)) = self.returned_range(progress) {
+            return Some(Lack::Range {
+                from,
+                to,
+                width: width_for(width, to - from),
+            });
+        }
+        if progress.is_stopped() || progress.next >= progress.total || (progress.local && count > 0)
+        {
+            return None;
+        }
+        let length = range_length(progress, width);
+        let to = (progress.next + length).min(progress.total);
+        Some(Lack::Range {
+            from: progress.next,
+            to,
+            width: width_for(width, to - progress.next),
+        })
+    }
+
+    /// The next range that came back. One whose worker died comes back in halves, so that a poisonous item ends up
+    /// alone. After a failure only iterations that had begun go on.
+    fn returned_range(&self, progress: &LoopRun) -> Option<(u64, u64)> {
+        let begun = |from: u64, to: u64| {
+            if !progress.is_stopped() {
+                return Some((from, to));
+            }
+            progress
+                .live
+                .range(from..to)
+                .next()
+                .map(|(index, _)| (*index, index + 1))
+        };
+        progress.returned.iter().find_map(|range| {
+            let (from, to) = progress
+                .unfinished(range.from, range.to)
+                .into_iter()
+                .find_map(|(from, to)| begun(from, to))?;
+            let half = from + (to - from).div_ceil(2);
+            Some(if range.strikes > 0 && to - from > 1 {
+                (from, half)
+            } else {
+                (from, to.min(from + RANGE_MAX))
+            })
+        })
+    }
+
+    fn offer(&mut self, id: &StepRunId, step: &Step, lack: &Lack) {
+        let work = match *lack {
+            Lack::Pipeline => Work::Pipeline,
+            Lack::Prepare => Work::Prepare,
+            Lack::Iteration(index) => Work::Iteration { index },
+            Lack::Range { from, to, width } => {
+                self.schedule_range(id, from, to, width);
+                Work::Range { from, to, width }
+            }
+        };
+        let dispatch = self.state.runs[id].dispatches + 1;
+        let issued = CommandIssued {
+            work,
+            dispatch,
+            pool: self.pool(step),
+        };
+        let iteration = match work {
+            Work::Iteration { index } => Some(index),
+            _ => None,
+        };
+        self.emit(at_run(id).iteration(iteration), Body::CommandIssued(issued));
+    }
+
+    fn pool(&self, step: &Step) -> Name {
+        let own = step.tasks.iter().find_map(|task| task.pool.clone());
+        own.unwrap_or_else(|| self.net.playbook.executor.pool.clone())
+    }
+
+    /// What this turn changed among the commands on offer.
+    pub(super) fn command_changes(&self, before: &BTreeSet<Seq>) -> Vec<CommandChange> {
+        let gone = before
+            .iter()
+            .filter(|seq| !self.state.commands.contains_key(seq));
+        let mut changes: Vec<_> = gone.map(|seq| CommandChange::Close { seq: *seq }).collect();
+        for event in &self.events {
+            let Body::CommandIssued(issued) = &event.body else {
+                continue;
+            };
+            let (Some(live), Some(run)) =
+                (self.state.commands.get(&event.seq), event.at.step_run_id())
+            else {
+                continue;
+            };
+            let state = self.state.runs.get(&live.run);
+            let command = Command {
+                id: CommandId {
+                    execution: self.state.execution,
+                    seq: event.seq,
+                },
+                playbook: self.state.hash.clone(),
+                work: issued.work,
+                dispatch: issued.dispatch,
+                pool: issued.pool.clone(),
+                args: state.and_then(|run| run.args.clone()),
+                loop_started: state.and_then(|run| Some(run.loop_.as_ref()?.started)),
+                run,
+            };
+            let step = self.net.playbook.step(command.run.step.as_str());
+            let schedule_to_start = step
+                .and_then(|step| step.schedule_to_start)
+                .unwrap_or(self.net.limits.schedule_to_start);
+            changes.push(CommandChange::Issue {
+                command: Box::new(command),
+                schedule_to_start,
+            });
+        }
+        changes
+    }
+}
+
+fn width_for(width: u32, length: u64) -> u32 {
+    width.min(u32::try_from(length).unwrap_or(u32::MAX)).max(1)
+}
+
+/// How many indices a fresh range holds: the first ranges as many as run at once, later ones as much work as is
+/// expected to fit, and never so much that other workers find nothing.
+fn range_length(progress: &LoopRun, width: u32) -> u64 {
+    let width = u64::from(width);
+    let remaining = progress.total - progress.next;
+    if progress.local {
+        return remaining.min(RANGE_MAX);
+    }
+    if progress.ended() == 0 && progress.mode == LoopMode::Parallel {
+        return width;
+    }
+    let mean = Duration::from_micros(progress.mean_us).max(ITERATION_MIN);
+    let by_work = RANGE_WORK.as_micros() / mean.as_micros().max(1);
+    let by_work = u64::try_from(by_work)
+        .unwrap_or(RANGE_MAX)
+        .saturating_mul(width);
+    let fair = match progress.mode {
+        LoopMode::Parallel => remaining.div_ceil(u64::from(RANGES_AT_ONCE)),
+        LoopMode::Sequential => remaining,
+    };
+    by_work.min(fair.max(width)).clamp(1, RANGE_MAX)
+}

@@ -1,0 +1,165 @@
+//! Completion: nothing is under way, so the run ends, once its final step has had its turn.
+
+use std::sync::Arc;
+
+use model::event::{At, Body, ChildEnd, Ending, Finished, Nothing, ResultPointer};
+use model::id::Name;
+use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::template::{Content, Need};
+use serde_json::Value;
+
+use crate::decide::Undecided;
+use crate::decide::scope::envelope;
+use crate::decide::turn::{Turn, fatal};
+use crate::decision::{Key, MessageBody};
+
+impl Turn<'_> {
+    /// Ends the run if nothing is left to do. True: something was written down that may call for more.
+    pub(super) fn complete(&mut self) -> Result<bool, Undecided> {
+        let under_way = self.state.runs.values().any(|run| !run.held);
+        if under_way {
+            return Ok(false);
+        }
+        let parked = self.state.tokens.values().any(|token| token.parked);
+        if parked {
+            // While paused, a signal or a person may still change what the rules read.
+            return Ok(!self.state.paused && self.discard_parked());
+        }
+        let net = self.net;
+        if let Some(step) = net
+            .playbook
+            .executor
+            .final_step
+            .clone()
+            .filter(|_| !self.state.final_ran)
+        {
+            self.schedule(&step, Vec::new(), true);
+            return Ok(true);
+        }
+        let failed = self.state.error.is_some() || self.state.runs.values().any(|run| run.held);
+        self.finish(if failed {
+            Ending::Error
+        } else {
+            Ending::Success
+        })?;
+        Ok(false)
+    }
+
+    /// Writes down the end, and tells the parent.
+    pub(super) fn finish(&mut self, ended: Ending) -> Result<(), Undecided> {
+        let generation = self.state.generation;
+        let return_step = self
+            .state
+            .parent
+            .as_ref()
+            .and_then(|parent| parent.return_step.clone());
+        let result = self.result_pointer(return_step.as_ref());
+        let error = match ended {
+            Ending::Success => None,
+            Ending::Error => self.state.error.clone(),
+            Ending::Cancelled => Some(fatal(
+                ErrorKind::Cancelled,
+                "CANCELLED",
+                "the execution was cancelled",
+            )),
+        };
+        let outcome = self.outcome_for_parent(ended, result.as_ref(), error.as_ref())?;
+        let finished = Finished {
+            generation,
+            result,
+            error,
+            ended,
+        };
+        self.emit(
+            At::default(),
+            Body::WorkflowFinished(Box::new(finished.clone())),
+        );
+        self.keys.push(Key::Terminal { generation });
+        self.emit(At::default(), Body::PlaybookFinished(Box::new(finished)));
+        if let (Some(parent), Some(outcome)) = (self.state.parent.clone(), outcome) {
+            let body = MessageBody::ChildEnded {
+                seq: parent.seq,
+                outcome: Box::new(outcome),
+            };
+            self.send(parent.execution_id, body);
+        }
+        self.emit(At::default(), Body::PlaybookProcessed(Nothing {}));
+        Ok(())
+    }
+
+    /// The run's result: of the step asked for, else of `end`, else of the last boundary.
+    fn result_pointer(&self, return_step: Option<&Name>) -> Option<ResultPointer> {
+        let of_step = |name: &Name| {
+            let latest = self.state.steps.get(name)?.latest.as_ref()?;
+            Some(ResultPointer {
+                step: name.clone(),
+                seq: latest.boundary,
+            })
+        };
+        let asked = return_step.and_then(of_step);
+        let end = self.state.end_boundary.clone();
+        asked.or(end).or_else(|| self.state.last_boundary.clone())
+    }
+
+    /// What a parent that waits is told.
+    fn outcome_for_parent(
+        &mut self,
+        ended: Ending,
+        result: Option<&ResultPointer>,
+        error: Option<&TaskError>,
+    ) -> Result<Option<Outcome>, Undecided> {
+        if !self.state.parent.as_ref().is_some_and(|parent| parent.wait) {
+            return Ok(None);
+        }
+        if ended != Ending::Success {
+            let unknown = || {
+                fatal(
+                    ErrorKind::Unknown,
+                    "CHILD_FAILED",
+                    "the child execution failed",
+                )
+            };
+            let error = error.cloned().unwrap_or_else(unknown);
+            return Ok(Some(Outcome::error(
+                error.with("child_execution_id", self.state.execution.to_string()),
+            )));
+        }
+        let latest = result.and_then(|pointer| self.state.steps.get(&pointer.step)?.latest.clone());
+        let outcome = match latest.map(|latest| envelope(&latest).content) {
+            Some(Content::Event(seq)) => self.loaded_outcome(Need::Outcome(seq))?,
+            Some(Content::Loop(pointer)) => self.loaded_outcome(Need::Loop(pointer))?,
+            _ => Outcome::ok(Value::Null),
+        };
+        Ok(Some(outcome))
+    }
+
+    /// An outcome or loop result that must be at hand to go on.
+    fn loaded_outcome(&mut self, need: Need) -> Result<Outcome, Undecided> {
+        loop {
+            let loaded = Arc::clone(&self.loaded);
+            let found = match &need {
+                Need::Outcome(seq) => loaded.outcomes.get(seq).map(|outcome| (**outcome).clone()),
+                Need::Loop(pointer) => loaded.loops.get(&pointer.done).map(|data| {
+                    Outcome::Ok(Success {
+                        result: data.json().clone(),
+                        ..Success::default()
+                    })
+                }),
+                Need::Body(_) => None,
+            };
+            match found {
+                Some(outcome) => return Ok(outcome),
+                None if self.serve(&need) => {}
+                None => return Err(Undecided::Needs(vec![need])),
+            }
+        }
+    }
+
+    /// A child's end, as its parent's log names it.
+    pub(super) fn child_end(child: model::id::ExecutionId, seq: model::id::Seq) -> ChildEnd {
+        ChildEnd {
+            execution_id: child,
+            seq,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Control: what people and parents ask of a run.
+
+use model::event::{At, Body, Note, Retried, Signal};
+use model::id::Name;
+use model::raw::Raw;
+
+use crate::decide::turn::Turn;
+use crate::decide::{Refusal, Undecided};
+use crate::state::Phase;
+use model::event::Ending;
+
+impl Turn<'_> {
+    fn must_live(&self) -> Result<(), Refusal> {
+        if self.state.is_ended() {
+            Err(Refusal::Ended)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn cancel(&mut self, reason: Option<String>) -> Result<(), Undecided> {
+        self.must_live()?;
+        if self.state.stop.is_none() {
+            let seq = self.emit(At::default(), Body::CancelRequested(Note { reason }));
+            self.because_of(seq);
+        }
+        Ok(())
+    }
+
+    pub(super) fn pause(&mut self, reason: Option<String>) -> Result<(), Undecided> {
+        self.must_live()?;
+        if self.state.paused {
+            return Err(Refusal::AlreadyPaused.into());
+        }
+        let seq = self.emit(At::default(), Body::PlaybookPaused(Note { reason }));
+        self.because_of(seq);
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self) -> Result<(), Undecided> {
+        self.must_live()?;
+        if !self.state.paused {
+            return Err(Refusal::NotPaused.into());
+        }
+        let seq = self.emit(At::default(), Body::PlaybookResumed(Note { reason: None }));
+        self.because_of(seq);
+        Ok(())
+    }
+
+    pub(super) fn retry(&mut self) -> Result<(), Undecided> {
+        if !matches!(
+            self.state.phase,
+            Phase::Ended(Ending::Error | Ending::Cancelled)
+        ) {
+            return Err(Refusal::NotRetryable.into());
+        }
+        let generation = self.state.generation + 1;
+        let seq = self.emit(
+            At::default(),
+            Body::ExecutionRetried(Retried { generation }),
+        );
+        self.because_of(seq);
+        Ok(())
+    }
+
+    pub(super) fn signal(&mut self, name: Name, payload: Option<Raw>) -> Result<(), Undecided> {
+        self.must_live()?;
+        let seq = self.emit(
+            At::default(),
+            Body::SignalReceived(Signal {
+                name,
+                payload,
+                child: None,
+            }),
+        );
+        self.because_of(seq);
+        Ok(())
+    }
+
+    pub(super) fn patch_from_outside(&mut self, patch: Raw) -> Result<(), Undecided> {
+        self.must_live()?;
+        let map = patch.read().unwrap_or_default();
+        // A patch that would not fit is dropped: it is nobody's failure but the sender's, who is told.
+        if self.patch_ctx(At::default(), &map).is_err() {
+            return Err(Refusal::Foreign.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+//! Loops: the collection is fixed once, and the loop ends when every index is accounted for.
+
+use model::event::{At, Body, IterationScheduled, LoopDone, LoopStarted};
+use model::id::StepRunId;
+use model::outcome::{ErrorKind, Outcome};
+use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
+use model::raw::Raw;
+use model::result_ref::{BodyMeta, INLINE_BYTES_MAX, RefKind, ResultRef, Scope as Keep};
+use model::template::{Data, Need};
+use serde_json::{Map, Value};
+
+use crate::decide::Undecided;
+use crate::decide::scope::Unrendered;
+use crate::decide::turn::{Turn, at_run, fatal};
+use crate::decision::BodyToKeep;
+
+/// A body larger than this is not loaded to find a loop's elements; a worker prepares them.
+const COLLECTION_LOADED_MAX: u64 = 1024 * 1024;
+
+impl Turn<'_> {
+    /// Starts or ends one loop. False if none is ready for either.
+    pub(super) fn move_loops(&mut self) -> Result<bool, Undecided> {
+        let net = self.net;
+        let live = self
+            .state
+            .runs
+            .iter()
+            .filter(|(_, run)| run.boundary.is_none() && !run.held);
+        let looped = live.filter_map(|(id, run)| {
+            let step = net.playbook.step(id.step.as_str())?;
+            let loop_ = step.loop_.as_ref()?;
+            let ready = match &run.loop_ {
+                None => run.prepared.is_some() || !self.state.has_command(id, None),
+                Some(progress) => self.has_run_out(id, progress),
+            };
+            ready.then_some((id.clone(), step, loop_, run.loop_.is_some()))
+        });
+        for (id, step, loop_, started) in looped.collect::<Vec<_>>() {
+            if started {
+                self.end_loop(&id, step)?;
+                return Ok(true);
+            }
+            if self.start_loop(&id, step, loop_)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether every index is accounted for, or a failure keeps the rest from starting and nothing runs any more.
+    fn has_run_out(&self, id: &StepRunId, progress: &crate::state::LoopRun) -> bool {
+        let away = !progress.suspended.is_empty() || !progress.awake.is_empty();
+        let running = || {
+            self.state
+                .commands
+                .values()
+                .any(|command| command.run == *id)
+        };
+        progress.ended() == progress.total || (progress.is_stopped() && !away && !running())
+    }
+
+    /// Fixes the collection. False: a worker has to prepare it first.
+    fn start_loop(&mut self, id: &StepRunId, step: &Step, loop_: &Loop) -> Result<bool, Undecided> {
+        let run = &self.state.runs[id];
+        if let Some(reference) = run.prepared.clone() {
+            self.record_prepared(id, step, loop_, *reference)?;
+            return Ok(true);
+        }
+        let mut scope = self.scope();
+        scope.args = self.state.runs[id]
+            .args
+            .clone()
+            .map_or_else(Data::default, Data::lazy);
+        let Collection::In(tree) = &loop_.over;
+        let rendered = match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
+            Ok(rendered) => rendered.value,
+            Err(Unrendered::Undecided(Undecided::Needs(needs)))
+                if needs.iter().any(is_too_large) =>
+            {
+                return Ok(false);
+            }
+            Err(Unrendered::Undecided(undecided)) => return Err(undecided),
+            Err(Unrendered::Failed(error)) => {
+                self.fail_run(id, error);
+                return Ok(true);
+            }
+        };
+        let items = match rendered {
+            Value::Array(items) => items,
+            Value::Object(map) => map
+                .into_iter()
+                .map(|(key, value)| serde_json::json!({"key": key, "value": value}))
+                .collect(),
+            other => {
+                let found = kind_of(&other);
+                let message = format!("`loop.in` of step `{}` is {found}, not a list", step.name);
+                let error = fatal(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
+                    .with("line", loop_.span.line);
+                self.fail_run(id, error);
+                return Ok(true);
+            }
+        };
+        let total = items.len() as u64;
+        let text = Raw::of(&items);
+        let sha256 = sha256(text.text().as_bytes());
+        let mut started = self.loop_started(step, loop_, total, sha256)?;
+        if text.text().len() <= self.net.limits.event_bytes_max / 2 {
+            started.collection = Some(text);
+        } else {
+            let reference = collection_ref(self.state.execution, id, &text, &started.sha256);
+            self.bodies.push(BodyToKeep {
+                reference: reference.clone(),
+                text,
+            });
+            started.collection_ref = Some(Box::new(reference));
+        }
+        self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
+        Ok(true)
+    }
+
+    fn record_prepared(
+        &mut self,
+        id: &StepRunId,
+        step: &Step,
+        loop_: &Loop,
+        reference: ResultRef,
+    ) -> Result<(), Undecided> {
+        let total = reference
+            .extracted
+            .get("total")
+            .and_then(Value::as_u64)
+            .unwrap_or(0);
+        let mut started = self.loop_started(step, loop_, total, reference.meta.sha256.clone())?;
+        started.collection_ref = Some(Box::new(reference));
+        self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
+        Ok(())
+    }
+
+    fn loop_started(
+        &mut self,
+        step: &Step,
+        loop_: &Loop,
+        total: u64,
+        sha256: String,
+    ) -> Result<LoopStarted, Undecided> {
+        let max_in_flight = match (&loop_.max_in_flight, loop_.mode) {
+            (_, LoopMode::Sequential) => 1,
+            (None, LoopMode::Parallel) => self.net.limits.max_in_flight,
+            (Some(tree), LoopMode::Parallel) => {
+                let mut scope = self.scope();
+                match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
+                    Ok(rendered) => whole(&rendered.value).unwrap_or(self.net.limits.max_in_flight),
+                    Err(Unrendered::Undecided(undecided)) => return Err(undecided),
+                    Err(Unrendered::Failed(_)) => self.net.limits.max_in_flight,
+                }
+            }
+        };
+        Ok(LoopStarted {
+            total,
+            mode: loop_.mode,
+            max_in_flight: max_in_flight.max(1),
+            failure: step.failure,
+            local: loop_.local,
+            collection: None,
+            collection_ref: None,
+            sha256,
+        })
+    }
+
+    fn end_loop(&mut self, id: &StepRunId, step: &Step) -> Result<(), Undecided> {
+        let progress = self.state.runs[id]
+            .loop_
+            .clone()
+            .expect("the run was chosen for its loop");
+        if progress.failure == FailureMode::FailFast {
+            if let Some((index, error)) = &progress.first_error {
+                let (failed, total) = (progress.failed.len(), progress.total);
+                let message = format!(
+                    "{failed} of {total} iterations failed; #{index}: {}",
+                    error.message
+                );
+                let mut error = error.clone().with("iteration", *index);
+                error.message = message;
+                self.fail_run(id, error);
+                return Ok(());
+            }
+        }
+        let results = self.inline_results(&progress)?;
+        if let Err(error) = self.apply_iteration_patches(&progress, step) {
+            self.fail_run(id, error);
+            return Ok(());
+        }
+        let done = LoopDone {
+            stats: progress.stats(),
+            results,
+        };
+        self.emit(at_run(id), Body::LoopDone(done));
+        Ok(())
+    }
+
+    /// The patches of all iterations as one; the same for every order in which they came.
+    fn apply_iteration_patches(
+        &mut self,
+        progress: &crate::state::LoopRun,
+        step: &Step,
+    ) -> Result<(), model::outcome::TaskError> {
+        if progress.patches.is_empty() {
+            return Ok(());
+        }
+        let conflict = |error: model::ctx::Conflict| {
+            fatal(ErrorKind::Schema, "CTX_CONFLICT", error.to_string())
+        };
+        let patches = progress.patches.resolve().map_err(conflict)?;
+        let mut ctx = (*self.state.ctx).clone();
+        for patch in &patches {
+            model::ctx::apply(&mut ctx, patch);
+        }
+        let keys = patches.iter().flat_map(Map::keys);
+        let combined: Map<String, Value> =
+            keys.map(|key| (key.clone(), ctx[key].clone())).collect();
+        let at = At {
+            step: Some(step.name.clone()),
+            ..At::default()
+        };
+        self.patch_ctx(at, &combined)
+    }
+
+    /// The results in index order, where they fit inline.
+    fn inline_results(
+        &mut self,
+        progress: &crate::state::LoopRun,
+    ) -> Result<Option<Raw>, Undecided> {
+        if !progress.may_inline() {
+            return Ok(None);
+        }
+        let missing: Vec<Need> = {
+            let needs: Vec<Need> = progress
+                .outcomes
+                .values()
+                .map(|seq| Need::Outcome(*seq))
+                .collect();
+            let known = |need: &Need| matches!(need, Need::Outcome(seq) if self.loaded.outcomes.contains_key(seq));
+            needs.into_iter().filter(|need| !known(need)).collect()
+        };
+        let missing: Vec<Need> = missing
+            .into_iter()
+            .filter(|need| !self.serve(need))
+            .collect();
+        if !missing.is_empty() {
+            return Err(Undecided::Needs(missing));
+        }
+        let result = |index: u64| {
+            let seq = progress.outcomes.get(&index)?;
+            match &**self.loaded.outcomes.get(seq)? {
+                Outcome::Ok(success) => Some(match &success.reference {
+                    Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
+                    None => success.result.clone(),
+                }),
+                Outcome::Error(_) => None,
+            }
+        };
+        let results: Vec<Value> = (0..progress.total)
+            .map(|index| result(index).unwrap_or_default())
+            .collect();
+        let text = Raw::of(&results);
+        Ok((text.text().len() <= INLINE_BYTES_MAX).then_some(text))
+    }
+
+    /// Offers a range of iterations.
+    pub(super) fn schedule_range(&mut self, id: &StepRunId, from: u64, to: u64, width: u32) {
+        self.emit(
+            at_run(id),
+            Body::IterationScheduled(IterationScheduled { from, to, width }),
+        );
+    }
+}
+
+fn is_too_large(need: &Need) -> bool {
+    matches!(need, Need::Body(reference) if reference.meta.bytes > COLLECTION_LOADED_MAX)
+}
+
+fn whole(value: &Value) -> Option<u32> {
+    let number = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number.map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    hex::encode(sha2::Sha256::digest(bytes))
+}
+
+fn collection_ref(
+    execution: model::id::ExecutionId,
+    id: &StepRunId,
+    text: &Raw,
+    sha256: &str,
+) -> ResultRef {
+    ResultRef {
+        kind: RefKind::Result,
+        uri: format!(
+            "noetl://execution/{execution}/step/{}/run/{}/collection",
+            id.step, id.run
+        ),
+        store: "disk".to_owned(),
+        scope: Keep::Execution,
+        expires_at: None,
+        meta: BodyMeta {
+            content_type: "application/json".to_owned(),
+            bytes: text.text().len() as u64,
+            sha256: sha256.to_owned(),
+            compression: None,
+            location: Map::new(),
+        },
+        extracted: Map::new(),
+        preview: None,
+    }
+}

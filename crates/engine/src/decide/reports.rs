@@ -1,0 +1,305 @@
+//! Reports: what a worker says of a command it holds, and what follows at once.
+
+use model::command::Stage;
+use model::event::{
+    Awaits, Body, CommandClaimed, CommandExpired, CommandFailed, Emitter, Event, Failed,
+    TimerPurpose,
+};
+use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{Directive, LoopMode};
+use model::raw::Raw;
+
+use crate::decide::turn::{Turn, at_run, fatal};
+use crate::decide::{Refusal, Undecided};
+use crate::input::{Report, ReportEnd};
+use crate::state::LiveCommand;
+use model::command::Work;
+
+impl Turn<'_> {
+    /// Records a report and what follows from each of its events.
+    pub(super) fn report(&mut self, report: Report) -> Result<(), Undecided> {
+        self.must_hold(report.command, report.lease_epoch)?;
+        self.fences.push((report.command, report.lease_epoch));
+        self.record_claim(report.command, &report.worker, report.lease_epoch);
+        for event in report.events {
+            let covered = self.covers(report.command, &event);
+            match covered {
+                Covered::Yes => {}
+                Covered::Late => continue,
+                Covered::No => return Err(Refusal::Foreign.into()),
+            }
+            let seq = self.emit_reported(event, report.command);
+            self.because_of(seq);
+            self.follow(seq)?;
+        }
+        self.end_report(report.command, report.lease_epoch, report.end);
+        Ok(())
+    }
+
+    fn must_hold(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
+        let live = self.state.commands.get(&command).ok_or(Refusal::Fenced)?;
+        match &live.claimed {
+            Some((_, current)) if *current != epoch => Err(Refusal::Fenced),
+            _ => Ok(()),
+        }
+    }
+
+    fn record_claim(&mut self, command: Seq, worker: &WorkerId, lease_epoch: LeaseEpoch) {
+        let Some(live) = self.state.commands.get(&command) else {
+            return;
+        };
+        if live.claimed.is_none() {
+            let at = at_run(&live.run);
+            self.because_of(command);
+            let claimed = CommandClaimed {
+                command,
+                worker: worker.clone(),
+                lease_epoch,
+            };
+            self.emit(at, Body::CommandClaimed(claimed));
+        }
+    }
+
+    /// Whether a worker may say this under that command.
+    fn covers(&self, command: Seq, event: &Event) -> Covered {
+        if event.kind().emitter() == Emitter::Server {
+            return Covered::No;
+        }
+        let Some(run_id) = event.at.step_run_id() else {
+            return Covered::No;
+        };
+        let Some(run) = self.state.runs.get(&run_id) else {
+            return Covered::Late;
+        };
+        if let (Some(index), Some(progress)) = (event.at.iteration, &run.loop_) {
+            let away = progress.suspended.contains(&index) || progress.awake.contains(&index);
+            if progress.has_ended(index) || away {
+                return Covered::Late;
+            }
+        }
+        match self.state.commands.get(&command) {
+            // The command ended within this very report; what else it holds comes after its end.
+            None => Covered::Late,
+            Some(live) if live.run == run_id && may_speak(live, event) => Covered::Yes,
+            Some(_) => Covered::No,
+        }
+    }
+
+    /// What follows at once from an event that was just recorded.
+    fn follow(&mut self, seq: Seq) -> Result<(), Undecided> {
+        let event = self
+            .events
+            .last()
+            .expect("an event was just recorded")
+            .clone();
+        debug_assert_eq!(event.seq, seq, "the last event is the one just recorded");
+        let Some(run) = event.at.step_run_id() else {
+            return Ok(());
+        };
+        match &event.body {
+            Body::TaskDone(ended) | Body::TaskFailed(ended) => {
+                if let Some(patch) = ended.set_ctx.as_ref().filter(|_| !self.is_parallel(&run)) {
+                    self.patch_from_task(&run, &event, patch);
+                }
+            }
+            Body::TaskStarted(started) => match started.awaits.as_deref() {
+                Some(Awaits::Child(start)) => self.start_child(&run, &event, start),
+                Some(Awaits::Wait(wait)) => {
+                    let continuation = self
+                        .state
+                        .runs
+                        .get(&run)
+                        .and_then(|run| run.continuation(event.at.iteration));
+                    let still =
+                        continuation.is_some_and(|c| matches!(c.stage, Stage::Awaiting { .. }));
+                    if let Some(due) = wait.until.filter(|_| still) {
+                        self.set_timer(&run, event.at.iteration, TimerPurpose::Wait, due);
+                    }
+                }
+                None => {}
+            },
+            Body::PolicyEvaluated(policy) => {
+                let action = &policy.action;
+                if action.directive == Directive::Retry && action.suspend {
+                    let continuation = self
+                        .state
+                        .runs
+                        .get(&run)
+                        .and_then(|run| run.continuation(event.at.iteration));
+                    if let Some(Stage::Retrying { due, .. }) =
+                        continuation.map(|continuation| continuation.stage)
+                    {
+                        self.set_timer(&run, event.at.iteration, TimerPurpose::Retry, due);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A write to `ctx` applies when its report is appended, even if the step fails later.
+    fn patch_from_task(&mut self, run: &StepRunId, event: &Event, patch: &Raw) {
+        let map = patch.read().unwrap_or_default();
+        let at = model::event::At {
+            attempt: 0,
+            ..event.at.clone()
+        };
+        if let Err(error) = self.patch_ctx(at, &map) {
+            self.fail_run(run, error);
+        }
+    }
+
+    fn is_parallel(&self, run: &StepRunId) -> bool {
+        let run = self.state.runs.get(run);
+        run.and_then(|run| run.loop_.as_ref())
+            .is_some_and(|loop_| loop_.mode == LoopMode::Parallel)
+    }
+
+    fn end_report(&mut self, command: Seq, lease_epoch: LeaseEpoch, end: ReportEnd) {
+        let Some(live) = self.state.commands.get(&command).cloned() else {
+            return;
+        };
+        let at = at_run(&live.run);
+        match end {
+            ReportEnd::Open => {}
+            ReportEnd::Finished | ReportEnd::Released => {
+                let expired = CommandExpired {
+                    command,
+                    lease_epoch,
+                    strikes: live.strikes,
+                    released: true,
+                };
+                self.emit(at, Body::CommandExpired(expired));
+            }
+            ReportEnd::Stopped => self.withdraw(command),
+        }
+    }
+
+    fn withdraw(&mut self, command: Seq) {
+        let Some(live) = self.state.commands.get(&command) else {
+            return;
+        };
+        let at = at_run(&live.run);
+        let error = fatal(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
+        self.emit(
+            at,
+            Body::CommandFailed(Box::new(CommandFailed { command, error })),
+        );
+    }
+
+    /// Workers have had time enough: every command that is left is withdrawn.
+    pub(super) fn withdraw_all(&mut self) {
+        let left: Vec<Seq> = self.state.commands.keys().copied().collect();
+        for command in left {
+            self.withdraw(command);
+        }
+    }
+
+    /// The holder of a command is gone. Its work is offered again, or given up after too many deaths.
+    pub(super) fn lost(
+        &mut self,
+        command: Seq,
+        worker: WorkerId,
+        lease_epoch: LeaseEpoch,
+        is_strike: bool,
+    ) -> Result<(), Undecided> {
+        self.must_hold(command, lease_epoch)?;
+        self.fences.push((command, lease_epoch));
+        self.record_claim(command, &worker, lease_epoch);
+        if self.state.stop.is_some() {
+            self.withdraw(command);
+            return Ok(());
+        }
+        let live = self.state.commands[&command].clone();
+        let strikes = live.strikes + u32::from(is_strike);
+        let at = at_run(&live.run);
+        let expired = CommandExpired {
+            command,
+            lease_epoch,
+            strikes,
+            released: false,
+        };
+        self.because_of(command);
+        let seq = self.emit(at, Body::CommandExpired(expired));
+        self.because_of(seq);
+        if strikes >= self.net.limits.strikes_max {
+            self.dead_letter(command, &live, strikes);
+        }
+        Ok(())
+    }
+
+    fn dead_letter(&mut self, command: Seq, live: &LiveCommand, strikes: u32) {
+        let alone = match live.work {
+            Work::Range { from, to, .. } => to - from == 1,
+            Work::Pipeline | Work::Iteration { .. } | Work::Prepare => true,
+        };
+        if !alone {
+            return;
+        }
+        let message = format!(
+            "{strikes} workers died while running step `{}`",
+            live.run.step
+        );
+        let error = fatal(ErrorKind::Unknown, "DEAD_LETTER", message);
+        let at = at_run(&live.run);
+        let failed = CommandFailed {
+            command,
+            error: error.clone(),
+        };
+        self.emit(at.clone(), Body::CommandFailed(Box::new(failed)));
+        match live.work {
+            Work::Range { from: index, .. } | Work::Iteration { index } => {
+                let failed = Failed {
+                    error,
+                    set_ctx: None,
+                };
+                self.emit(
+                    at.iteration(Some(index)),
+                    Body::IterationFailed(Box::new(failed)),
+                );
+            }
+            Work::Pipeline | Work::Prepare => self.fail_run(&live.run, error),
+        }
+    }
+
+    /// No worker took a command in time, or the run stops and none holds it.
+    pub(super) fn unclaimed(&mut self, command: Seq) -> Result<(), Undecided> {
+        let live = self
+            .state
+            .commands
+            .get(&command)
+            .cloned()
+            .ok_or(Refusal::Fenced)?;
+        if live.claimed.is_some() {
+            return Err(Refusal::Fenced.into());
+        }
+        self.because_of(command);
+        if self.state.stop.is_some() {
+            self.withdraw(command);
+            return Ok(());
+        }
+        let message = format!("no worker took step `{}` in time", live.run.step);
+        let error = TaskError::new(ErrorKind::Timeout, "SCHEDULE_TO_START", message);
+        let failed = CommandFailed {
+            command,
+            error: error.clone(),
+        };
+        self.emit(at_run(&live.run), Body::CommandFailed(Box::new(failed)));
+        self.fail_run(&live.run, error);
+        Ok(())
+    }
+}
+
+/// Whether an event belongs to the command it is reported under.
+enum Covered {
+    Yes,
+    /// What it speaks of has ended already; it changes nothing.
+    Late,
+    No,
+}
+
+fn may_speak(live: &LiveCommand, event: &Event) -> bool {
+    event.at.iteration.is_none() || live.covers(event.at.iteration)
+}

@@ -1,0 +1,225 @@
+//! Routing: which arcs fire when a step ends.
+//!
+//! Enters: a run with its boundary. Leaves: one `next.evaluated` with each guard's value, the tokens it makes, and the
+//! patches of `ctx` before it. After a failure only arcs that speak of failures are candidates.
+
+use model::event::{Body, CtxPatched, MatchedArc, NextEvaluated, SelectedArc};
+use model::id::{Name, StepRunId};
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{Arc, FailureMode, RouteMode, Step, Write};
+use model::raw::Raw;
+use model::template::{Data, Scope};
+use serde_json::Map;
+
+use crate::decide::Undecided;
+use crate::decide::scope::{Unrendered, envelope, event_view};
+use crate::decide::turn::{Turn, at_run, fatal};
+use crate::state::{Boundary, BoundaryKind};
+
+/// What the arcs came to.
+#[derive(Default)]
+struct Route {
+    matched: Vec<MatchedArc>,
+    selected: Vec<SelectedArc>,
+    guards: Vec<Option<bool>>,
+}
+
+impl Turn<'_> {
+    /// Looks at the arcs of one run that has ended. False if there is none.
+    pub(super) fn route_ended(&mut self) -> Result<bool, Undecided> {
+        let mut ended = self
+            .state
+            .runs
+            .iter()
+            .filter(|(_, run)| run.boundary.is_some() && !run.held);
+        let Some(id) = ended.next().map(|(id, _)| id.clone()) else {
+            return Ok(false);
+        };
+        let run = &self.state.runs[&id];
+        let boundary = run
+            .boundary
+            .clone()
+            .expect("the run was chosen for its boundary");
+        let (args, is_final) = (run.args.clone(), run.is_final);
+        self.because_of(boundary.seq);
+        let net = self.net;
+        let step = net.playbook.step(id.step.as_str());
+        let came = Boundary {
+            seq: boundary.seq,
+            step: id.step.clone(),
+            end: boundary.end,
+            timestamp: boundary.timestamp,
+        };
+        let mut scope = self.scope();
+        scope.args = args.map_or_else(Data::default, Data::lazy);
+        scope.event = Some(event_view(&came, boundary.error.as_ref()));
+        let latest = self
+            .state
+            .steps
+            .get(&id.step)
+            .and_then(|summary| summary.latest.as_ref());
+        scope.outcome = latest.map(envelope);
+        let failed = boundary.end == BoundaryKind::Failed;
+        let routed = match step {
+            Some(step) if !is_final => self.route(step, &mut scope, failed),
+            _ => Ok(Route::default()),
+        };
+        match routed {
+            Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
+            Err(Unrendered::Undecided(undecided)) => return Err(undecided),
+            Err(Unrendered::Failed(error)) => self.record_failed_route(&id, error),
+        }
+        Ok(true)
+    }
+
+    fn route(&mut self, step: &Step, scope: &mut Scope, failed: bool) -> Result<Route, Unrendered> {
+        if !failed {
+            self.write_ctx(step, &step.set, scope)?;
+        }
+        let mut route = Route::default();
+        for arc in &step.next.arcs {
+            let decided = step.next.mode == RouteMode::Exclusive && !route.matched.is_empty();
+            if decided || (failed && !speaks_of_failure(arc, &step.name)) {
+                route.guards.push(None);
+                continue;
+            }
+            let holds = match &arc.when {
+                None => true,
+                Some(when) => self.render(scope, &step.name, |scope| when.is_true(scope))?,
+            };
+            route.guards.push(Some(holds));
+            if holds {
+                let when = arc.when.as_ref().map(|when| when.source().to_owned());
+                route.matched.push(MatchedArc {
+                    step: arc.step.clone(),
+                    when,
+                });
+                self.write_ctx(step, &arc.set, scope)?;
+                if self.net.playbook.step(arc.step.as_str()).is_some() {
+                    let args = self.render_args(step, arc, scope)?;
+                    route.selected.push(SelectedArc {
+                        step: arc.step.clone(),
+                        args,
+                    });
+                }
+            }
+        }
+        Ok(route)
+    }
+
+    fn render_args(
+        &mut self,
+        step: &Step,
+        arc: &Arc,
+        scope: &mut Scope,
+    ) -> Result<Option<Raw>, Unrendered> {
+        let Some(args) = &arc.args else {
+            return Ok(None);
+        };
+        let rendered = self.render(scope, &step.name, |scope| args.render(scope))?;
+        Ok(Some(Raw::of(&rendered.value)))
+    }
+
+    /// Writes to `ctx` at a boundary; what follows sees it.
+    fn write_ctx(
+        &mut self,
+        step: &Step,
+        writes: &[Write],
+        scope: &mut Scope,
+    ) -> Result<(), Unrendered> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let mut patch = Map::new();
+        for write in writes {
+            let rendered = self.render(scope, &step.name, |scope| write.value.render(scope))?;
+            patch.insert(write.key.to_string(), rendered.value);
+        }
+        let at = model::event::At {
+            step: Some(step.name.clone()),
+            ..Default::default()
+        };
+        self.patch_ctx(at, &patch).map_err(Unrendered::Failed)?;
+        scope.ctx = self.scope().ctx;
+        Ok(())
+    }
+
+    /// Patches `ctx` if it stays within its bound.
+    pub(super) fn patch_ctx(
+        &mut self,
+        at: model::event::At,
+        patch: &Map<String, serde_json::Value>,
+    ) -> Result<(), TaskError> {
+        let mut ctx = (*self.state.ctx).clone();
+        model::ctx::apply(&mut ctx, patch);
+        let limit = self.net.limits.ctx_bytes_max;
+        if Raw::of(&ctx).text().len() > limit {
+            return Err(fatal(
+                ErrorKind::Unknown,
+                "LIMIT_CTX",
+                format!("`ctx` would grow beyond {limit} bytes"),
+            ));
+        }
+        self.emit(
+            at,
+            Body::CtxPatched(CtxPatched {
+                patch: Raw::of(patch),
+            }),
+        );
+        Ok(())
+    }
+
+    fn record_route(&mut self, id: &StepRunId, route: Route, failure: Option<TaskError>) {
+        let net = self.net;
+        let step = net.playbook.step(id.step.as_str());
+        let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
+        let no_next = (dead_end && net.playbook.executor.no_next_is_error).then(|| {
+            fatal(
+                ErrorKind::Unknown,
+                "NO_NEXT",
+                format!("no arc of step `{}` fired", id.step),
+            )
+            .with("step", id.step.as_str())
+        });
+        let unhandled = failure
+            .filter(|_| route.matched.is_empty())
+            .or_else(|| no_next.clone());
+        let fails_fast = net.playbook.executor.failure == FailureMode::FailFast;
+        let next = NextEvaluated {
+            mode: step.map_or(RouteMode::Exclusive, |step| step.next.mode),
+            matched: route.matched,
+            selected: route.selected,
+            guards: route.guards,
+            held: unhandled.is_some(),
+            error: no_next.or_else(|| unhandled.filter(|_| fails_fast)),
+        };
+        let seq = self.emit(at_run(id), Body::NextEvaluated(Box::new(next)));
+        self.because_of(seq);
+    }
+
+    fn record_failed_route(&mut self, id: &StepRunId, error: TaskError) {
+        let next = NextEvaluated {
+            mode: RouteMode::Exclusive,
+            matched: Vec::new(),
+            selected: Vec::new(),
+            guards: Vec::new(),
+            held: true,
+            error: Some(error),
+        };
+        let seq = self.emit(at_run(id), Body::NextEvaluated(Box::new(next)));
+        self.because_of(seq);
+    }
+}
+
+/// Whether an arc's guard looks at how the step ended, rather than at what it returned.
+fn speaks_of_failure(arc: &Arc, step: &Name) -> bool {
+    const ENDS: [&str; 5] = ["status", "error", "http", "pg", "py"];
+    let Some(when) = &arc.when else { return false };
+    when.paths().iter().any(|path| {
+        let path = path.strip_prefix("steps.").unwrap_or(path);
+        let mut parts = path.split('.');
+        let root = parts.next().unwrap_or_default();
+        let is_outcome = root == "outcome" || root == "output" || *step == *root;
+        root == "event" || (is_outcome && parts.next().is_some_and(|part| ENDS.contains(&part)))
+    })
+}

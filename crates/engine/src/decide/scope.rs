@@ -1,0 +1,184 @@
+//! What templates see on the server: the execution's data, by pointer until something in it is used.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::event::{Body, Kind, Status};
+use model::id::{Name, Seq};
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::raw::Raw;
+use model::template::{Content, Data, Envelope, EventView, Need, RenderError, RunView, Scope};
+use serde_json::Value;
+
+use crate::decide::Undecided;
+use crate::decide::turn::{Turn, fatal};
+use crate::state::{Boundary, BoundaryKind, Latest};
+
+/// Parts of the scope that are the same for many templates of one turn.
+#[derive(Default)]
+pub(super) struct ScopeCache {
+    ctx: Option<(Seq, Data)>,
+    steps: Option<(Option<Seq>, Arc<BTreeMap<Name, Envelope>>)>,
+    workload: Option<Data>,
+}
+
+/// A render that failed for good, or that waits for something.
+pub(super) enum Unrendered {
+    Undecided(Undecided),
+    Failed(TaskError),
+}
+
+impl Turn<'_> {
+    /// What every template of the execution sees.
+    pub(super) fn scope(&mut self) -> Scope {
+        let state = &self.state;
+        let workload = self
+            .scopes
+            .workload
+            .get_or_insert_with(|| Data::lazy(state.workload.clone()))
+            .clone();
+        let ctx = match &self.scopes.ctx {
+            Some((seq, data)) if *seq == state.ctx_seq => data.clone(),
+            _ => {
+                let data = Data::new(Value::Object((*state.ctx).clone()));
+                self.scopes.ctx = Some((state.ctx_seq, data.clone()));
+                data
+            }
+        };
+        let last = state.last_boundary.as_ref().map(|pointer| pointer.seq);
+        let steps = match &self.scopes.steps {
+            Some((seen, steps)) if *seen == last => steps.clone(),
+            _ => {
+                let latest = state
+                    .steps
+                    .iter()
+                    .filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
+                let steps: BTreeMap<_, _> = latest
+                    .map(|(name, latest)| (name.clone(), envelope(latest)))
+                    .collect();
+                let steps = Arc::new(steps);
+                self.scopes.steps = Some((last, steps.clone()));
+                steps
+            }
+        };
+        let run = RunView {
+            execution_id: Some(state.execution),
+            path: Some(state.path.clone()),
+            version: Some(state.version),
+            parent_execution_id: state.parent.as_ref().map(|parent| parent.execution_id),
+        };
+        Scope {
+            workload,
+            ctx,
+            steps,
+            run: Arc::new(run),
+            loaded: self.loaded.clone(),
+            ..Scope::default()
+        }
+    }
+
+    /// Renders, serving what this turn itself recorded; what else is missing makes the turn undecided.
+    pub(super) fn render<T>(
+        &mut self,
+        scope: &mut Scope,
+        step: &Name,
+        render: impl Fn(&Scope) -> Result<T, RenderError>,
+    ) -> Result<T, Unrendered> {
+        loop {
+            scope.loaded = self.loaded.clone();
+            match render(scope) {
+                Ok(value) => return Ok(value),
+                Err(RenderError::Needs(needs)) => {
+                    let missing: Vec<Need> =
+                        needs.into_iter().filter(|need| !self.serve(need)).collect();
+                    if !missing.is_empty() {
+                        return Err(Unrendered::Undecided(Undecided::Needs(missing)));
+                    }
+                }
+                Err(RenderError::Failed {
+                    code,
+                    message,
+                    span,
+                }) => {
+                    let error = fatal(ErrorKind::Transform, code, message)
+                        .with("step", step.as_str())
+                        .with("line", span.line)
+                        .with("column", span.column);
+                    return Err(Unrendered::Failed(error));
+                }
+            }
+        }
+    }
+
+    /// Whether something needed is among this turn's own events.
+    pub(super) fn serve(&mut self, need: &Need) -> bool {
+        let Need::Outcome(seq) = need else {
+            return false;
+        };
+        let first = self.events.first().map_or(Seq(0), |event| event.seq);
+        let index = seq
+            .0
+            .checked_sub(first.0)
+            .and_then(|n| usize::try_from(n).ok());
+        let Some(event) = index.and_then(|index| self.events.get(index)) else {
+            return false;
+        };
+        let Some(outcome) = outcome_of(&event.body) else {
+            return false;
+        };
+        Arc::make_mut(&mut self.loaded)
+            .outcomes
+            .insert(*seq, Arc::new(outcome));
+        true
+    }
+}
+
+/// The outcome that an event records.
+pub(super) fn outcome_of(body: &Body) -> Option<Outcome> {
+    match body {
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
+        _ => None,
+    }
+}
+
+/// A step's latest end, as templates see it.
+pub fn envelope(latest: &Latest) -> Envelope {
+    let label = |(name, seq, ok): &(Name, Seq, bool)| (name.clone(), Envelope::recorded(*ok, *seq));
+    let labels: Vec<_> = latest.tasks.iter().map(label).collect();
+    let last = latest
+        .last
+        .as_ref()
+        .and_then(|last| latest.tasks.iter().find(|(name, ..)| name == last));
+    let content = match (&latest.loop_, last, &latest.error) {
+        (Some(pointer), _, None) => Content::Loop(pointer.clone()),
+        (_, Some((_, seq, ok)), error) if error.is_none() || !ok => Content::Event(*seq),
+        (_, _, Some(error)) => {
+            Content::Error(Arc::new(serde_json::to_value(error).unwrap_or_default()))
+        }
+        _ => Content::Empty,
+    };
+    Envelope {
+        is_ok: latest.ok,
+        content,
+        labels: Arc::new(labels),
+    }
+}
+
+/// A boundary, as guards and admission see it.
+pub(super) fn event_view(boundary: &Boundary, error: Option<&TaskError>) -> EventView {
+    let (kind, status) = match boundary.end {
+        BoundaryKind::Done => (Kind::StepDone, Status::Success),
+        BoundaryKind::Failed => (Kind::StepFailed, Status::Error),
+        BoundaryKind::LoopDone => (Kind::LoopDone, Status::Success),
+    };
+    let payload = error.map_or_else(Data::default, |error| {
+        Data::lazy(Raw::of(&serde_json::json!({"error": error})))
+    });
+    EventView {
+        kind,
+        step: Some(boundary.step.clone()),
+        status,
+        payload,
+        timestamp: boundary.timestamp,
+    }
+}

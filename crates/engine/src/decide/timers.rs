@@ -1,0 +1,94 @@
+//! Timers: what is due, and what runs out.
+
+use model::event::{Body, Failed, TimerFired, TimerPurpose, TimerSet};
+use model::id::{Seq, StepRunId};
+use model::outcome::{ErrorKind, TaskError};
+use model::time::Time;
+
+use crate::decide::turn::{Turn, at_run};
+use crate::decide::{Refusal, Undecided};
+
+impl Turn<'_> {
+    /// A timer is due. One that no longer runs is refused, so that it fires exactly once.
+    pub(super) fn timer_due(&mut self, timer: Seq) -> Result<(), Undecided> {
+        let Some(live) = self.state.timers.get(&timer).cloned() else {
+            return Err(Refusal::NoTimer.into());
+        };
+        if live.due > self.stamp.now {
+            return Err(Refusal::NoTimer.into());
+        }
+        self.because_of(timer);
+        let at = live
+            .run
+            .as_ref()
+            .map(at_run)
+            .unwrap_or_default()
+            .iteration(live.iteration);
+        let seq = self.emit(at, Body::TimerFired(TimerFired { timer }));
+        self.because_of(seq);
+        match (live.purpose, live.run) {
+            (TimerPurpose::StepTimeout, Some(run)) => self.time_out(&run),
+            (TimerPurpose::StopGrace, _) => self.withdraw_all(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Sets a timer for a pipeline.
+    pub(super) fn set_timer(
+        &mut self,
+        run: &StepRunId,
+        iteration: Option<u64>,
+        purpose: TimerPurpose,
+        due: Time,
+    ) {
+        let at = at_run(run).iteration(iteration);
+        self.emit(at, Body::TimerSet(TimerSet { due, purpose }));
+    }
+
+    /// Sets the timer of a step that has a timeout.
+    pub(super) fn time_step(&mut self, run: &StepRunId) {
+        let timeout = self
+            .net
+            .playbook
+            .step(run.step.as_str())
+            .and_then(|step| step.timeout);
+        if let Some(timeout) = timeout {
+            let due = self.stamp.now.after(timeout);
+            self.set_timer(run, None, TimerPurpose::StepTimeout, due);
+        }
+    }
+
+    fn time_out(&mut self, run: &StepRunId) {
+        let is_live = self
+            .state
+            .runs
+            .get(run)
+            .is_some_and(|run| run.boundary.is_none() && !run.held);
+        if is_live {
+            let message = format!("step `{}` took longer than its timeout", run.step);
+            let error = TaskError::new(ErrorKind::Timeout, "STEP_TIMEOUT", message);
+            self.fail_run(run, error);
+        }
+    }
+
+    /// Ends a run as a failure that only the server can see; whoever works on it should stop.
+    pub(super) fn fail_run(&mut self, run: &StepRunId, error: TaskError) {
+        let held = self
+            .state
+            .commands
+            .iter()
+            .filter(|(_, command)| command.run == *run);
+        let holders =
+            held.filter_map(|(seq, command)| Some((*seq, command.claimed.as_ref()?.0.clone())));
+        self.stops.extend(holders.collect::<Vec<_>>());
+        let error = error.with("step", run.step.as_str());
+        self.emit(
+            at_run(run),
+            Body::StepFailed(Box::new(Failed {
+                error,
+                set_ctx: None,
+            })),
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! A turn: the working copy of the state while one input is decided.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::event::{At, Body, Event, Source};
+use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
+use model::outcome::{ErrorKind, TaskError};
+use model::template::Loaded;
+
+use crate::decide::Net;
+use crate::decide::scope::ScopeCache;
+use crate::decision::{BodyToKeep, Decision, Key, MessageBody, OutMessage, TimerChange};
+use crate::input::Stamp;
+use crate::state::{State, fold};
+
+pub(super) struct Turn<'n> {
+    pub(super) net: &'n Net,
+    pub(super) state: State,
+    pub(super) stamp: Stamp,
+    pub(super) loaded: Arc<Loaded>,
+    pub(super) events: Vec<Event>,
+    pub(super) keys: Vec<Key>,
+    pub(super) bodies: Vec<BodyToKeep>,
+    pub(super) fences: Vec<(Seq, LeaseEpoch)>,
+    pub(super) stops: Vec<(Seq, WorkerId)>,
+    pub(super) scopes: ScopeCache,
+    /// How far into `events` the parked tokens of each step have been looked at.
+    pub(super) looks: std::collections::BTreeMap<model::id::Name, usize>,
+    messages: Vec<OutMessage>,
+    cause: Option<Seq>,
+    timers_before: BTreeSet<Seq>,
+    commands_before: BTreeSet<Seq>,
+}
+
+impl<'n> Turn<'n> {
+    pub(super) fn on(net: &'n Net, state: &State, stamp: Stamp, loaded: &Loaded) -> Self {
+        Self {
+            net,
+            state: state.clone(),
+            stamp,
+            loaded: Arc::new(loaded.clone()),
+            events: Vec::new(),
+            keys: Vec::new(),
+            bodies: Vec::new(),
+            fences: Vec::new(),
+            stops: Vec::new(),
+            scopes: ScopeCache::default(),
+            looks: Default::default(),
+            messages: Vec::new(),
+            cause: Some(Seq(1)),
+            timers_before: state.timers.keys().copied().collect(),
+            commands_before: state.commands.keys().copied().collect(),
+        }
+    }
+
+    /// Makes the state from its first event.
+    pub(super) fn root(net: &'n Net, root: Event, stamp: Stamp, loaded: &Loaded) -> Self {
+        let state = fold(None, &root).expect("a submission begins with its request");
+        let mut turn = Self::on(net, &state, stamp, loaded);
+        turn.events.push(root);
+        turn
+    }
+
+    /// Writes down an event of the server and folds it.
+    pub(super) fn emit(&mut self, at: At, body: Body) -> Seq {
+        let event = Event {
+            event_id: self.stamp.ids.event(),
+            execution_id: self.state.execution,
+            seq: self.state.seq.next(),
+            cause_seq: self.cause,
+            timestamp: self.stamp.now,
+            recorded_at: self.stamp.now,
+            source: Source::Server,
+            at,
+            duration_ms: None,
+            worker_id: None,
+            meta: None,
+            body,
+        };
+        self.record(event)
+    }
+
+    /// Writes down an event that a worker reported; the log gives it its place.
+    pub(super) fn emit_reported(&mut self, mut event: Event, cause: Seq) -> Seq {
+        event.seq = self.state.seq.next();
+        event.execution_id = self.state.execution;
+        event.recorded_at = self.stamp.now;
+        event.cause_seq = Some(cause);
+        self.record(event)
+    }
+
+    fn record(&mut self, event: Event) -> Seq {
+        let seq = event.seq;
+        if event.kind().is_boundary() {
+            if let Some(run) = event.at.step_run_id() {
+                self.keys.push(Key::Boundary {
+                    run,
+                    generation: self.state.generation,
+                });
+            }
+        }
+        self.state.apply(&event);
+        self.events.push(event);
+        seq
+    }
+
+    /// What follows is because of this event.
+    pub(super) fn because_of(&mut self, seq: Seq) {
+        self.cause = Some(seq);
+    }
+
+    pub(super) fn send(&mut self, to: model::id::ExecutionId, body: MessageBody) {
+        let seq = self.state.seq;
+        let n = self
+            .messages
+            .iter()
+            .filter(|message| message.seq == seq)
+            .count();
+        let n = u32::try_from(n).expect("one event sends few messages");
+        self.messages.push(OutMessage { seq, n, to, body });
+    }
+
+    /// What is committed: the events, and what they changed among timers and commands.
+    pub(super) fn decision(self) -> Decision {
+        let mut timers = Vec::new();
+        for seq in self
+            .timers_before
+            .iter()
+            .filter(|seq| !self.state.timers.contains_key(seq))
+        {
+            timers.push(TimerChange::Clear { seq: *seq });
+        }
+        for (seq, timer) in &self.state.timers {
+            if !self.timers_before.contains(seq) {
+                timers.push(TimerChange::Set {
+                    seq: *seq,
+                    due: timer.due,
+                });
+            }
+        }
+        let commands = self.command_changes(&self.commands_before);
+        Decision {
+            commands,
+            timers,
+            events: self.events,
+            messages: self.messages,
+            bodies: self.bodies,
+            keys: self.keys,
+            fences: self.fences,
+            stops: self.stops,
+            state: self.state,
+        }
+    }
+}
+
+/// The place of a step run.
+pub(super) fn at_run(run: &StepRunId) -> At {
+    At::step_run(run)
+}
+
+/// An error that trying again cannot mend.
+pub(super) fn fatal(kind: ErrorKind, code: &str, message: impl Into<String>) -> TaskError {
+    TaskError {
+        retryable: false,
+        ..TaskError::new(kind, code, message)
+    }
+}

@@ -1,0 +1,323 @@
+//! The fold: one event moves the state on. It never reads a playbook, a clock or a result.
+
+use std::sync::Arc;
+
+use model::command::{Continuation, Cursor, Stage};
+use model::event::{
+    AdmitEvaluated, Body, Event, NextEvaluated, Requested, ResultPointer, StepScheduled,
+};
+use model::id::{Name, StepRunId, TokenId};
+use model::template::LoopPointer;
+
+use crate::state::runs::{Ended, Run};
+use crate::state::{
+    Boundary, BoundaryKind, Latest, LoopRun, Phase, State, Stop, StopReason, Token, work,
+};
+
+/// Folds one event. The first event of a log makes the state; `None` and any other event is a broken log.
+pub fn fold(state: Option<State>, event: &Event) -> Option<State> {
+    let Some(mut state) = state else {
+        return match &event.body {
+            Body::ExecutionRequested(requested) => Some(root(requested, event)),
+            _ => None,
+        };
+    };
+    state.apply(event);
+    Some(state)
+}
+
+fn root(requested: &Requested, event: &Event) -> State {
+    State {
+        execution: event.execution_id,
+        seq: event.seq,
+        generation: 1,
+        phase: Phase::Live,
+        paused: false,
+        stop: None,
+        path: requested.path.clone(),
+        version: requested.version,
+        hash: requested.hash.clone(),
+        workload: requested.workload.clone(),
+        parent: requested.parent.clone(),
+        depth: requested.depth,
+        ctx: Arc::default(),
+        ctx_seq: event.seq,
+        tokens: Default::default(),
+        runs: Default::default(),
+        steps: Default::default(),
+        commands: Default::default(),
+        timers: Default::default(),
+        signals: Default::default(),
+        last_boundary: None,
+        end_boundary: None,
+        error: None,
+        final_ran: false,
+    }
+}
+
+impl State {
+    /// Moves the state on by one event of its own log.
+    pub fn apply(&mut self, event: &Event) {
+        self.seq = event.seq;
+        match &event.body {
+            Body::WorkflowStarted(started) => self.place(
+                TokenId {
+                    seq: event.seq,
+                    arc: 0,
+                },
+                &started.entry,
+            ),
+            Body::PlaybookFinished(finished) => {
+                self.phase = Phase::Ended(finished.ended);
+                self.stop = None;
+                self.timers.clear();
+                work::return_all(self);
+            }
+            Body::PlaybookPaused(_) => self.paused = true,
+            Body::PlaybookResumed(_) => self.paused = false,
+            Body::CancelRequested(_) => self.stop_for(StopReason::Cancelled, event),
+            Body::ExecutionRetried(retried) => self.revive(retried.generation),
+            Body::PlaybookSwitched(switched) => {
+                self.version = switched.version;
+                self.hash = switched.hash.clone();
+            }
+            Body::AdmitEvaluated(admit) => self.admit(admit, event),
+            Body::StepScheduled(scheduled) => self.schedule(scheduled, event),
+            Body::NextEvaluated(next) => self.route(next, event),
+            Body::CtxPatched(patched) => {
+                if let Ok(patch) = patched.patch.read() {
+                    model::ctx::apply(Arc::make_mut(&mut self.ctx), &patch);
+                }
+                self.ctx_seq = event.seq;
+            }
+            Body::StepStarted(_) => {
+                if let Some(run) = self.run_mut(event) {
+                    run.started = true;
+                }
+            }
+            Body::StepDone(_) => self.end_run(event, BoundaryKind::Done),
+            Body::StepFailed(_) => self.end_run(event, BoundaryKind::Failed),
+            Body::LoopDone(_) => self.end_run(event, BoundaryKind::LoopDone),
+            Body::LoopStarted(started) => {
+                if let Some(run) = self.run_mut(event) {
+                    run.loop_ = Some(LoopRun::begin(started, event.seq));
+                }
+            }
+            Body::ResultStored(stored) if event.at.task.is_none() => {
+                if let Some(run) = self.run_mut(event) {
+                    run.prepared = Some(stored.result_ref.clone());
+                }
+                work::close_covering(self, event);
+            }
+            _ => work::fold(self, event),
+        }
+    }
+
+    pub(super) fn run_mut(&mut self, event: &Event) -> Option<&mut Run> {
+        self.runs.get_mut(&event.at.step_run_id()?)
+    }
+
+    fn place(&mut self, id: TokenId, step: &Name) {
+        let token = Token {
+            step: step.clone(),
+            args: None,
+            boundary: None,
+            parked: false,
+        };
+        self.tokens.insert(id, token);
+    }
+
+    fn stop_for(&mut self, reason: StopReason, event: &Event) {
+        self.stop.get_or_insert(Stop {
+            reason,
+            since: event.seq,
+        });
+    }
+
+    fn admit(&mut self, admit: &AdmitEvaluated, event: &Event) {
+        for id in &admit.tokens {
+            if admit.discarded {
+                self.tokens.remove(id);
+            } else if let Some(token) = self.tokens.get_mut(id) {
+                token.parked = !admit.allow;
+            }
+        }
+        if let Some(error) = &admit.error {
+            self.error.get_or_insert_with(|| error.clone());
+            self.stop_for(StopReason::Failed, event);
+        }
+    }
+
+    fn schedule(&mut self, scheduled: &StepScheduled, event: &Event) {
+        let Some(id) = event.at.step_run_id() else {
+            return;
+        };
+        for token in &scheduled.tokens {
+            self.tokens.remove(token);
+        }
+        self.final_ran |= scheduled.is_final;
+        let summary = Arc::make_mut(&mut self.steps)
+            .entry(id.step.clone())
+            .or_default();
+        summary.runs = id.run;
+        let run = Run {
+            scheduled: event.seq,
+            tokens: scheduled.tokens.clone(),
+            args: scheduled.args.clone(),
+            is_final: scheduled.is_final,
+            started: false,
+            pipeline: Continuation::default(),
+            loop_: None,
+            prepared: None,
+            boundary: None,
+            held: false,
+            strikes: 0,
+            dispatches: 0,
+            waits: Default::default(),
+            children: Default::default(),
+        };
+        self.runs.insert(id, run);
+    }
+
+    fn end_run(&mut self, event: &Event, end: BoundaryKind) {
+        let Some(id) = event.at.step_run_id() else {
+            return;
+        };
+        let Some(run) = self.runs.get_mut(&id) else {
+            return;
+        };
+        let error = match &event.body {
+            Body::StepFailed(failed) => Some(failed.error.clone()),
+            _ => None,
+        };
+        run.boundary = Some(Ended {
+            seq: event.seq,
+            end,
+            timestamp: event.timestamp,
+            error: error.clone(),
+        });
+        run.waits.clear();
+        let started = run.loop_.as_ref().map(|loop_| loop_.started);
+        let tasks = run.pipeline.outcomes.iter();
+        let latest = Latest {
+            boundary: event.seq,
+            ok: end != BoundaryKind::Failed,
+            last: run.pipeline.last.clone(),
+            tasks: tasks
+                .map(|(label, pointer)| (label.clone(), pointer.seq, pointer.ok))
+                .collect(),
+            loop_: started.map(|started| LoopPointer {
+                started,
+                done: event.seq,
+            }),
+            error,
+        };
+        if end == BoundaryKind::LoopDone {
+            run.loop_ = None;
+        }
+        self.commands.retain(|_, command| command.run != id);
+        self.timers
+            .retain(|_, timer| timer.run.as_ref() != Some(&id));
+        Arc::make_mut(&mut self.steps)
+            .entry(id.step.clone())
+            .or_default()
+            .latest = Some(latest);
+        let pointer = ResultPointer {
+            step: id.step.clone(),
+            seq: event.seq,
+        };
+        if id.step == "end" {
+            self.end_boundary = Some(pointer.clone());
+        }
+        self.last_boundary = Some(pointer);
+    }
+
+    fn route(&mut self, next: &NextEvaluated, event: &Event) {
+        let Some(id) = event.at.step_run_id() else {
+            return;
+        };
+        let Some(mut run) = self.runs.remove(&id) else {
+            return;
+        };
+        let boundary = run.boundary.take();
+        let came_from = boundary.as_ref().map(|ended| Boundary {
+            seq: ended.seq,
+            step: id.step.clone(),
+            end: ended.end,
+            timestamp: ended.timestamp,
+        });
+        for (arc, selected) in (0u32..).zip(&next.selected) {
+            let token = Token {
+                step: selected.step.clone(),
+                args: selected.args.clone(),
+                boundary: came_from.clone(),
+                parked: false,
+            };
+            self.tokens.insert(
+                TokenId {
+                    seq: event.seq,
+                    arc,
+                },
+                token,
+            );
+        }
+        if let Some(error) = &next.error {
+            self.error.get_or_insert_with(|| error.clone());
+            self.stop_for(StopReason::Failed, event);
+        }
+        if next.held {
+            let error = boundary.as_ref().and_then(|ended| ended.error.clone());
+            self.error = self.error.take().or(error);
+            run.boundary = boundary;
+            run.held = true;
+            self.runs.insert(id, run);
+        }
+    }
+
+    /// Brings a failed or cancelled run back to life: what finished stays finished, the rest goes on.
+    fn revive(&mut self, generation: u32) {
+        self.generation = generation;
+        self.phase = Phase::Live;
+        self.stop = None;
+        self.paused = false;
+        self.error = None;
+        self.final_ran = false;
+        self.runs.retain(|_, run| !run.is_final);
+        for token in self.tokens.values_mut() {
+            token.parked = false;
+        }
+        for run in self.runs.values_mut() {
+            run.held = false;
+            run.boundary = None;
+            run.strikes = 0;
+            run.waits.clear();
+            rewind(&mut run.pipeline);
+            if let Some(loop_) = &mut run.loop_ {
+                loop_.revive();
+            }
+        }
+    }
+
+    /// The run with this id, if it is live or held.
+    pub fn run(&self, id: &StepRunId) -> Option<&Run> {
+        self.runs.get(id)
+    }
+}
+
+/// Sets a pipeline back to the beginning of the task it stood at. A task that began and has no outcome stays as it
+/// is: whether its effect happened is unknown, so it goes on as the same visit.
+pub(super) fn rewind(continuation: &mut Continuation) {
+    match continuation.stage {
+        Stage::Started | Stage::Ready | Stage::Done => {}
+        Stage::Failed
+        | Stage::Retrying { .. }
+        | Stage::Awaiting { .. }
+        | Stage::Answered { .. } => {
+            continuation.stage = Stage::Ready;
+            continuation.attempt = 0;
+            if let Cursor::After(label) = &continuation.cursor {
+                continuation.cursor = Cursor::At(label.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Patches of `ctx`: plain values replace, reducers combine.
+//!
+//! A patch maps keys to values. A value that is a map with one of `$add $append $max $min $merge` as its only key is
+//! a reducer. Folding the patches of a log in order gives `ctx`; parallel iterations combine first (see [`Combined`]).
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+
+/// The most that `ctx` may hold, as JSON text; more fails with `LIMIT_CTX`.
+pub const CTX_BYTES_MAX: usize = 1024 * 1024;
+
+/// How a value is combined with the one that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reducer {
+    Add,
+    Append,
+    Max,
+    Min,
+    Merge,
+}
+
+fn reducer(value: &Value) -> Option<(Reducer, &Value)> {
+    let map = value.as_object().filter(|map| map.len() == 1)?;
+    let (key, operand) = map.iter().next()?;
+    let reducer = match key.as_str() {
+        "$add" => Reducer::Add,
+        "$append" => Reducer::Append,
+        "$max" => Reducer::Max,
+        "$min" => Reducer::Min,
+        "$merge" => Reducer::Merge,
+        _ => return None,
+    };
+    Some((reducer, operand))
+}
+
+/// Applies a patch.
+pub fn apply(ctx: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (key, value) in patch {
+        let next = match reducer(value) {
+            None => value.clone(),
+            Some((reducer, operand)) => reduce(reducer, ctx.get(key), operand),
+        };
+        ctx.insert(key.clone(), next);
+    }
+}
+
+fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
+    let current = current.filter(|value| !value.is_null());
+    match reducer {
+        Reducer::Add => current.map_or_else(|| operand.clone(), |current| sum(current, operand)),
+        Reducer::Append => {
+            let mut list = match current {
+                Some(Value::Array(list)) => list.clone(),
+                Some(other) => vec![other.clone()],
+                None => Vec::new(),
+            };
+            list.push(operand.clone());
+            Value::Array(list)
+        }
+        Reducer::Max | Reducer::Min => match current {
+            Some(current) if keeps(reducer, current, operand) => current.clone(),
+            _ => operand.clone(),
+        },
+        Reducer::Merge => {
+            let mut map = current
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            map.extend(operand.as_object().cloned().unwrap_or_default());
+            Value::Object(map)
+        }
+    }
+}
+
+fn sum(a: &Value, b: &Value) -> Value {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) if a.checked_add(b).is_some() => Value::from(a + b),
+        _ => {
+            let total = a.as_f64().unwrap_or(0.0) + b.as_f64().unwrap_or(0.0);
+            Number::from_f64(total).map_or(Value::Null, Value::Number)
+        }
+    }
+}
+
+fn keeps(reducer: Reducer, current: &Value, operand: &Value) -> bool {
+    let order = compare(current, operand);
+    match reducer {
+        Reducer::Max => order != Ordering::Less,
+        _ => order != Ordering::Greater,
+    }
+}
+
+fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        _ => match (a.as_i64(), b.as_i64()) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => a
+                .as_f64()
+                .unwrap_or(f64::NAN)
+                .total_cmp(&b.as_f64().unwrap_or(f64::NAN)),
+        },
+    }
+}
+
+/// The patches of a parallel loop's iterations, combined so that every interleaving gives the same result.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Combined {
+    keys: BTreeMap<String, BTreeMap<u64, Value>>,
+    /// Whole numbers that are added need no order, so only their sum is kept.
+    sums: BTreeMap<String, i64>,
+}
+
+/// Two iterations wrote different values to one key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("iterations {first} and {second} wrote different values to `ctx.{key}`")]
+pub struct Conflict {
+    /// The key.
+    pub key: String,
+    /// The lowest index that wrote it.
+    pub first: u64,
+    /// The lowest index that wrote something else.
+    pub second: u64,
+}
+
+impl Combined {
+    /// Takes in the patch of one iteration.
+    pub fn add(&mut self, index: u64, patch: &Map<String, Value>) {
+        for (key, value) in patch {
+            let whole = reducer(value)
+                .filter(|(reducer, _)| *reducer == Reducer::Add)
+                .and_then(|(_, n)| n.as_i64());
+            let total = whole.and_then(|n| self.sums.get(key).copied().unwrap_or(0).checked_add(n));
+            match total {
+                Some(total) if !self.keys.contains_key(key) => {
+                    self.sums.insert(key.clone(), total);
+                }
+                _ => {
+                    self.keys
+                        .entry(key.clone())
+                        .or_default()
+                        .insert(index, value.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether no iteration wrote anything.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.sums.is_empty()
+    }
+
+    /// The patches in index order: plain writes must agree, reducers always do.
+    pub fn resolve(&self) -> Result<Vec<Map<String, Value>>, Conflict> {
+        let mut patches = Vec::new();
+        for (key, total) in &self.sums {
+            let mut add = Map::new();
+            add.insert("$add".to_owned(), Value::from(*total));
+            patches.push(Map::from_iter([(key.clone(), Value::Object(add))]));
+        }
+        for (key, writes) in &self.keys {
+            self.agree(key, writes)?;
+            let is_plain = writes.values().all(|value| reducer(value).is_none());
+            let kept = if is_plain { 1 } else { writes.len() };
+            let single = |value: &Value| Map::from_iter([(key.clone(), value.clone())]);
+            patches.extend(writes.values().take(kept).map(single));
+        }
+        Ok(patches)
+    }
+
+    /// Plain writes of one key must be equal, and a key takes one kind of write.
+    fn agree(&self, key: &str, writes: &BTreeMap<u64, Value>) -> Result<(), Conflict> {
+        let added = self.sums.contains_key(key).then_some(Some(Reducer::Add));
+        let kind = |value: &Value| reducer(value).map(|(reducer, _)| reducer);
+        let (lowest, value) = writes
+            .iter()
+            .next()
+            .expect("a key is kept with its first write");
+        let expected = added.unwrap_or_else(|| kind(value));
+        let clashes =
+            |other: &Value| kind(other) != expected || (expected.is_none() && other != value);
+        match writes.iter().find(|(_, other)| clashes(other)) {
+            None => Ok(()),
+            Some((index, _)) => Err(Conflict {
+                key: key.to_owned(),
+                first: *lowest,
+                second: *index,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().expect("a test patch is a map")
+    }
+
+    #[test]
+    fn reducers_combine_with_what_is_there() {
+        let mut ctx = map(json!({"n": 1, "list": ["a"], "top": 3, "low": 3, "m": {"a": 1}}));
+        let patch = json!({"n": {"$add": 2}, "list": {"$append": "b"}, "top": {"$max": 9}, "low": {"$min": 9}, "m": {"$merge": {"b": 2}}, "new": {"$add": 5}});
+        apply(&mut ctx, &map(patch));
+        assert_eq!(
+            Value::Object(ctx),
+            json!({"n": 3, "list": ["a", "b"], "top": 9, "low": 3, "m": {"a": 1, "b": 2}, "new": 5})
+        );
+    }
+
+    #[test]
+    fn appended_values_stand_in_index_order_whatever_the_arrival() {
+        let mut combined = Combined::default();
+        combined.add(2, &map(json!({"l": {"$append": "c"}})));
+        combined.add(0, &map(json!({"l": {"$append": "a"}})));
+        let mut ctx = Map::new();
+        for patch in combined.resolve().expect("reducers never conflict") {
+            apply(&mut ctx, &patch);
+        }
+        assert_eq!(Value::Object(ctx), json!({"l": ["a", "c"]}));
+    }
+
+    #[test]
+    fn differing_plain_writes_conflict_by_the_lowest_indices() {
+        let mut combined = Combined::default();
+        combined.add(5, &map(json!({"k": 1})));
+        combined.add(3, &map(json!({"k": 2})));
+        let conflict = combined.resolve().expect_err("the writes differ");
+        assert_eq!((conflict.first, conflict.second), (3, 5));
+    }
+}

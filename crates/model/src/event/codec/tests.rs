@@ -1,0 +1,257 @@
+//! What is packed comes back, and stays small.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{pack, unpack};
+use crate::command::Work;
+use crate::event::{
+    At, Body, CommandClaimed, CommandIssued, CtxPatched, Event, IterationDone, NextEvaluated,
+    Nothing, SelectedArc, Signal, Source, StepScheduled, TaskEnded, TaskStarted,
+};
+use crate::id::{EventId, ExecutionId, LeaseEpoch, Name, Seq, TokenId, WorkerId};
+use crate::playbook::{Directive, RouteMode};
+use crate::raw::Raw;
+use crate::time::Time;
+
+const RUN: ExecutionId = ExecutionId(612_489_550_732_353_536);
+const NOW: i64 = 1_800_000_000_123_456;
+
+fn task_ended() -> Body {
+    Body::TaskDone(Box::new(TaskEnded {
+        outcome: Raw::of(&json!({"status": "ok", "result": null})),
+        result_ref: None,
+        matched_rule_index: None,
+        directive: Directive::Continue,
+        to: None,
+        set_iter: None,
+        set_ctx: None,
+        set: None,
+    }))
+}
+
+fn event(seq: u64, source: Source, at: At, body: Body) -> Event {
+    let offset = i64::try_from(seq).unwrap();
+    Event {
+        event_id: EventId(RUN.0 + 100 + offset),
+        execution_id: RUN,
+        seq: Seq(seq),
+        cause_seq: Some(Seq(seq - 1)),
+        timestamp: Time(NOW + offset * 37),
+        recorded_at: Time(NOW + 400),
+        source,
+        at,
+        duration_ms: None,
+        worker_id: (source == Source::Worker).then(|| WorkerId("embedded-4711-1".into())),
+        meta: None,
+        body,
+    }
+}
+
+fn at(step: &str, task: Option<&str>, iteration: Option<u64>) -> At {
+    At {
+        step: Some(step.into()),
+        run: 1,
+        iteration,
+        task: task.map(Name::from),
+        visit: u32::from(task.is_some()),
+        attempt: u32::from(task.is_some()),
+        page: None,
+    }
+}
+
+fn plain_step() -> Vec<Event> {
+    use Source::{Server, Worker};
+    let step = || at("transform_orders", None, None);
+    let task = || at("transform_orders", Some("transform"), None);
+    let token = TokenId {
+        seq: Seq(12),
+        arc: 0,
+    };
+    let scheduled = StepScheduled {
+        tokens: vec![token],
+        args: None,
+        args_from: None,
+        is_final: false,
+    };
+    let issued = CommandIssued {
+        work: Work::Pipeline,
+        dispatch: 1,
+        pool: "default".into(),
+    };
+    let claimed = CommandClaimed {
+        command: Seq(14),
+        worker: WorkerId("embedded-4711-1".into()),
+        lease_epoch: LeaseEpoch(1),
+    };
+    let next = NextEvaluated {
+        mode: RouteMode::Exclusive,
+        matched: Vec::new(),
+        selected: vec![SelectedArc {
+            step: "load_orders".into(),
+            args: None,
+        }],
+        guards: vec![Some(true)],
+        held: false,
+        error: None,
+    };
+    let started = TaskStarted {
+        inputs: None,
+        awaits: None,
+    };
+    vec![
+        event(13, Server, step(), Body::StepScheduled(Box::new(scheduled))),
+        event(14, Server, step(), Body::CommandIssued(issued)),
+        event(15, Server, step(), Body::CommandClaimed(claimed)),
+        event(16, Worker, step(), Body::StepStarted(Nothing {})),
+        event(17, Worker, task(), Body::TaskStarted(started)),
+        event(18, Worker, task(), task_ended()),
+        event(19, Worker, step(), Body::StepDone(Nothing {})),
+        event(20, Server, step(), Body::NextEvaluated(Box::new(next))),
+    ]
+}
+
+fn iteration() -> Vec<Event> {
+    let loop_at = |task| at("transform_orders", task, Some(4321));
+    let started = TaskStarted {
+        inputs: None,
+        awaits: None,
+    };
+    let worker = |seq, at, body| event(seq, Source::Worker, at, body);
+    vec![
+        worker(5_000, loop_at(None), Body::IterationStarted(Nothing {})),
+        worker(5_001, loop_at(Some("fetch")), Body::TaskStarted(started)),
+        worker(5_002, loop_at(Some("fetch")), task_ended()),
+        worker(
+            5_003,
+            loop_at(None),
+            Body::IterationDone(IterationDone { set_ctx: None }),
+        ),
+    ]
+}
+
+#[test]
+fn a_plain_step_stays_within_its_budget_and_comes_back() {
+    let events = plain_step();
+    let packed = pack(&events);
+    let bytes = packed.types.len() + packed.body.len();
+    assert!(bytes <= 1_100, "{bytes} bytes: {}", packed.body);
+    assert_eq!(unpack(RUN, Seq(13), &packed.body).unwrap(), events);
+}
+
+#[test]
+fn an_iteration_stays_within_its_budget_among_others() {
+    let mut events: Vec<Event> = Vec::new();
+    for _ in 0..50 {
+        events.extend(iteration());
+    }
+    for (index, event) in events.iter_mut().enumerate() {
+        event.seq = Seq(5_000 + index as u64);
+        event.cause_seq = Some(Seq(4_999 + index as u64));
+        event.event_id = EventId(RUN.0 + i64::try_from(index).unwrap());
+    }
+    let packed = pack(&events);
+    let each = (packed.types.len() + packed.body.len()) / 50;
+    assert!(each <= 350, "{each} bytes: {}", pack(&iteration()).body);
+    assert_eq!(unpack(RUN, Seq(5_000), &packed.body).unwrap(), events);
+}
+
+#[test]
+fn types_name_each_kind_once() {
+    let packed = pack(&[iteration(), iteration()].concat());
+    assert_eq!(
+        packed.types,
+        ",loop.iteration.started,task.started,task.done,loop.iteration.done,"
+    );
+}
+
+#[test]
+fn an_unknown_kind_is_named() {
+    let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.lost"}]}"#;
+    let error = unpack(RUN, Seq(1), body).unwrap_err();
+    assert_eq!(error.to_string(), "no event is called `step.lost`");
+}
+
+#[test]
+fn a_payload_of_the_wrong_shape_says_which_event_it_is() {
+    let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.done"},{"k":"timer.fired"}]}"#;
+    let error = unpack(RUN, Seq(7), body).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the payload of event 8, `timer.fired`, is malformed"
+    );
+}
+
+prop_compose! {
+    fn any_at()(
+        step in proptest::option::of("[a-z\"\\\\é\n]{1,6}"),
+        run in 0..4_u32,
+        iteration in proptest::option::of(any::<u64>()),
+        task in proptest::option::of("[a-zß]{1,4}"),
+        visit in 0..3_u32,
+        attempt in 0..3_u32,
+        page in proptest::option::of(any::<i64>()),
+    ) -> At {
+        At { step: step.map(Name::from), run, iteration, task: task.map(Name::from), visit, attempt, page }
+    }
+}
+
+fn any_body() -> impl Strategy<Value = Body> {
+    prop_oneof![
+        Just(Body::StepDone(Nothing {})),
+        Just(task_ended()),
+        "\\PC{0,20}".prop_map(|text| Body::CtxPatched(CtxPatched {
+            patch: Raw::of(&json!({"text": text, "nested": [1, {"e": "]}"}]})),
+        })),
+        proptest::option::of("[a-z]{0,5}").prop_map(|text| Body::SignalReceived(Signal {
+            name: "$child".into(),
+            payload: text.map(|text| Raw::of(&text)),
+            child: None,
+        })),
+    ]
+}
+
+prop_compose! {
+    fn any_event()(
+        id in any::<i64>(),
+        cause in proptest::option::of(1..40_u64),
+        timestamp in -9_000_000_000_i64..9_000_000_000_000_000,
+        recorded in 0..9_000_000_000_000_000_i64,
+        is_worker in any::<bool>(),
+        at in any_at(),
+        duration_ms in proptest::option::of(any::<u64>()),
+        worker in proptest::option::of("[a-z]{1,2}"),
+        has_meta in any::<bool>(),
+        body in any_body(),
+    ) -> Event {
+        Event {
+            event_id: EventId(id),
+            execution_id: RUN,
+            seq: Seq(0),
+            cause_seq: cause.map(Seq),
+            timestamp: Time(timestamp),
+            recorded_at: Time(recorded),
+            source: if is_worker { Source::Worker } else { Source::Server },
+            at,
+            duration_ms,
+            worker_id: worker.map(|worker| WorkerId(worker.into())),
+            meta: has_meta.then(|| Raw::of(&json!({"command_id": "1.2"}))),
+            body,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_packed_comes_back(
+        mut events in proptest::collection::vec(any_event(), 1..12),
+        first in 1..50_u64,
+    ) {
+        for (index, event) in events.iter_mut().enumerate() {
+            event.seq = Seq(first + index as u64);
+        }
+        let packed = pack(&events);
+        let back = unpack(RUN, Seq(first), &packed.body).unwrap();
+        prop_assert_eq!(back, events);
+    }
+}

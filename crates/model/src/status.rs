@@ -1,0 +1,82 @@
+//! How an execution stands: one word, a pure function of its log, the same in every list, page and command.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Ending;
+
+/// The status of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum RunStatus {
+    /// It goes on.
+    Running,
+    /// Nothing is offered until it is resumed.
+    Paused,
+    /// It ended as hoped.
+    Completed,
+    /// It ended with a failure nothing handled.
+    Failed,
+    /// Someone stopped it.
+    Cancelled,
+}
+
+impl RunStatus {
+    /// Every status.
+    pub const ALL: [Self; 5] = [
+        Self::Running,
+        Self::Paused,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// The word shown and stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::Paused => "PAUSED",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// Whether the execution is over, until someone retries it.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl From<Ending> for RunStatus {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Success => Self::Completed,
+            Ending::Error => Self::Failed,
+            Ending::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl fmt::Display for RunStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Text that is no status.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not one of RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED")]
+pub struct UnknownStatus(pub String);
+
+impl FromStr for RunStatus {
+    type Err = UnknownStatus;
+    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
+        Self::ALL
+            .into_iter()
+            .find(|status| status.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| UnknownStatus(text.to_owned()))
+    }
+}

@@ -1,0 +1,168 @@
+//! The four example events of the event specification: what is shown holds every key and shape they have.
+
+#![allow(clippy::unwrap_used)]
+
+use model::event::{
+    Action, At, AttemptEnded, Body, Event, MatchedArc, NextEvaluated, PolicyEvaluated,
+    ResultStored, SelectedArc, Source,
+};
+use model::id::{EventId, ExecutionId, Seq};
+use model::playbook::{Backoff, Directive, RouteMode};
+use model::raw::Raw;
+use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
+use model::time::Time;
+use serde_json::{Map, Value, json};
+
+const RUN: ExecutionId = ExecutionId(612_489_550_732_353_536);
+
+fn event(time: &str, source: Source, at: At, body: Body) -> Event {
+    Event {
+        event_id: EventId(612_489_550_732_353_601),
+        execution_id: RUN,
+        seq: Seq(41),
+        cause_seq: Some(Seq(40)),
+        timestamp: Time::parse(time).unwrap(),
+        recorded_at: Time::parse(time).unwrap(),
+        source,
+        at,
+        duration_ms: None,
+        worker_id: None,
+        meta: None,
+        body,
+    }
+}
+
+fn step() -> At {
+    At {
+        step: Some("fetch_all_endpoints".into()),
+        run: 7,
+        ..At::default()
+    }
+}
+
+fn task(attempt: u32) -> At {
+    At {
+        task: Some("fetch_page".into()),
+        visit: 1,
+        attempt,
+        ..step()
+    }
+}
+
+/// Every key and value of the example is in what is shown; more may be.
+fn assert_holds(shown: &Value, example: &Value, path: &str) {
+    match (shown, example) {
+        (Value::Object(shown), Value::Object(example)) => {
+            for (key, value) in example {
+                let found = shown.get(key);
+                let found = found.unwrap_or_else(|| panic!("{path}.{key} is missing"));
+                assert_holds(found, value, &format!("{path}.{key}"));
+            }
+        }
+        (Value::Array(shown), Value::Array(example)) => {
+            assert_eq!(shown.len(), example.len(), "{path}");
+            for (index, value) in example.iter().enumerate() {
+                assert_holds(&shown[index], value, &format!("{path}[{index}]"));
+            }
+        }
+        _ => assert_eq!(shown, example, "{path}"),
+    }
+}
+
+fn assert_golden(event: &Event, example: &str) {
+    let example = serde_json::from_str(example).unwrap();
+    assert_holds(&event.to_json(), &example, "event");
+}
+
+#[test]
+fn a_failed_attempt_is_shown_as_in_the_specification() {
+    let outcome = json!({
+        "status": "error",
+        "error": {"kind": "http", "retryable": true},
+        "meta": {"duration_ms": 312, "http_status": 503},
+    });
+    let body = Body::AttemptFailed(AttemptEnded {
+        outcome: Raw::of(&outcome),
+        result_ref: None,
+    });
+    let event = event("2026-02-05T23:11:22Z", Source::Worker, task(2), body);
+    assert_golden(&event, include_str!("golden/task_attempt_failed.json"));
+}
+
+#[test]
+fn a_retry_decision_is_shown_as_in_the_specification() {
+    let body = Body::PolicyEvaluated(Box::new(PolicyEvaluated {
+        matched_rule_index: Some(0),
+        action: Action {
+            attempts: Some(10),
+            backoff: Some(Backoff::Exponential),
+            delay: Some(2.0),
+            ..Action::plain(Directive::Retry)
+        },
+    }));
+    let event = event("2026-02-05T23:11:23Z", Source::Worker, task(2), body);
+    assert_golden(&event, include_str!("golden/policy_task_evaluated.json"));
+}
+
+#[test]
+fn a_stored_result_is_shown_as_in_the_specification() {
+    let extracted = json!({"has_more": true, "page": 1});
+    let result_ref = ResultRef {
+        kind: RefKind::Result,
+        uri: format!("noetl://execution/{RUN}/page_001.json.gz"),
+        store: "nats_object".to_owned(),
+        scope: Scope::Execution,
+        expires_at: None,
+        meta: BodyMeta {
+            content_type: "application/json".to_owned(),
+            bytes: 52_480,
+            sha256: "0f".to_owned(),
+            compression: None,
+            location: Map::new(),
+        },
+        extracted: extracted.as_object().unwrap().clone(),
+        preview: None,
+    };
+    let body = Body::ResultStored(ResultStored {
+        result_ref: Box::new(result_ref),
+    });
+    let event = event("2026-02-05T23:11:30Z", Source::Worker, task(3), body);
+    assert_golden(&event, include_str!("golden/result_stored.json"));
+}
+
+#[test]
+fn a_routing_decision_is_shown_as_in_the_specification() {
+    let body = Body::NextEvaluated(Box::new(NextEvaluated {
+        mode: RouteMode::Exclusive,
+        matched: vec![MatchedArc {
+            step: "validate_results".into(),
+            when: Some("event.name == 'loop.done'".to_owned()),
+        }],
+        selected: vec![SelectedArc {
+            step: "validate_results".into(),
+            args: Some(Raw::of(&json!({"execution_id": RUN}))),
+        }],
+        guards: vec![Some(true)],
+        held: false,
+        error: None,
+    }));
+    let event = event("2026-02-05T23:12:10Z", Source::Server, step(), body);
+    assert_golden(&event, include_str!("golden/next_evaluated.json"));
+}
+
+#[test]
+fn absent_fields_are_left_out() {
+    let body = Body::StepStarted(model::event::Nothing {});
+    let shown = event("2026-02-05T23:12:10Z", Source::Worker, step(), body).to_json();
+    for absent in [
+        "task_label",
+        "iteration",
+        "attempt",
+        "page",
+        "meta",
+        "trace_id",
+    ] {
+        assert!(shown.get(absent).is_none(), "{absent}");
+    }
+    assert_eq!(shown["step_run_id"], "step:fetch_all_endpoints:run:7");
+}

@@ -1,0 +1,35 @@
+//! Answers: the outcome of a task that waited for something outside.
+
+use model::event::{Awaits, Body, Event, WaitFor};
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::raw::Raw;
+use serde_json::json;
+
+/// The outcome that `event` gives to a task that awaited `awaits`.
+pub fn answer(awaits: &Awaits, event: &Event) -> Outcome {
+    match (&event.body, awaits) {
+        (Body::SignalReceived(signal), Awaits::Child(_)) => {
+            let outcome = signal.payload.as_ref().map(Raw::read);
+            outcome
+                .and_then(Result::ok)
+                .unwrap_or_else(|| Outcome::ok(serde_json::Value::Null))
+        }
+        (Body::SignalReceived(signal), Awaits::Wait(_)) => {
+            let payload = signal.payload.as_ref().map(Raw::value).unwrap_or_default();
+            Outcome::ok(payload)
+        }
+        (
+            _,
+            Awaits::Wait(WaitFor {
+                times_out: true,
+                signal,
+                ..
+            }),
+        ) => {
+            let what = signal.as_ref().map_or("the wait", |name| name.as_str());
+            let message = format!("`{what}` did not come in time");
+            Outcome::error(TaskError::new(ErrorKind::Timeout, "WAIT_TIMEOUT", message))
+        }
+        _ => Outcome::ok(json!({"fired_at": event.timestamp})),
+    }
+}

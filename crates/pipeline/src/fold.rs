@@ -1,0 +1,88 @@
+//! The fold: a pipeline's position from its own events.
+//!
+//! Enters: the continuation so far and one event of the same pipeline. The counter moves only by what is recorded.
+
+use std::time::Duration;
+
+use model::command::{Continuation, Cursor, OutcomePointer, Stage};
+use model::event::{Action, Body, Event, TaskEnded, TaskStarted};
+use model::playbook::Directive;
+
+/// Moves the continuation on by one event of its pipeline; other events change nothing.
+pub fn fold(continuation: &mut Continuation, event: &Event) {
+    let Some(label) = event.at.task.clone() else {
+        return;
+    };
+    match &event.body {
+        Body::TaskStarted(started) => {
+            continuation.visits.insert(label.clone(), event.at.visit);
+            continuation.cursor = Cursor::At(label);
+            continuation.attempt = 1;
+            continuation.stage = started_stage(started, event);
+        }
+        Body::AttemptStarted(_) => {
+            continuation.attempt = event.at.attempt;
+            continuation.stage = Stage::Started;
+        }
+        Body::PolicyEvaluated(evaluated) if evaluated.action.directive == Directive::Retry => {
+            continuation.stage = retrying(&evaluated.action, event);
+        }
+        Body::TaskDone(ended) => end(continuation, event, ended, true),
+        Body::TaskFailed(ended) => end(continuation, event, ended, false),
+        _ => {}
+    }
+}
+
+fn started_stage(started: &TaskStarted, event: &Event) -> Stage {
+    match started.awaits {
+        Some(_) => Stage::Awaiting { since: event.seq },
+        None => Stage::Started,
+    }
+}
+
+fn retrying(action: &Action, event: &Event) -> Stage {
+    let delay = Duration::try_from_secs_f64(action.delay.unwrap_or(0.0)).unwrap_or_default();
+    Stage::Retrying {
+        due: event.timestamp.after(delay),
+        suspended: action.suspend,
+    }
+}
+
+fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bool) {
+    let label = event
+        .at
+        .task
+        .clone()
+        .expect("the caller looked at the label");
+    let bytes = u32::try_from(ended.outcome.text().len()).unwrap_or(u32::MAX);
+    let pointer = OutcomePointer {
+        seq: event.seq,
+        ok,
+        bytes,
+    };
+    continuation.outcomes.insert(label.clone(), pointer);
+    continuation.last = Some(label.clone());
+    continuation.attempt = 0;
+    if ended.set_iter.is_some() {
+        continuation.iter_writes.push(event.seq);
+    }
+    if ended.set.is_some() {
+        continuation.local_writes.push(event.seq);
+    }
+    if ended.set_ctx.is_some() {
+        continuation.ctx_writes.push(event.seq);
+    }
+    continuation.stage = match ended.directive {
+        Directive::Break => Stage::Done,
+        Directive::Fail => Stage::Failed,
+        Directive::Continue | Directive::Jump | Directive::Retry => Stage::Ready,
+    };
+    continuation.cursor = match (ended.directive, &ended.to) {
+        (Directive::Jump, Some(to)) => {
+            continuation.jumps += 1;
+            Cursor::At(to.clone())
+        }
+        (Directive::Continue, _) => Cursor::After(label),
+        _ => Cursor::At(label),
+    };
+}

@@ -1,0 +1,337 @@
+//! Settling: an outcome meets its task's policy, and what follows is written down.
+//!
+//! Enters: the attempt that ended, its outcome, what its templates can see. Leaves: the events that record it.
+//! Folding those events moves the continuation; nothing else does.
+
+use model::event::{Action, At, AttemptEnded, Body, Nothing, PolicyEvaluated, TaskEnded};
+use model::id::{ExecutionId, Name};
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::{Directive, Step};
+use model::raw::Raw;
+use model::template::{Envelope, RenderError, Scope};
+use serde_json::{Map, Value};
+
+use crate::next::TaskRun;
+use crate::policy::{self, ATTEMPTS_MAX, JumpError, Retrying, SUSPEND_AFTER};
+pub use crate::writes::Writes;
+
+/// A pipeline that jumps more often than this is looping; the step fails with `LIMIT_JUMPS`.
+pub const JUMPS_MAX: u32 = 10_000;
+
+/// An event without its stamp: the emitter adds id, time and execution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// Where it happened.
+    pub at: At,
+    /// What happened.
+    pub body: Body,
+}
+
+/// What an outcome came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    /// The record of it, in order.
+    pub events: Vec<Draft>,
+    /// What was written.
+    pub writes: Writes,
+    /// Why the pipeline fails, if it does.
+    pub failure: Option<TaskError>,
+}
+
+/// The stable key of a task run: the same for every attempt and redelivery, another for every visit.
+pub fn idempotency_key(execution: ExecutionId, at: &At) -> String {
+    let step = at.step.as_ref().map_or("", Name::as_str);
+    let task = at.task.as_ref().map_or("", Name::as_str);
+    match at.iteration {
+        Some(index) => format!("{execution}/{step}:{}/{index}/{task}:{}", at.run, at.visit),
+        None => format!("{execution}/{step}:{}/{task}:{}", at.run, at.visit),
+    }
+}
+
+/// Meets an outcome with its task's policy. `at` names the pipeline; `jumps` counts its jumps so far.
+///
+/// Fails only with `Needs`; every other error in a rule or write fails the task, non-retryably.
+pub fn settle(
+    step: &Step,
+    run: &TaskRun<'_>,
+    outcome: &Outcome,
+    scope: &Scope,
+    place: &Place,
+) -> Result<Settled, RenderError> {
+    match follow(step, run, outcome, scope, place) {
+        Ok(settled) => Ok(settled),
+        Err(JumpError::Render(needs @ RenderError::Needs(_))) => Err(needs),
+        Err(error) => {
+            let failure = Outcome::error(policy_error(&error, step, run));
+            Ok(ended(run, &failure, place, Ended::failing()))
+        }
+    }
+}
+
+/// Where the pipeline is, and how often it has jumped.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Step, run and iteration.
+    pub at: At,
+    /// Jumps so far.
+    pub jumps: u32,
+}
+
+/// The outcome of a task whose input could not be rendered.
+pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskError {
+    let located = |code: &str, message: String| TaskError {
+        retryable: false,
+        ..TaskError::new(ErrorKind::Transform, code, message)
+    };
+    match error {
+        RenderError::Failed {
+            code,
+            message,
+            span,
+        } => located(code, message.clone())
+            .with("step", step.name.as_str())
+            .with("task", task.as_str())
+            .with("line", span.line)
+            .with("column", span.column),
+        RenderError::Needs(_) => located(
+            "REFERENCE_NOT_AVAILABLE",
+            "a body could not be loaded".to_owned(),
+        ),
+    }
+}
+
+fn policy_error(error: &JumpError, step: &Step, run: &TaskRun<'_>) -> TaskError {
+    match error {
+        JumpError::Render(render) => render_failure(render, step, &run.task.label),
+        other => TaskError {
+            retryable: false,
+            ..TaskError::new(ErrorKind::ClientError, "JUMP_TARGET", other.to_string())
+        }
+        .with("step", step.name.as_str())
+        .with("task", run.task.label.as_str())
+        .with("line", run.task.span.line),
+    }
+}
+
+fn follow(
+    step: &Step,
+    run: &TaskRun<'_>,
+    outcome: &Outcome,
+    scope: &Scope,
+    place: &Place,
+) -> Result<Settled, JumpError> {
+    let mut scope = scope.clone();
+    scope.outcome = Some(Envelope::of(outcome.clone().into()));
+    let mut writes = Writes::default();
+    if outcome.is_ok() {
+        writes.render(&run.task.set, &scope)?;
+        crate::writes::apply_writes(&mut scope, &writes);
+    }
+    let verdict = policy::judge(&run.task.policy, outcome, &scope)?;
+    let mut verdict_end = Ended {
+        matched: verdict.matched.map(|(index, _)| index),
+        ..Ended::going(verdict.action)
+    };
+    if let Some((_, rule)) = verdict.matched {
+        if rule.then.directive == Directive::Retry {
+            match policy::retrying(&rule.then.retry, run.attempt, outcome, &scope)? {
+                Retrying::Again { delay, attempts } => {
+                    let action = Action {
+                        attempts: Some(attempts),
+                        backoff: Some(rule.then.retry.backoff),
+                        delay: Some(delay.as_secs_f64()),
+                        suspend: delay > SUSPEND_AFTER,
+                        ..Action::plain(Directive::Retry)
+                    };
+                    return Ok(retried(
+                        run,
+                        outcome,
+                        place,
+                        Ended {
+                            action,
+                            ..verdict_end
+                        },
+                    ));
+                }
+                Retrying::Exhausted { attempts } => verdict_end.exhaust(run, outcome, attempts),
+            }
+        }
+        let mut own = Writes::default();
+        own.render(&rule.then.writes, &scope)?;
+        writes.iter.extend(own.iter);
+        writes.ctx.extend(own.ctx);
+        writes.local.extend(own.local);
+        if let (Directive::Jump, Some(jump)) = (rule.then.directive, &rule.then.to) {
+            verdict_end.action.to = Some(policy::target(jump, step, run.task, &scope)?);
+            if place.jumps >= JUMPS_MAX {
+                verdict_end.limit_jumps(step);
+            }
+        }
+    }
+    verdict_end.writes = writes;
+    if verdict_end.action.directive == Directive::Fail && verdict_end.failure.is_none() {
+        let own = || policy::failed_by_rule(run.task);
+        verdict_end.failure = Some(outcome.failure().cloned().unwrap_or_else(own));
+    }
+    Ok(ended(run, outcome, place, verdict_end))
+}
+
+/// How a task's visit ends, or goes on.
+struct Ended {
+    matched: Option<u32>,
+    action: Action,
+    writes: Writes,
+    failure: Option<TaskError>,
+}
+
+impl Ended {
+    fn going(action: Action) -> Self {
+        Self {
+            matched: None,
+            action,
+            writes: Writes::default(),
+            failure: None,
+        }
+    }
+
+    fn failing() -> Self {
+        Self::going(Action::plain(Directive::Fail))
+    }
+
+    /// The rule wants another try, and there were tries enough.
+    fn exhaust(&mut self, run: &TaskRun<'_>, outcome: &Outcome, attempts: u32) {
+        self.action = Action {
+            attempts: Some(attempts),
+            ..Action::plain(Directive::Fail)
+        };
+        let code = if attempts > ATTEMPTS_MAX {
+            "LIMIT_ATTEMPTS"
+        } else {
+            "RETRY_EXHAUSTED"
+        };
+        let message = format!("task `{}` was tried {} times", run.task.label, run.attempt);
+        let spent = || TaskError {
+            retryable: false,
+            ..TaskError::new(ErrorKind::Unknown, code, message)
+        };
+        self.failure = Some(outcome.failure().cloned().unwrap_or_else(spent));
+    }
+
+    fn limit_jumps(&mut self, step: &Step) {
+        let message = format!("step `{}` jumped more than {JUMPS_MAX} times", step.name);
+        self.action = Action::plain(Directive::Fail);
+        self.failure = Some(TaskError {
+            retryable: false,
+            ..TaskError::new(ErrorKind::Unknown, "LIMIT_JUMPS", message)
+        });
+    }
+}
+
+/// The events of an attempt that is followed by another.
+fn retried(run: &TaskRun<'_>, outcome: &Outcome, place: &Place, ending: Ended) -> Settled {
+    let at = task_at(run, place);
+    let mut events = Vec::with_capacity(3);
+    if run.attempt == 1 {
+        events.push(Draft {
+            at: at.clone(),
+            body: Body::AttemptStarted(Nothing {}),
+        });
+    }
+    events.push(Draft {
+        at: at.clone(),
+        body: attempt_body(outcome),
+    });
+    events.push(Draft {
+        at,
+        body: policy_body(&ending),
+    });
+    Settled {
+        events,
+        writes: ending.writes,
+        failure: None,
+    }
+}
+
+/// The events of a visit's end.
+fn ended(run: &TaskRun<'_>, outcome: &Outcome, place: &Place, ending: Ended) -> Settled {
+    let at = task_at(run, place);
+    let mut events = Vec::with_capacity(3);
+    if run.attempt > 1 {
+        events.push(Draft {
+            at: at.clone(),
+            body: attempt_body(outcome),
+        });
+    }
+    let reference = match outcome {
+        Outcome::Ok(success) => success.reference.clone(),
+        Outcome::Error(_) => None,
+    };
+    let body = Box::new(TaskEnded {
+        outcome: Raw::of(outcome),
+        result_ref: reference,
+        matched_rule_index: ending.matched,
+        directive: ending.action.directive,
+        to: ending.action.to.clone(),
+        set_iter: raw(&ending.writes.iter),
+        set_ctx: raw(&ending.writes.ctx),
+        set: raw(&ending.writes.local),
+    });
+    let is_plain = ending.action.directive == Directive::Continue;
+    let body = if outcome.is_ok() {
+        Body::TaskDone(body)
+    } else {
+        Body::TaskFailed(body)
+    };
+    events.push(Draft {
+        at: at.clone(),
+        body,
+    });
+    if !is_plain {
+        events.push(Draft {
+            at,
+            body: policy_body(&ending),
+        });
+    }
+    let failed = ending.action.directive == Directive::Fail;
+    let failure = ending
+        .failure
+        .or_else(|| outcome.failure().cloned())
+        .filter(|_| failed);
+    Settled {
+        events,
+        writes: ending.writes,
+        failure,
+    }
+}
+
+fn task_at(run: &TaskRun<'_>, place: &Place) -> At {
+    At {
+        task: Some(run.task.label.clone()),
+        visit: run.visit,
+        attempt: run.attempt,
+        ..place.at.clone()
+    }
+}
+
+fn attempt_body(outcome: &Outcome) -> Body {
+    let ended = AttemptEnded {
+        outcome: Raw::of(outcome),
+        result_ref: None,
+    };
+    if outcome.is_ok() {
+        Body::AttemptDone(ended)
+    } else {
+        Body::AttemptFailed(ended)
+    }
+}
+
+fn policy_body(ending: &Ended) -> Body {
+    Body::PolicyEvaluated(Box::new(PolicyEvaluated {
+        matched_rule_index: ending.matched,
+        action: ending.action.clone(),
+    }))
+}
+
+fn raw(map: &Map<String, Value>) -> Option<Raw> {
+    (!map.is_empty()).then(|| Raw::of(map))
+}

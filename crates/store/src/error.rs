@@ -1,0 +1,82 @@
+//! What can go wrong with a store, in variants a caller can act on.
+
+use std::path::PathBuf;
+
+use crate::commit::Key;
+
+/// Any failure underneath.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be reached or is too busy; asking again may help. A commit answered so may or may not be there.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Cause),
+    /// A file is damaged.
+    #[error("`{}` is corrupt: restore it from a backup, or move it away to start anew", file.display())]
+    Corrupt {
+        /// The file.
+        file: PathBuf,
+        /// What was found.
+        #[source]
+        source: Cause,
+    },
+    /// The store was written by a newer binary.
+    #[error("`{}` has schema {found}, this binary knows up to {known}: use a newer noetl", file.display())]
+    SchemaTooNew {
+        /// The file.
+        file: PathBuf,
+        /// Its schema.
+        found: u32,
+        /// The newest schema this binary knows.
+        known: u32,
+    },
+    /// The directory is on a file system whose locks cannot be trusted.
+    #[error("`{}` is on a network file system ({name}): use a local directory", dir.display())]
+    NetworkFileSystem {
+        /// The directory.
+        dir: PathBuf,
+        /// The file system.
+        name: &'static str,
+    },
+    /// No space is left.
+    #[error("no space is left for `{}`: free some, then go on", file.display())]
+    Full {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Writing is not allowed.
+    #[error("`{}` cannot be written: check its permissions and how its disk is mounted", file.display())]
+    ReadOnly {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The commit would make something happen twice that may happen once; nothing of it was written.
+    #[error("{0} is already in the log")]
+    Invariant(Key),
+    /// The commit contradicts itself; nothing of it was written.
+    #[error("malformed commit: {0}")]
+    Malformed(&'static str),
+}
+
+impl Error {
+    /// The stable code shown to people.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "STORE_UNAVAILABLE",
+            Self::Corrupt { .. } => "STORE_CORRUPT",
+            Self::SchemaTooNew { .. } => "STORE_SCHEMA_TOO_NEW",
+            Self::NetworkFileSystem { .. } => "STORE_NETWORK_FILE_SYSTEM",
+            Self::Full { .. } => "STORE_FULL",
+            Self::ReadOnly { .. } => "STORE_READ_ONLY",
+            Self::Invariant(_) => "STORE_INVARIANT",
+            Self::Malformed(_) => "STORE_MALFORMED_COMMIT",
+        }
+    }
+
+    /// Whether the same request may succeed later without anyone changing it.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Full { .. })
+    }
+}

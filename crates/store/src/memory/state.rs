@@ -1,0 +1,465 @@
+//! What a store in memory holds, and each operation on it as plain code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::event::{Body, Event};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
+use model::raw::Raw;
+use model::status::RunStatus;
+use model::time::Time;
+
+use crate::commit::{
+    CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey, TimerChange,
+};
+use crate::error::Error;
+use crate::projections::Delta;
+use crate::rows::{
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
+    Rebuilt, ResultRow, Snapshot, StepState,
+};
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) runs: BTreeMap<ExecutionId, Run>,
+    pub(super) sessions: BTreeMap<WorkerId, Time>,
+    pub(super) catalog: Vec<CatalogEntry>,
+    pub(super) living: BTreeSet<OwnerId>,
+    /// In order of arrival; a consumed message leaves its key behind.
+    mail: Vec<Mail>,
+    mail_keys: BTreeSet<MessageKey>,
+    /// Counts issued commands, so that the oldest goes first.
+    issued: u64,
+}
+
+struct Mail {
+    key: MessageKey,
+    to: ExecutionId,
+    body: Raw,
+}
+
+/// Everything of one execution.
+pub(super) struct Run {
+    pub(super) row: ExecutionRow,
+    pub(super) snapshot: Option<Snapshot>,
+    pub(super) steps: BTreeMap<Name, StepState>,
+    pub(super) results: Vec<ResultRow>,
+    log: Vec<Event>,
+    keys: BTreeMap<Key, Option<Foreign>>,
+    commands: BTreeMap<Seq, Held>,
+    timers: BTreeMap<Seq, Time>,
+}
+
+/// A command and who holds it.
+struct Held {
+    issue: Issue,
+    worker: Option<WorkerId>,
+    lease_epoch: LeaseEpoch,
+    issued_at: Time,
+    place: u64,
+}
+
+impl Run {
+    fn new(row: ExecutionRow) -> Self {
+        Self {
+            row,
+            snapshot: None,
+            steps: BTreeMap::new(),
+            results: Vec::new(),
+            log: Vec::new(),
+            keys: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            timers: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn after(&self, seq: Seq, limit: usize) -> Vec<Event> {
+        let from = usize::try_from(seq.0).unwrap_or(usize::MAX);
+        self.log.iter().skip(from).take(limit).cloned().collect()
+    }
+
+    pub(super) fn at(&self, seq: Seq) -> Option<&Event> {
+        self.log
+            .get(usize::try_from(seq.0.checked_sub(1)?).unwrap_or(usize::MAX))
+    }
+
+    fn is_of(&self, owner: Option<&OwnerId>) -> bool {
+        owner.is_none() || self.row.owner.as_ref() == owner
+    }
+
+    fn project(&mut self, events: &[Event], version: Seq) {
+        let delta = Delta::of(events);
+        self.row.apply(&delta, version);
+        for change in &delta.steps {
+            let after = StepState::after(self.steps.get(&change.step), change);
+            self.steps.insert(change.step.clone(), after);
+        }
+        self.results.extend(delta.results);
+    }
+
+    fn refuses(&self, commit: &Commit) -> Result<Option<Committed>, Error> {
+        if let Some(fence) = commit.fence {
+            let current = self.commands.get(&fence.command);
+            if !current
+                .is_some_and(|held| held.worker.is_some() && held.lease_epoch == fence.lease_epoch)
+            {
+                return Ok(Some(Committed::Fenced));
+            }
+        }
+        if self.row.version != commit.expected {
+            return Ok(Some(Committed::Moved {
+                version: self.row.version,
+            }));
+        }
+        for (key, _) in commit.claimed_keys() {
+            if self.keys.contains_key(&key) {
+                return Err(Error::Invariant(key));
+            }
+        }
+        self.repeated_work(commit)
+    }
+
+    /// Walks the changes in order, as the store applies them.
+    fn repeated_work(&self, commit: &Commit) -> Result<Option<Committed>, Error> {
+        let mut units: BTreeMap<Seq, String> = self
+            .commands
+            .iter()
+            .map(|(seq, held)| (*seq, held.issue.unit()))
+            .collect();
+        for change in &commit.commands {
+            match change {
+                CommandChange::Close { seq } => {
+                    units.remove(seq);
+                }
+                CommandChange::Issue(issue) => {
+                    let unit = issue.unit();
+                    if units.values().any(|other| *other == unit) {
+                        return Err(Error::Invariant(Key::Work(issue.command.id)));
+                    }
+                    units.insert(issue.command.id.seq, unit);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl State {
+    pub(super) fn commit(&mut self, commit: Commit, now: Time) -> Result<Committed, Error> {
+        match self.runs.get(&commit.execution) {
+            Some(run) => {
+                if let Some(refused) = run.refuses(&commit)? {
+                    return Ok(refused);
+                }
+            }
+            None if commit.fence.is_some() => return Ok(Committed::Fenced),
+            None if commit.expected != Seq(0) => {
+                return Ok(Committed::Moved { version: Seq(0) });
+            }
+            None => {
+                let first = &commit.events[0];
+                let Body::ExecutionRequested(request) = &first.body else {
+                    return Err(Error::Malformed("a log begins with its request, once"));
+                };
+                let run = Run::new(ExecutionRow::new(first, request, &commit.creation));
+                run.repeated_work(&commit)?;
+                self.runs.insert(commit.execution, run);
+            }
+        }
+        self.write(commit, now);
+        Ok(Committed::Done)
+    }
+
+    fn write(&mut self, commit: Commit, now: Time) {
+        let run = self
+            .runs
+            .get_mut(&commit.execution)
+            .expect("the execution was found or made");
+        run.project(&commit.events, commit.version());
+        for (key, foreign) in commit.claimed_keys() {
+            run.keys.insert(key, foreign.copied());
+        }
+        for change in commit.commands {
+            match change {
+                CommandChange::Close { seq } => {
+                    run.commands.remove(&seq);
+                }
+                CommandChange::Issue(issue) => {
+                    self.issued += 1;
+                    let (worker, lease_epoch) = issue
+                        .claimed
+                        .clone()
+                        .map_or((None, LeaseEpoch(0)), |(worker, epoch)| {
+                            (Some(worker), epoch)
+                        });
+                    let held = Held {
+                        worker,
+                        lease_epoch,
+                        issued_at: now,
+                        place: self.issued,
+                        issue: *issue,
+                    };
+                    run.commands.insert(held.issue.command.id.seq, held);
+                }
+            }
+        }
+        for change in commit.timers {
+            match change {
+                TimerChange::Set { seq, due } => run.timers.insert(seq, due),
+                TimerChange::Clear { seq } => run.timers.remove(&seq),
+            };
+        }
+        run.log.extend(commit.events);
+        run.snapshot = commit.snapshot.or(run.snapshot.take());
+        for message in commit.messages {
+            self.post(message);
+        }
+        for key in commit.consumed {
+            self.mail.retain(|mail| mail.key != key);
+        }
+    }
+
+    pub(super) fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Vec<Foreign> {
+        let Some(run) = self.runs.get(&id) else {
+            return Vec::new();
+        };
+        event_ids
+            .iter()
+            .filter_map(|event_id| *run.keys.get(&Key::Event(*event_id))?)
+            .collect()
+    }
+
+    pub(super) fn executions(&self, filter: &Filter) -> Vec<ExecutionRow> {
+        self.runs
+            .values()
+            .rev()
+            .map(|run| &run.row)
+            .filter(|row| filter.status.is_none_or(|status| row.status == status))
+            .filter(|row| filter.path.as_ref().is_none_or(|path| row.path == *path))
+            .filter(|row| filter.since.is_none_or(|since| row.started_at >= since))
+            .filter(|row| filter.until.is_none_or(|until| row.started_at < until))
+            .filter(|row| filter.parent.is_none() || row.parent == filter.parent)
+            .filter(|row| filter.before.is_none_or(|before| row.id < before))
+            .take(filter.limit)
+            .cloned()
+            .collect()
+    }
+
+    pub(super) fn claim(&mut self, ask: &Ask) -> Vec<Claim> {
+        let mut pending: Vec<&mut Held> = self
+            .runs
+            .values_mut()
+            .filter(|run| run.row.status == RunStatus::Running && !run.row.cancelling)
+            .filter(|run| run.is_of(ask.owner.as_ref()))
+            .flat_map(|run| run.commands.values_mut())
+            .filter(|held| held.worker.is_none() && held.issue.command.pool == ask.pool)
+            .collect();
+        pending.sort_by_key(|held| held.place);
+        pending
+            .into_iter()
+            .take(ask.max as usize)
+            .map(|held| {
+                held.worker = Some(ask.worker.clone());
+                held.lease_epoch.0 += 1;
+                Claim {
+                    command: held.issue.command.clone(),
+                    lease_epoch: held.lease_epoch,
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn release(&mut self, command: CommandId, lease_epoch: LeaseEpoch) {
+        let run = self.runs.get_mut(&command.execution);
+        if let Some(held) = run.and_then(|run| run.commands.get_mut(&command.seq))
+            && held.lease_epoch == lease_epoch
+        {
+            held.worker = None;
+        }
+    }
+
+    fn held(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {
+        self.runs
+            .values()
+            .filter(move |run| run.is_of(owner))
+            .flat_map(|run| run.commands.values())
+    }
+
+    pub(super) fn lost_claims(&self, owner: Option<&OwnerId>, now: Time) -> Vec<LostClaim> {
+        self.held(owner)
+            .filter_map(|held| {
+                let worker = held.worker.as_ref()?;
+                let is_alive = self.sessions.get(worker).is_some_and(|until| *until > now);
+                (!is_alive).then(|| LostClaim {
+                    command: held.issue.command.id,
+                    worker: worker.clone(),
+                    lease_epoch: held.lease_epoch,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn overdue_commands(&self, owner: Option<&OwnerId>, now: Time) -> Vec<CommandId> {
+        self.held(owner)
+            .filter(|held| held.worker.is_none())
+            .filter(|held| held.issue.start_by.is_some_and(|by| by <= now))
+            .map(|held| held.issue.command.id)
+            .collect()
+    }
+
+    pub(super) fn open_commands(&self, id: ExecutionId) -> Vec<OpenCommand> {
+        let commands = self.runs.get(&id).map(|run| run.commands.values());
+        commands
+            .into_iter()
+            .flatten()
+            .map(|held| OpenCommand {
+                command: held.issue.command.clone(),
+                worker: held.worker.clone(),
+                lease_epoch: held.lease_epoch,
+                issued_at: held.issued_at,
+            })
+            .collect()
+    }
+
+    fn timers(&self, owner: Option<&OwnerId>) -> BTreeSet<(Time, ExecutionId, Seq)> {
+        self.runs
+            .iter()
+            .filter(|(_, run)| run.is_of(owner))
+            .flat_map(|(id, run)| run.timers.iter().map(|(seq, due)| (*due, *id, *seq)))
+            .collect()
+    }
+
+    pub(super) fn due_timers(
+        &self,
+        owner: Option<&OwnerId>,
+        limit: usize,
+        now: Time,
+    ) -> Vec<(ExecutionId, Seq)> {
+        self.timers(owner)
+            .into_iter()
+            .take_while(|(due, ..)| *due <= now)
+            .take(limit)
+            .map(|(_, id, seq)| (id, seq))
+            .collect()
+    }
+
+    pub(super) fn next_timer(&self, owner: Option<&OwnerId>) -> Option<Time> {
+        self.timers(owner).first().map(|(due, ..)| *due)
+    }
+
+    pub(super) fn post(&mut self, message: Message) {
+        if self.mail_keys.insert(message.key) {
+            self.mail.push(Mail {
+                key: message.key,
+                to: message.to,
+                body: message.body,
+            });
+        }
+    }
+
+    pub(super) fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Vec<Message> {
+        self.mail
+            .iter()
+            .filter(|mail| owner.is_none_or(|owner| self.is_for(mail, owner)))
+            .take(limit)
+            .map(|mail| Message {
+                key: mail.key,
+                to: mail.to,
+                body: mail.body.clone(),
+            })
+            .collect()
+    }
+
+    fn is_for(&self, mail: &Mail, owner: &OwnerId) -> bool {
+        let driver = |id| self.runs.get(&id).and_then(|run| run.row.owner.as_ref());
+        if self.runs.contains_key(&mail.to) {
+            return driver(mail.to).is_none_or(|driver| driver == owner);
+        }
+        driver(mail.key.from).is_none_or(|driver| driver == owner || !self.living.contains(driver))
+    }
+
+    pub(super) fn put_playbook(&mut self, path: &str, text: &str, now: Time) -> CatalogEntry {
+        let hash = PlaybookHash::of(text);
+        let latest = self.latest(path, None);
+        if let Some(same) = latest.filter(|entry| entry.hash == hash) {
+            return same.clone();
+        }
+        let entry = CatalogEntry {
+            path: path.into(),
+            version: latest.map_or(1, |entry| entry.version + 1),
+            hash,
+            text: text.into(),
+            registered_at: now,
+        };
+        self.catalog.push(entry.clone());
+        entry
+    }
+
+    pub(super) fn latest(&self, path: &str, version: Option<u32>) -> Option<&CatalogEntry> {
+        self.catalog
+            .iter()
+            .rev()
+            .filter(|entry| entry.path == *path)
+            .find(|entry| version.is_none_or(|version| entry.version == version))
+    }
+
+    pub(super) fn latest_of_each_path(&self) -> Vec<CatalogEntry> {
+        let latest: BTreeMap<&Name, &CatalogEntry> = self
+            .catalog
+            .iter()
+            .map(|entry| (&entry.path, entry))
+            .collect();
+        latest.into_values().cloned().collect()
+    }
+
+    pub(super) fn adopt(&mut self, id: ExecutionId, me: &OwnerId) -> Adoption {
+        let Some(run) = self.runs.get_mut(&id) else {
+            return Adoption::Unknown;
+        };
+        match &run.row.owner {
+            Some(owner) if owner != me && self.living.contains(owner) => {
+                Adoption::HeldBy(owner.clone())
+            }
+            _ => {
+                run.row.owner = Some(me.clone());
+                Adoption::Mine
+            }
+        }
+    }
+
+    pub(super) fn abandoned(&self) -> Vec<ExecutionId> {
+        self.runs
+            .values()
+            .map(|run| &run.row)
+            .filter(|row| !row.status.is_terminal())
+            .filter(|row| {
+                row.owner
+                    .as_ref()
+                    .is_none_or(|owner| !self.living.contains(owner))
+            })
+            .map(|row| row.id)
+            .collect()
+    }
+
+    pub(super) fn rebuild(&mut self) -> Rebuilt {
+        let mut rebuilt = Rebuilt::default();
+        for run in self.runs.values_mut() {
+            let creation = crate::commit::Creation {
+                name: Some(run.row.name.clone()),
+                owner: run.row.owner.clone(),
+            };
+            let Some(Body::ExecutionRequested(request)) = run.log.first().map(|first| &first.body)
+            else {
+                continue;
+            };
+            run.row = ExecutionRow::new(&run.log[0], request, &creation);
+            run.steps.clear();
+            run.results.clear();
+            let log = std::mem::take(&mut run.log);
+            run.project(&log, Seq(log.len() as u64));
+            rebuilt.executions += 1;
+            rebuilt.events += log.len() as u64;
+            run.log = log;
+        }
+        rebuilt
+    }
+}

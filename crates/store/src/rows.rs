@@ -1,0 +1,234 @@
+//! What is read from a store: rows of its tables as values.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::command::Command;
+use model::event::{Event, Status};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::raw::Raw;
+use model::status::RunStatus;
+use model::time::Time;
+
+/// A process that drives executions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub Arc<str>);
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An execution as lists show it; all but name and owner is a function of its log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecutionRow {
+    /// The execution.
+    pub id: ExecutionId,
+    /// Its last seq.
+    pub version: Seq,
+    /// How it stands.
+    pub status: RunStatus,
+    /// Whether someone asked for its end.
+    pub cancelling: bool,
+    /// Which life of it this is.
+    pub generation: u32,
+    /// The playbook's name.
+    pub name: Name,
+    /// The playbook's path.
+    pub path: Name,
+    /// The playbook's catalog version.
+    pub playbook_version: u32,
+    /// The playbook's text.
+    pub hash: PlaybookHash,
+    /// The execution that started it.
+    pub parent: Option<ExecutionId>,
+    /// The process that drives it.
+    pub owner: Option<OwnerId>,
+    /// When it was asked for.
+    pub started_at: Time,
+    /// When it ended.
+    pub finished_at: Option<Time>,
+    /// The step scheduled last, while it goes on.
+    pub current: Option<Name>,
+    /// Why it failed: code and message.
+    pub error: Option<String>,
+}
+
+/// Which executions a list shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filter {
+    /// Those that stand so.
+    pub status: Option<RunStatus>,
+    /// Those of this playbook.
+    pub path: Option<Name>,
+    /// Those started at or after.
+    pub since: Option<Time>,
+    /// Those started before.
+    pub until: Option<Time>,
+    /// Those this execution started.
+    pub parent: Option<ExecutionId>,
+    /// Those older than this one: the next page.
+    pub before: Option<ExecutionId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self {
+            status: None,
+            path: None,
+            since: None,
+            until: None,
+            parent: None,
+            before: None,
+            limit: 50,
+        }
+    }
+}
+
+/// State as of a seq, opaque and versioned; a shortcut that may be dropped at any time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The form of the bytes.
+    pub version: u32,
+    /// The last event folded in.
+    pub seq: Seq,
+    /// The state.
+    pub bytes: Vec<u8>,
+}
+
+/// What is needed to go on with an execution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// Its row.
+    pub row: ExecutionRow,
+    /// The newest usable snapshot.
+    pub snapshot: Option<Snapshot>,
+    /// Every event after the snapshot, or the whole log.
+    pub tail: Vec<Event>,
+}
+
+/// A worker asks for work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// The worker's session.
+    pub worker: WorkerId,
+    /// The pool it serves.
+    pub pool: Name,
+    /// At most so many commands.
+    pub max: u32,
+    /// Only commands of executions that this process drives.
+    pub owner: Option<OwnerId>,
+}
+
+/// A command handed out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The command.
+    pub command: Command,
+    /// What its reports must carry.
+    pub lease_epoch: LeaseEpoch,
+}
+
+/// A claim whose holder is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostClaim {
+    /// The command.
+    pub command: CommandId,
+    /// The holder.
+    pub worker: WorkerId,
+    /// The claim.
+    pub lease_epoch: LeaseEpoch,
+}
+
+/// A command that is not over, as a person may want to see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenCommand {
+    /// The command.
+    pub command: Command,
+    /// Who holds it.
+    pub worker: Option<WorkerId>,
+    /// How often it was handed out.
+    pub lease_epoch: LeaseEpoch,
+    /// When it was offered.
+    pub issued_at: Time,
+}
+
+/// A playbook as registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogEntry {
+    /// Its path.
+    pub path: Name,
+    /// Counts the path's texts from 1.
+    pub version: u32,
+    /// The sha256 of the text.
+    pub hash: PlaybookHash,
+    /// The text.
+    pub text: Arc<str>,
+    /// When it was registered.
+    pub registered_at: Time,
+}
+
+/// Whether an execution may be driven now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adoption {
+    /// The asker drives it.
+    Mine,
+    /// Another process does, and lives.
+    HeldBy(OwnerId),
+    /// There is no such execution.
+    Unknown,
+}
+
+/// A body outside the log that a task or manifest left: projection `result_index`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResultRow {
+    /// The event that tells of it.
+    pub seq: Seq,
+    /// The step run.
+    pub run: StepRunId,
+    /// The task.
+    pub task: Option<Name>,
+    /// The entry of the task.
+    pub visit: u32,
+    /// The loop index.
+    pub iteration: Option<u64>,
+    /// The page.
+    pub page: Option<i64>,
+    /// The attempt.
+    pub attempt: u32,
+    /// How the task ended.
+    pub status: Status,
+    /// The reference.
+    pub result_ref: Raw,
+    /// When it was recorded.
+    pub created_at: Time,
+}
+
+/// How a step stands: projection `step_state`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepState {
+    /// The step.
+    pub step: Name,
+    /// Its latest run.
+    pub run: u32,
+    /// How that run stands.
+    pub status: Status,
+    /// The latest body of its tasks.
+    pub last_result_ref: Option<Raw>,
+    /// The manifest of its parts.
+    pub aggregate_result_ref: Option<Raw>,
+    /// The event that changed this last.
+    pub seq: Seq,
+}
+
+/// What rebuilding read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Executions.
+    pub executions: u64,
+    /// Events.
+    pub events: u64,
+}

@@ -1,0 +1,225 @@
+//! What enters a tool: one call with everything rendered, and the sink its log lines go to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::id::Name;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::template::Piece;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// One call of a tool, everything rendered.
+#[derive(Clone)]
+pub struct Call {
+    /// The tool's kind.
+    pub kind: Name,
+    /// The kind's own keys, canonical, rendered natively.
+    pub fields: Map<String, Value>,
+    /// Fields kept as author text and values, one list of pieces per command.
+    pub pieces: BTreeMap<String, Vec<Vec<Piece>>>,
+    /// The rendered `input`.
+    pub input: Map<String, Value>,
+    /// What python code sees as `context`; built only if the code asks for it.
+    pub context: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// `spec`: `retry`, `isolate`, `sandbox`, `resources` and the like.
+    pub knobs: Map<String, Value>,
+    /// How long it may take.
+    pub timeout: Timeout,
+    /// The same for every try of one task run.
+    pub idempotency_key: Arc<str>,
+    /// Which try this is, from 1.
+    pub attempt: u32,
+    /// Where the task stands in its playbook.
+    pub place: Place,
+    /// Results larger than this are not kept inline.
+    pub inline_bytes_max: usize,
+}
+
+/// How long a call may take, as a whole and in its parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timeout {
+    /// The whole call.
+    pub total: Option<Duration>,
+    /// Reaching the peer.
+    pub connect: Option<Duration>,
+    /// Silence of the peer.
+    pub read: Option<Duration>,
+}
+
+/// Where a task stands: for tracebacks and relative paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The playbook's file or catalog path.
+    pub file: Arc<str>,
+    /// The line on which the first line of `code` stands.
+    pub code_line: Option<u32>,
+    /// What relative paths are relative to.
+    pub base_dir: PathBuf,
+}
+
+/// A kind of tool. A call that fails is an outcome, never an `Err`.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// Whether a call has no effect outside, so that it may be made again freely.
+    fn is_pure(&self) -> bool;
+
+    /// Makes one call. Ends soon after `stop` is cancelled.
+    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome;
+}
+
+/// Which stream of a process a line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Takes the lines that user code prints.
+pub trait LogSink: Send + Sync {
+    /// One line, without its end.
+    fn line(&self, stream: Stream, text: &str);
+}
+
+/// A sink that drops everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoLog;
+
+impl LogSink for NoLog {
+    fn line(&self, _stream: Stream, _text: &str) {}
+}
+
+impl Call {
+    /// A call with nothing but its kind, to be filled in.
+    pub fn new(kind: &str) -> Self {
+        Self {
+            kind: kind.into(),
+            fields: Map::new(),
+            pieces: BTreeMap::new(),
+            input: Map::new(),
+            context: Arc::new(|| Value::Object(Map::new())),
+            knobs: Map::new(),
+            timeout: Timeout::default(),
+            idempotency_key: "".into(),
+            attempt: 1,
+            place: Place {
+                file: "<playbook>".into(),
+                code_line: None,
+                base_dir: PathBuf::from("."),
+            },
+            inline_bytes_max: 64 * 1024,
+        }
+    }
+
+    /// A field that is present and not null.
+    pub(crate) fn field(&self, key: &str) -> Option<&Value> {
+        self.fields.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A field that must be text if it is present.
+    pub(crate) fn text(&self, key: &str) -> Result<Option<&str>, TaskError> {
+        match self.field(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong_type(key, "text", other)),
+        }
+    }
+
+    /// A field that must be a boolean if it is present.
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, TaskError> {
+        match self.field(key) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => Ok(Some(true)),
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => Ok(Some(false)),
+            Some(other) => Err(self.wrong_type(key, "true or false", other)),
+        }
+    }
+
+    /// A field that must be a map if it is present.
+    pub(crate) fn map(&self, key: &str) -> Result<Option<&Map<String, Value>>, TaskError> {
+        match self.field(key) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(map)),
+            Some(other) => Err(self.wrong_type(key, "a map", other)),
+        }
+    }
+
+    /// The error for a key whose value has the wrong type.
+    pub(crate) fn wrong_type(&self, key: &str, wanted: &str, value: &Value) -> TaskError {
+        let kind = &self.kind;
+        let found = type_name(value);
+        TaskError::new(
+            ErrorKind::Schema,
+            "TOOL_INPUT",
+            format!("`{key}` of a `{kind}` task must be {wanted}, not {found}"),
+        )
+        .with("key", key)
+    }
+
+    /// The error for a key that is missing.
+    pub(crate) fn missing(&self, key: &str, remedy: &str) -> TaskError {
+        let kind = &self.kind;
+        TaskError::new(
+            ErrorKind::Schema,
+            "TOOL_INPUT",
+            format!("a `{kind}` task needs `{key}`: {remedy}"),
+        )
+        .with("key", key)
+    }
+
+    /// A path of the playbook, relative to its folder.
+    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+        self.place.base_dir.join(Path::new(path))
+    }
+}
+
+impl fmt::Debug for Call {
+    /// Shows what is called, not with what: fields may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("kind", &self.kind)
+            .field("fields", &self.fields.keys().collect::<Vec<_>>())
+            .field("timeout", &self.timeout)
+            .field("attempt", &self.attempt)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a person calls the type of a JSON value.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+/// The error of a call that was stopped from outside.
+pub(crate) fn cancelled() -> TaskError {
+    TaskError::new(
+        ErrorKind::Cancelled,
+        "CANCELLED",
+        "the call was stopped before it ended",
+    )
+}
+
+/// The error of a call that took longer than it may.
+pub(crate) fn timed_out(limit: Duration) -> TaskError {
+    TaskError::new(
+        ErrorKind::Timeout,
+        "TIMEOUT",
+        format!("the call took longer than its timeout of {limit:?}"),
+    )
+    .with("timeout_seconds", limit.as_secs_f64())
+}

@@ -1,0 +1,152 @@
+//! What a process prints: lines go to the log as they come, the text is kept within a bound.
+//!
+//! Of more than a mebibyte the head and the tail are kept, and a line in between says how much is missing.
+
+use std::collections::VecDeque;
+
+use crate::call::{LogSink, Stream};
+
+/// The head and the tail of an output are each kept up to this size.
+const HALF_BYTES_MAX: usize = 512 * 1024;
+
+/// A line of the log is cut into parts of this size.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// One stream of one call.
+pub(crate) struct Capture {
+    stream: Stream,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    left_out: u64,
+    /// Where in `head` the line begins that has not been logged yet.
+    logged: usize,
+}
+
+impl Capture {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            left_out: 0,
+            logged: 0,
+        }
+    }
+
+    /// Takes what was just read; complete lines of the head are logged at once.
+    pub(crate) fn feed(&mut self, chunk: &[u8], log: &dyn LogSink) {
+        let room = HALF_BYTES_MAX - self.head.len();
+        let (head, rest) = chunk.split_at(room.min(chunk.len()));
+        self.head.extend_from_slice(head);
+        self.log_complete_lines(log);
+        if rest.is_empty() {
+            return;
+        }
+        let kept = &rest[rest.len().saturating_sub(HALF_BYTES_MAX)..];
+        let over = (self.tail.len() + kept.len()).saturating_sub(HALF_BYTES_MAX);
+        self.tail.drain(..over);
+        self.left_out += (over + rest.len() - kept.len()) as u64;
+        self.tail.extend(kept);
+    }
+
+    /// Logs what is left: the last line of the head, a word about what is missing, the tail.
+    pub(crate) fn finish(mut self, log: &dyn LogSink) -> String {
+        if self.left_out == 0 {
+            self.head.extend(self.tail.drain(..));
+        }
+        self.log_complete_lines(log);
+        if self.logged < self.head.len() {
+            self.log_line(&self.head[self.logged..], log);
+        }
+        let mut text = String::from_utf8_lossy(&self.head).into_owned();
+        if self.left_out > 0 {
+            let note = format!("… {} bytes left out …", self.left_out);
+            let tail = self.tail.make_contiguous().to_vec();
+            log.line(self.stream, &note);
+            for line in tail.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()) {
+                self.log_line(line, log);
+            }
+            text.push_str(&format!("\n{note}\n"));
+            text.push_str(&String::from_utf8_lossy(&tail));
+        }
+        text
+    }
+
+    fn log_complete_lines(&mut self, log: &dyn LogSink) {
+        while let Some(length) = self.head[self.logged..].iter().position(|b| *b == b'\n') {
+            let end = self.logged + length;
+            self.log_line(&self.head[self.logged..end], log);
+            self.logged = end + 1;
+        }
+    }
+
+    fn log_line(&self, line: &[u8], log: &dyn LogSink) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            log.line(self.stream, "");
+        }
+        for part in line.chunks(LINE_BYTES_MAX) {
+            log.line(self.stream, &String::from_utf8_lossy(part));
+        }
+    }
+}
+
+/// The last part of a text, at most `bytes_max` long, cut between characters.
+pub(crate) fn tail_of(text: &str, bytes_max: usize) -> &str {
+    let mut start = text.len().saturating_sub(bytes_max);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Lines(Mutex<Vec<String>>);
+
+    impl LogSink for Lines {
+        fn line(&self, _stream: Stream, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    #[test]
+    fn lines_are_logged_as_they_are_completed() {
+        let lines = Lines::default();
+        let mut capture = Capture::new(Stream::Stdout);
+        capture.feed(b"one\ntw", &lines);
+        assert_eq!(*lines.0.lock().unwrap(), ["one"]);
+        capture.feed(b"o\nrest", &lines);
+        assert_eq!(capture.finish(&lines), "one\ntwo\nrest");
+        assert_eq!(*lines.0.lock().unwrap(), ["one", "two", "rest"]);
+    }
+
+    #[test]
+    fn a_flood_keeps_its_head_and_its_tail() {
+        let lines = Lines::default();
+        let mut capture = Capture::new(Stream::Stdout);
+        capture.feed(b"first\n", &lines);
+        for _ in 0..100 {
+            capture.feed(&[b'x'; 100_000], &lines);
+        }
+        capture.feed(b"\nlast\n", &lines);
+        let text = capture.finish(&lines);
+        assert!(text.starts_with("first\n") && text.ends_with("\nlast\n"));
+        assert!(text.contains("bytes left out"));
+        assert!(text.len() < 1_100_000);
+        assert_eq!(lines.0.lock().unwrap().last().unwrap(), "last");
+    }
+
+    #[test]
+    fn just_over_half_loses_nothing() {
+        let lines = Lines::default();
+        let mut capture = Capture::new(Stream::Stdout);
+        let text = "y".repeat(HALF_BYTES_MAX + 10);
+        capture.feed(text.as_bytes(), &lines);
+        assert_eq!(capture.finish(&lines), text);
+    }
+}

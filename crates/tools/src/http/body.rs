@@ -1,0 +1,204 @@
+//! The body of a request: JSON, text, a form or files, made once so that a redirect can send it again.
+
+use bytes::Bytes;
+use model::outcome::{ErrorKind, TaskError};
+use reqwest::Url;
+use serde_json::{Map, Value};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::call::Call;
+
+/// Keys of which a request has at most one; `files` may have `form` or `data` beside it.
+const KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
+
+/// A body and what it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Body {
+    pub(crate) bytes: Bytes,
+    pub(crate) content_type: Option<String>,
+}
+
+/// The body of a call, if it has one.
+pub(crate) async fn body(call: &Call, content_type: Option<&str>) -> Result<Option<Body>, TaskError> {
+    let given: Vec<&str> = KEYS
+        .into_iter()
+        .filter(|key| call.field(key).is_some())
+        .collect();
+    if let [first, second, ..] = given[..] {
+        return Err(invalid(format!(
+            "a request has one body, but both `{first}` and `{second}` are given"
+        )));
+    }
+    let fields = given.first().and_then(|key| call.field(key));
+    if let Some(files) = call.field("files") {
+        let Value::Object(files) = files else {
+            return Err(call.wrong_type("files", "a map of names to files", files));
+        };
+        return multipart(call, files, fields).await.map(Some);
+    }
+    let (Some(key), Some(value)) = (given.first(), fields) else {
+        return Ok(None);
+    };
+    let is_form = content_type.is_some_and(|t| t.starts_with("application/x-www-form-urlencoded"));
+    match (*key, value) {
+        ("form", Value::Object(map)) => Ok(Some(form(map))),
+        ("form", other) => Err(call.wrong_type("form", "a map", other)),
+        ("body" | "data" | "payload", Value::String(text)) => Ok(Some(Body {
+            bytes: Bytes::from(text.clone()),
+            content_type: Some("text/plain; charset=utf-8".to_owned()),
+        })),
+        ("body" | "data" | "payload", Value::Object(map)) if is_form => Ok(Some(form(map))),
+        (_, value) => Ok(Some(Body {
+            bytes: Bytes::from(value.to_string()),
+            content_type: Some("application/json".to_owned()),
+        })),
+    }
+}
+
+/// Names and values as pairs: a list repeats its name, null leaves it out.
+pub(crate) fn pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for (name, value) in map {
+        match value {
+            Value::Array(items) => {
+                pairs.extend(items.iter().map(|item| (name.clone(), scalar(item))));
+            }
+            Value::Null => {}
+            other => pairs.push((name.clone(), scalar(other))),
+        }
+    }
+    pairs
+}
+
+/// The text of a value where only text can stand.
+pub(crate) fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn form(map: &Map<String, Value>) -> Body {
+    let mut url = Url::parse("http://form/").expect("a constant URL");
+    url.query_pairs_mut().extend_pairs(pairs(map));
+    Body {
+        bytes: Bytes::from(url.query().unwrap_or_default().to_owned()),
+        content_type: Some("application/x-www-form-urlencoded".to_owned()),
+    }
+}
+
+struct Part {
+    name: String,
+    filename: Option<String>,
+    content_type: Option<String>,
+    bytes: Vec<u8>,
+}
+
+async fn multipart(
+    call: &Call,
+    files: &Map<String, Value>,
+    fields: Option<&Value>,
+) -> Result<Body, TaskError> {
+    let mut parts = Vec::new();
+    if let Some(Value::Object(fields)) = fields {
+        for (name, value) in pairs(fields) {
+            parts.push(Part {
+                name,
+                filename: None,
+                content_type: None,
+                bytes: value.into_bytes(),
+            });
+        }
+    }
+    for (name, file) in files {
+        parts.push(file_part(call, name, file).await?);
+    }
+    Ok(write_multipart(&parts))
+}
+
+async fn file_part(call: &Call, name: &str, file: &Value) -> Result<Part, TaskError> {
+    let text = |key: &str| file.get(key).and_then(Value::as_str);
+    let path = file.as_str().or_else(|| text("path"));
+    let (bytes, default_name) = if let Some(path) = path {
+        let full = call.resolve(path);
+        let bytes = tokio::fs::read(&full).await.map_err(|error| {
+            let message = format!("`files.{name}`: `{}`: {error}", full.display());
+            TaskError::new(ErrorKind::NotFound, "FILE_NOT_READABLE", message)
+        })?;
+        let base = full.file_name().map(|n| n.to_string_lossy().into_owned());
+        (bytes, base)
+    } else if let Some(content) = file.get("content") {
+        (scalar(content).into_bytes(), None)
+    } else if let Some(encoded) = text("content_base64") {
+        let bytes = STANDARD.decode(encoded).map_err(|error| {
+            invalid(format!("`files.{name}.content_base64` is not base64: {error}"))
+        })?;
+        (bytes, None)
+    } else {
+        return Err(invalid(format!(
+            "`files.{name}` needs `path`, `content` or `content_base64`"
+        )));
+    };
+    Ok(Part {
+        name: name.to_owned(),
+        filename: text("filename")
+            .map(str::to_owned)
+            .or(default_name)
+            .or_else(|| Some(name.to_owned())),
+        content_type: text("content_type").map(str::to_owned),
+        bytes,
+    })
+}
+
+fn write_multipart(parts: &[Part]) -> Body {
+    let boundary = boundary(parts);
+    let mut bytes = Vec::new();
+    for part in parts {
+        let mut head = format!(
+            "--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"",
+            escape(&part.name)
+        );
+        if let Some(filename) = &part.filename {
+            head.push_str(&format!("; filename=\"{}\"", escape(filename)));
+            let kind = part.content_type.as_deref();
+            let kind = escape(kind.unwrap_or("application/octet-stream"));
+            head.push_str(&format!("\r\ncontent-type: {kind}"));
+        }
+        head.push_str("\r\n\r\n");
+        bytes.extend_from_slice(head.as_bytes());
+        bytes.extend_from_slice(&part.bytes);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    Body {
+        bytes: Bytes::from(bytes),
+        content_type: Some(format!("multipart/form-data; boundary={boundary}")),
+    }
+}
+
+/// A line that none of the parts contains.
+fn boundary(parts: &[Part]) -> String {
+    let mut number = 0_u64;
+    loop {
+        let boundary = format!("noetl-part-{number:08x}");
+        let marker = boundary.as_bytes();
+        let is_taken = parts
+            .iter()
+            .any(|part| part.bytes.windows(marker.len()).any(|w| w == marker));
+        if !is_taken {
+            return boundary;
+        }
+        number += 1;
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('"', "%22").replace(['\r', '\n'], " ")
+}
+
+fn invalid(message: String) -> TaskError {
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+}

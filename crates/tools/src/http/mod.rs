@@ -1,0 +1,15 @@
+//! `http`: one request, one outcome, every bound named.
+
+mod auth;
+mod body;
+mod client;
+mod guard;
+mod request;
+mod response;
+mod tool;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use client::Clients;
+pub(crate) use tool::Http;

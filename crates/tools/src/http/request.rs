@@ -1,0 +1,270 @@
+//! From a call to a request that can be sent, redirected and sent again.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::outcome::{ErrorKind, TaskError};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHORIZATION,
+};
+use reqwest::{Method, StatusCode, Url};
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::http::auth::{self, Credential};
+use crate::http::body;
+use crate::http::client::Options;
+use crate::registry::HttpLimits;
+
+/// The header under which a peer can recognise a second try.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// A request, ready to be sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<Bytes>,
+    /// Headers that hold a credential, beside the well-known ones.
+    secret_headers: Vec<HeaderName>,
+}
+
+/// How a request is to be sent and its response read.
+#[derive(Debug, Clone)]
+pub(crate) struct Manner {
+    pub(crate) options: Options,
+    pub(crate) follow_redirects: bool,
+    pub(crate) total: Duration,
+    pub(crate) read: Option<Duration>,
+    pub(crate) ok_status: Option<OkStatus>,
+    pub(crate) response_type: ResponseType,
+}
+
+/// How a response body is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResponseType {
+    /// By its content type.
+    Auto,
+    Json,
+    Text,
+    Binary,
+}
+
+/// Which statuses count as success.
+#[derive(Debug, Clone)]
+pub(crate) struct OkStatus(Vec<(u16, u16)>);
+
+impl Request {
+    /// The request of a call.
+    pub(crate) async fn new(call: &Call) -> Result<Self, TaskError> {
+        let method = method(call)?;
+        let url = url(call)?;
+        let headers = headers(call)?;
+        let declared = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        let body = body::body(call, declared).await?;
+        let mut request = Self {
+            method,
+            url,
+            headers,
+            body: None,
+            secret_headers: Vec::new(),
+        };
+        if let Some(body) = body {
+            request.set_body(body)?;
+        }
+        request.authorise(call)?;
+        request.mark(&call.idempotency_key);
+        Ok(request)
+    }
+
+    /// The request that follows a redirect.
+    pub(crate) fn redirected(&self, status: StatusCode, target: Url) -> Self {
+        let mut next = self.clone();
+        let becomes_get = match status {
+            StatusCode::SEE_OTHER => self.method != Method::HEAD,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
+            _ => false,
+        };
+        if becomes_get {
+            next.method = Method::GET;
+            next.body = None;
+            for name in [CONTENT_TYPE, CONTENT_LENGTH] {
+                next.headers.remove(name);
+            }
+            next.headers.remove(IDEMPOTENCY_KEY);
+        }
+        if self.url.origin() != target.origin() {
+            let known = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+            for name in known.iter().chain(&self.secret_headers) {
+                next.headers.remove(name);
+            }
+            next.secret_headers.clear();
+        }
+        next.url = target;
+        next
+    }
+
+    fn set_body(&mut self, body: body::Body) -> Result<(), TaskError> {
+        if let Some(content_type) = body.content_type {
+            // The boundary of a multipart body is ours, so its header is as well.
+            if content_type.starts_with("multipart/") || !self.headers.contains_key(CONTENT_TYPE) {
+                let value = HeaderValue::from_str(&content_type)
+                    .map_err(|_| invalid("headers", "the content type cannot stand in a header"))?;
+                self.headers.insert(CONTENT_TYPE, value);
+            }
+        }
+        self.body = Some(body.bytes);
+        Ok(())
+    }
+
+    fn authorise(&mut self, call: &Call) -> Result<(), TaskError> {
+        if !self.url.username().is_empty() {
+            self.secret_headers.push(AUTHORIZATION);
+        }
+        match auth::credential(call)? {
+            None => {}
+            Some(Credential::Header(name, value)) => {
+                self.secret_headers.push(name.clone());
+                self.headers.entry(name).or_insert(value);
+            }
+            Some(Credential::Query(name, value)) => {
+                self.url.query_pairs_mut().append_pair(&name, &value);
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, key: &str) {
+        let is_safe = matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if is_safe || key.is_empty() || self.headers.contains_key(IDEMPOTENCY_KEY) {
+            return;
+        }
+        if let Ok(value) = HeaderValue::from_str(key) {
+            self.headers
+                .insert(HeaderName::from_static(IDEMPOTENCY_KEY), value);
+        }
+    }
+}
+
+impl Manner {
+    /// How a call wants to be sent.
+    pub(crate) fn new(call: &Call, limits: &HttpLimits) -> Result<Self, TaskError> {
+        let response_type = match call.text("response_type")? {
+            None | Some("auto") => ResponseType::Auto,
+            Some("json") => ResponseType::Json,
+            Some("text") => ResponseType::Text,
+            Some("binary" | "bytes" | "base64") => ResponseType::Binary,
+            Some(other) => {
+                let message = format!("`{other}` is not one of auto, json, text, binary");
+                return Err(invalid("response_type", &message));
+            }
+        };
+        Ok(Self {
+            options: Options {
+                connect: call.timeout.connect.unwrap_or(limits.connect),
+                verify_ssl: call.flag("verify_ssl")?.unwrap_or(true),
+            },
+            follow_redirects: call.flag("follow_redirects")?.unwrap_or(true),
+            total: call.timeout.total.unwrap_or(limits.total),
+            read: call.timeout.read,
+            ok_status: call.field("ok_status").map(OkStatus::parse).transpose()?,
+            response_type,
+        })
+    }
+
+    /// Whether a response with this status is a success.
+    pub(crate) fn is_ok(&self, status: StatusCode) -> bool {
+        match &self.ok_status {
+            None => status.as_u16() < 400,
+            Some(OkStatus(ranges)) => ranges
+                .iter()
+                .any(|(low, high)| (*low..=*high).contains(&status.as_u16())),
+        }
+    }
+}
+
+impl OkStatus {
+    /// Reads `404`, `"2xx"`, `"200-299"`, or a list of those.
+    fn parse(value: &Value) -> Result<Self, TaskError> {
+        let items = match value {
+            Value::Array(items) => items.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let ranges = items.iter().map(|item| {
+            status_range(&body::scalar(item)).ok_or_else(|| {
+                let message = format!("`{item}` is not a status, `2xx` or a range");
+                invalid("ok_status", &message)
+            })
+        });
+        ranges.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn status_range(text: &str) -> Option<(u16, u16)> {
+    let text = text.trim().to_ascii_lowercase();
+    if let Some(class) = text.strip_suffix("xx") {
+        let class = class.parse::<u16>().ok().filter(|c| (1..=9).contains(c))?;
+        return Some((class * 100, class * 100 + 99));
+    }
+    match text.split_once('-') {
+        Some((low, high)) => Some((low.trim().parse().ok()?, high.trim().parse().ok()?)),
+        None => text.parse().ok().map(|status| (status, status)),
+    }
+}
+
+fn method(call: &Call) -> Result<Method, TaskError> {
+    let text = call.text("method")?.unwrap_or("GET").to_ascii_uppercase();
+    Method::from_bytes(text.as_bytes())
+        .map_err(|_| invalid("method", &format!("`{text}` is not an http method")))
+}
+
+fn url(call: &Call) -> Result<Url, TaskError> {
+    let text = match call.text("url")? {
+        Some(text) => text,
+        None => call
+            .text("endpoint")?
+            .ok_or_else(|| call.missing("url", "name the address"))?,
+    };
+    let mut url = Url::parse(text.trim()).map_err(|error| {
+        let message = format!("`{text}` is not a URL: {error}; write it with http:// or https://");
+        invalid("url", &message)
+    })?;
+    if let Some(params) = call.map("params")? {
+        let pairs = body::pairs(params);
+        if !pairs.is_empty() {
+            url.query_pairs_mut().extend_pairs(pairs);
+        }
+    }
+    Ok(url)
+}
+
+fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
+    let mut headers = HeaderMap::new();
+    let Some(given) = call.map("headers")? else {
+        return Ok(headers);
+    };
+    for (name, value) in given {
+        if value.is_null() {
+            continue;
+        }
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| invalid("headers", &format!("`{name}` is not the name of a header")))?;
+        let value = HeaderValue::from_str(&body::scalar(value)).map_err(|_| {
+            let message = format!("the value of `{name}` holds characters a header cannot");
+            invalid("headers", &message)
+        })?;
+        headers.append(header, value);
+    }
+    Ok(headers)
+}
+
+fn invalid(key: &str, message: &str) -> TaskError {
+    TaskError::new(
+        ErrorKind::Schema,
+        "TOOL_INPUT",
+        format!("`{key}`: {message}"),
+    )
+    .with("key", key)
+}

@@ -1,0 +1,229 @@
+//! One call of `http`: the request is sent, redirects are followed by our own rules, the response becomes an outcome.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use reqwest::header::{HeaderMap, LOCATION};
+use reqwest::{Client, Response, StatusCode, Url};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
+use crate::http::client::{Clients, blocked, sort};
+use crate::http::request::{Manner, Request};
+use crate::http::response::{Received, read};
+
+/// A tool-internal retry never waits longer than this; longer waits belong to policy.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// The http tool.
+pub(crate) struct Http {
+    clients: Arc<Clients>,
+}
+
+/// Tries inside the tool, which give one outcome.
+struct Retry {
+    attempts: u32,
+    delay: Duration,
+    is_exponential: bool,
+}
+
+impl Http {
+    pub(crate) fn new(clients: Arc<Clients>) -> Self {
+        Self { clients }
+    }
+
+    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
+        let manner = Manner::new(call, &self.clients.limits)?;
+        let request = Request::new(call).await?;
+        let client = self.clients.get(manner.options)?;
+        let retry = Retry::parse(call)?;
+        let tries = self.try_until(&client, &request, &manner, &retry);
+        tokio::select! {
+            biased;
+            outcome = tries => Ok(outcome),
+            () = stop.cancelled() => Err(cancelled()),
+            () = tokio::time::sleep(manner.total) => Err(timed_out(manner.total)),
+        }
+    }
+
+    async fn try_until(
+        &self,
+        client: &Client,
+        request: &Request,
+        manner: &Manner,
+        retry: &Retry,
+    ) -> Outcome {
+        let mut attempt = 1;
+        loop {
+            let outcome = match self.exchange(client, request.clone(), manner).await {
+                Ok(received) => received.outcome(manner),
+                Err(error) => Outcome::error(error),
+            };
+            let may_help = outcome.failure().is_some_and(|error| error.retryable);
+            if !may_help || attempt >= retry.attempts {
+                return outcome;
+            }
+            tokio::time::sleep(retry.delay_after(attempt, outcome.facets())).await;
+            attempt += 1;
+        }
+    }
+
+    /// Sends a request and follows where it is sent on to.
+    async fn exchange(
+        &self,
+        client: &Client,
+        mut request: Request,
+        manner: &Manner,
+    ) -> Result<Received, TaskError> {
+        let started = Instant::now();
+        for _ in 0..=self.clients.limits.redirects_max {
+            let response = self.send(client, &request, manner).await?;
+            let target = if manner.follow_redirects {
+                location(&response)?
+            } else {
+                None
+            };
+            if let Some(target) = target {
+                request = request.redirected(response.status(), target);
+                continue;
+            }
+            let (status, headers) = (response.status(), response.headers().clone());
+            let body = read(response, self.clients.limits.body_bytes_max, manner.read).await;
+            return Ok(Received {
+                status,
+                headers,
+                url: request.url,
+                body,
+                elapsed: started.elapsed(),
+            });
+        }
+        let limit = self.clients.limits.redirects_max;
+        let message = format!("more than {limit} redirects");
+        Err(TaskError::new(ErrorKind::ClientError, "HTTP_REDIRECTS", message))
+    }
+
+    async fn send(
+        &self,
+        client: &Client,
+        request: &Request,
+        manner: &Manner,
+    ) -> Result<Response, TaskError> {
+        self.clients
+            .guard
+            .check_url(&request.url)
+            .map_err(|error| blocked(&error))?;
+        let mut builder = client
+            .request(request.method.clone(), request.url.clone())
+            .headers(request.headers.clone());
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        let sent = match manner.read {
+            None => builder.send().await,
+            Some(limit) => {
+                let patience = manner.options.connect + limit;
+                tokio::time::timeout(patience, builder.send())
+                    .await
+                    .map_err(|_| timed_out(limit).with("phase", "read"))?
+            }
+        };
+        let response = sent.map_err(|error| sort(&error))?;
+        self.check_headers(response.headers())?;
+        Ok(response)
+    }
+
+    fn check_headers(&self, headers: &HeaderMap) -> Result<(), TaskError> {
+        let size: usize = headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + 4)
+            .sum();
+        if size <= self.clients.limits.header_bytes_max as usize {
+            return Ok(());
+        }
+        let message = format!("the response has {size} bytes of headers");
+        Err(TaskError::new(ErrorKind::Schema, "HTTP_HEADERS_TOO_LARGE", message))
+    }
+}
+
+#[async_trait]
+impl Tool for Http {
+    fn is_pure(&self) -> bool {
+        false
+    }
+
+    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+        match self.run(&call, &stop).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::error(error),
+        }
+    }
+}
+
+impl Retry {
+    /// Reads `spec.retry`: a number of attempts, or `{attempts, delay, backoff}`; none by default.
+    fn parse(call: &Call) -> Result<Self, TaskError> {
+        let mut retry = Self {
+            attempts: 1,
+            delay: Duration::from_secs(1),
+            is_exponential: true,
+        };
+        match call.knobs.get("retry") {
+            None | Some(Value::Null | Value::Bool(false)) => {}
+            Some(Value::Number(attempts)) => retry.attempts = count(attempts),
+            Some(Value::Object(map)) => {
+                let attempts = map.get("attempts").or_else(|| map.get("max_attempts"));
+                retry.attempts = attempts.and_then(Value::as_number).map_or(3, count);
+                if let Some(delay) = map.get("delay").and_then(Value::as_f64) {
+                    let delay = delay.clamp(0.0, RETRY_DELAY_MAX.as_secs_f64());
+                    retry.delay = Duration::from_secs_f64(delay);
+                }
+                let backoff = map.get("backoff").and_then(Value::as_str);
+                retry.is_exponential = backoff.is_none_or(|b| b == "exponential");
+            }
+            Some(other) => return Err(call.wrong_type("spec.retry", "a number or a map", other)),
+        }
+        Ok(retry)
+    }
+
+    fn delay_after(&self, attempt: u32, facets: &Facets) -> Duration {
+        let factor = if self.is_exponential {
+            2_u32.saturating_pow(attempt - 1)
+        } else {
+            1
+        };
+        let asked = facets.http.as_ref().and_then(|h| h["retry_after"].as_f64());
+        let asked = Duration::try_from_secs_f64(asked.unwrap_or(0.0)).unwrap_or_default();
+        self.delay
+            .saturating_mul(factor)
+            .max(asked)
+            .min(RETRY_DELAY_MAX)
+    }
+}
+
+fn count(number: &serde_json::Number) -> u32 {
+    let count = number.as_u64().unwrap_or(1).clamp(1, 100);
+    u32::try_from(count).unwrap_or(1)
+}
+
+/// Where a response sends us on to.
+fn location(response: &Response) -> Result<Option<Url>, TaskError> {
+    let is_redirect = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    let Some(target) = response.headers().get(LOCATION).filter(|_| is_redirect) else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(target.as_bytes());
+    response.url().join(&text).map(Some).map_err(|error| {
+        let message = format!("the redirect to `{text}` cannot be followed: {error}");
+        TaskError::new(ErrorKind::ServerError, "HTTP_REDIRECT", message)
+    })
+}

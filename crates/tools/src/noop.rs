@@ -1,0 +1,71 @@
+//! `noop`: answers what it was given, without doing anything.
+//!
+//! Enters: `result`, `message` or `input`. Leaves: `result` as it is, else `{message}` with the input beside it,
+//! else the input, else null.
+
+use async_trait::async_trait;
+use model::outcome::Outcome;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, Tool};
+
+/// The tool that does nothing.
+pub(crate) struct Noop;
+
+#[async_trait]
+impl Tool for Noop {
+    fn is_pure(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, mut call: Call, _stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+        if let Some(result) = call.fields.remove("result") {
+            return Outcome::ok(result);
+        }
+        let mut echo = call.input;
+        if let Some(message) = call.fields.remove("message") {
+            echo.insert("message".to_owned(), message);
+        }
+        if echo.is_empty() {
+            Outcome::ok(Value::Null)
+        } else {
+            Outcome::ok(Value::Object(echo))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::NoLog;
+    use serde_json::json;
+
+    async fn run(fields: Value, input: Value) -> Outcome {
+        let mut call = Call::new("noop");
+        call.fields = fields.as_object().unwrap().clone();
+        call.input = input.as_object().unwrap().clone();
+        Noop.call(call, CancellationToken::new(), &NoLog).await
+    }
+
+    #[tokio::test]
+    async fn a_given_result_is_the_result() {
+        assert_eq!(
+            run(json!({"result": [1]}), json!({"a": 1})).await,
+            Outcome::ok(json!([1]))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_message_is_echoed() {
+        assert_eq!(
+            run(json!({"message": "hi"}), json!({})).await,
+            Outcome::ok(json!({"message": "hi"}))
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_in_gives_null() {
+        assert_eq!(run(json!({}), json!({})).await, Outcome::ok(Value::Null));
+    }
+}

@@ -1,0 +1,147 @@
+//! Programs in process groups of their own: started with a clean environment, read without blocking, ended as a whole.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use crate::call::{LogSink, Stream};
+use crate::capture::Capture;
+
+/// A group that was asked to end is killed after this long.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// What to start.
+pub(crate) struct Program<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) args: &'a [&'a str],
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) cwd: &'a Path,
+}
+
+/// A running program and everything it starts, unless that leaves the group on purpose.
+pub(crate) struct Group {
+    pub(crate) child: Child,
+    pub(crate) stdout: Output,
+    pub(crate) stderr: Output,
+    id: Option<Pid>,
+}
+
+/// One output of a program.
+pub(crate) struct Output {
+    pipe: pipe::Receiver,
+    is_open: bool,
+}
+
+impl Program<'_> {
+    /// Starts it in a new group, with nothing in its environment but what is given.
+    pub(crate) fn start(&self, stdin: Stdio) -> io::Result<Group> {
+        let mut child = Command::new(self.path)
+            .args(self.args)
+            .env_clear()
+            .envs(self.env)
+            .current_dir(self.cwd)
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let stdout = stdout.expect("standard output is piped").into_owned_fd()?;
+        let stderr = stderr.expect("standard error is piped").into_owned_fd()?;
+        Ok(Group {
+            child,
+            stdout: Output::new(pipe::Receiver::from_owned_fd(stdout)?),
+            stderr: Output::new(pipe::Receiver::from_owned_fd(stderr)?),
+            id,
+        })
+    }
+}
+
+impl Group {
+    /// Asks the group to end, waits a little, then kills what is left of it.
+    pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        if let Ok(status) = tokio::time::timeout(grace, self.child.wait()).await {
+            self.signal(Signal::KILL);
+            return status;
+        }
+        self.signal(Signal::KILL);
+        self.child.wait().await
+    }
+
+    /// Kills whatever is left of the group.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(id) = self.id {
+            // A group that is gone already needs no signal.
+            let _ = kill_process_group(id, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    /// Nothing that a call has started outlives it.
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Output {
+    fn new(pipe: pipe::Receiver) -> Self {
+        Self {
+            pipe,
+            is_open: true,
+        }
+    }
+
+    /// Waits until there is something to read; for ever once the output is closed.
+    pub(crate) async fn readable(&self) {
+        if !self.is_open || self.pipe.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Reads what is there now into the capture, by way of the runtime's readiness.
+    pub(crate) fn take_ready(&mut self, capture: &mut Capture, log: &dyn LogSink) {
+        let mut chunk = [0; 16 * 1024];
+        match self.pipe.try_read(&mut chunk) {
+            Ok(0) => self.is_open = false,
+            Ok(length) => capture.feed(&chunk[..length], log),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.is_open = false,
+        }
+    }
+
+    /// Reads everything that is in the pipe at this moment, asking the kernel itself, which knows best.
+    pub(crate) fn drain(&mut self, capture: &mut Option<Capture>, stream: Stream, log: &dyn LogSink) {
+        let mut chunk = [0; 16 * 1024];
+        let mut bytes_left = DRAIN_BYTES_MAX;
+        while self.is_open && bytes_left > 0 {
+            match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
+                Ok(0) => self.is_open = false,
+                Ok(length) => {
+                    let capture = capture.get_or_insert_with(|| Capture::new(stream));
+                    capture.feed(&chunk[..length], log);
+                    bytes_left = bytes_left.saturating_sub(length);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// A pipe holds less than this, so whoever keeps writing while we drain is not of this call.
+const DRAIN_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,0 +1,177 @@
+//! From what an interpreter answered, or failed to answer, to an outcome.
+
+use std::process::ExitStatus;
+
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::call::{cancelled, timed_out};
+use crate::python::process::Reply;
+
+/// One answer of the runner.
+#[derive(Deserialize)]
+pub(crate) struct Answer {
+    #[serde(default)]
+    result: Value,
+    error: Option<Raised>,
+    /// Whether the interpreter had better be replaced.
+    #[serde(default)]
+    pub(crate) replace: bool,
+    /// Places of numbers that JSON cannot hold.
+    #[serde(default)]
+    lost: Vec<String>,
+}
+
+/// An exception.
+#[derive(Deserialize)]
+struct Raised {
+    #[serde(rename = "type")]
+    type_: String,
+    bases: Vec<String>,
+    message: String,
+    traceback: String,
+    line: Option<u32>,
+    exit_code: Option<i64>,
+    #[serde(default)]
+    schema: bool,
+    retryable: Option<bool>,
+}
+
+/// The outcome of a reply, and whether its interpreter can be used again.
+pub(crate) fn outcome(reply: Reply, file: &str) -> (Outcome, bool) {
+    let error = match reply {
+        Reply::Answered(line) => match serde_json::from_slice::<Answer>(&line) {
+            Ok(answer) => {
+                let reusable = !answer.replace;
+                return (answer.outcome(file), reusable);
+            }
+            Err(error) => {
+                let message = format!("the result cannot be read as JSON: {error}");
+                return (schema(message), true);
+            }
+        },
+        Reply::Died(status) => died(status),
+        Reply::TooLarge(limit) => TaskError::new(
+            ErrorKind::Schema,
+            "LIMIT_RESULT",
+            format!("the result is larger than {limit} bytes; write it to a file and return its path"),
+        ),
+        Reply::TimedOut(limit) => timed_out(limit),
+        Reply::Stopped => cancelled(),
+    };
+    (Outcome::error(error), false)
+}
+
+impl Answer {
+    fn outcome(self, file: &str) -> Outcome {
+        let Some(raised) = self.error else {
+            let mut outcome = Outcome::ok(self.result);
+            if !self.lost.is_empty() {
+                let meta = outcome.meta_mut();
+                meta.insert("not_finite_as_null".to_owned(), json!(self.lost));
+            }
+            return outcome;
+        };
+        if raised.schema {
+            return schema(raised.message);
+        }
+        raised.outcome(file)
+    }
+}
+
+impl Raised {
+    fn outcome(self, file: &str) -> Outcome {
+        let kind = self.kind();
+        let message = if self.message.is_empty() {
+            self.type_.clone()
+        } else {
+            format!("{}: {}", self.type_, self.message)
+        };
+        let mut error = TaskError::new(kind, code(&self.type_), message);
+        if let Some(retryable) = self.retryable {
+            error.retryable = retryable;
+        }
+        if let Some(line) = self.line {
+            error = error.with("file", file).with("line", line);
+        }
+        if let Some(exit_code) = self.exit_code {
+            error = error.with("exit_code", exit_code);
+        }
+        let py = json!({
+            "exception_type": self.type_,
+            "traceback": self.traceback,
+            "line": self.line,
+        });
+        Outcome::error(error).with_facets(Facets {
+            py: Some(py),
+            ..Facets::default()
+        })
+    }
+
+    fn kind(&self) -> ErrorKind {
+        let is = |name: &str| self.bases.iter().any(|base| base == name);
+        if is("TimeoutError") || is("Timeout") {
+            ErrorKind::Timeout
+        } else if is("ConnectionError") || is("gaierror") {
+            ErrorKind::Connection
+        } else if is("SyntaxError") {
+            ErrorKind::Parse
+        } else {
+            ErrorKind::Transform
+        }
+    }
+}
+
+/// `ValueError` → `PYTHON_VALUE_ERROR`.
+fn code(exception: &str) -> String {
+    let mut code = String::from("PYTHON");
+    let mut was_lower = true;
+    for letter in exception.chars().filter(char::is_ascii_alphanumeric) {
+        if letter.is_ascii_uppercase() && was_lower {
+            code.push('_');
+        }
+        was_lower = !letter.is_ascii_uppercase();
+        code.push(letter.to_ascii_uppercase());
+    }
+    code
+}
+
+fn schema(message: String) -> Outcome {
+    Outcome::error(TaskError::new(
+        ErrorKind::Schema,
+        "PYTHON_RESULT",
+        message,
+    ))
+}
+
+fn died(status: Option<ExitStatus>) -> TaskError {
+    use std::os::unix::process::ExitStatusExt;
+    let signal = status.and_then(|status| status.signal());
+    let exit_code = status.and_then(|status| status.code());
+    match (signal, exit_code) {
+        (Some(9), _) => TaskError::new(
+            ErrorKind::Unknown,
+            "PYTHON_KILLED",
+            "the interpreter was killed, most likely because memory ran out",
+        )
+        .with("signal", 9),
+        (Some(signal), _) => TaskError::new(
+            ErrorKind::Unknown,
+            "PYTHON_CRASHED",
+            format!("the interpreter died of signal {signal}"),
+        )
+        .with("signal", signal),
+        (None, Some(code)) => TaskError::new(
+            ErrorKind::Unknown,
+            "PYTHON_EXITED",
+            format!("the interpreter left with exit code {code} before the code had a result"),
+        )
+        .with("exit_code", code),
+        (None, None) => TaskError::new(
+            ErrorKind::Unknown,
+            "PYTHON_EXITED",
+            "the interpreter closed its channel before the code had a result",
+        ),
+    }
+}

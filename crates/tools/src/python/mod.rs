@@ -1,0 +1,12 @@
+//! `python`: user code in the user's own interpreter, kept warm between calls.
+
+mod answer;
+mod pool;
+mod process;
+pub(crate) mod request;
+mod tool;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use tool::Python;

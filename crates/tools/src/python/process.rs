@@ -1,0 +1,229 @@
+//! One interpreter: a process that runs call after call, and what came of each.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{LogSink, Stream};
+use crate::capture::Capture;
+use crate::process::{GRACE, Group, Program};
+use crate::python::request::{Request, Source};
+
+/// The script that runs inside the interpreter.
+const RUNNER: &str = include_str!("runner.py");
+
+/// Names the runner's own frames, so that tracebacks can leave them out.
+const BOOT: &str = "import sys; exec(compile(sys.argv.pop(), '<noetl>', 'exec'))";
+
+/// An interpreter that has seen this many different programs is replaced, which frees them.
+const PROGRAMS_MAX: usize = 1_000;
+
+/// An answer larger than this ends the interpreter.
+const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// A warm interpreter.
+pub(crate) struct Interpreter {
+    group: Group,
+    channel: BufReader<UnixStream>,
+    programs: HashMap<Source, usize>,
+    calls: u64,
+    line: Vec<u8>,
+}
+
+/// How a call of an interpreter ended.
+pub(crate) enum Reply {
+    /// It answered; the answer is in the interpreter's buffer.
+    Answered(Vec<u8>),
+    /// The process ended instead of answering.
+    Died(Option<ExitStatus>),
+    /// The answer is larger than it may be.
+    TooLarge(usize),
+    /// It took longer than it may.
+    TimedOut(Duration),
+    /// It was told to stop.
+    Stopped,
+}
+
+/// One line on the channel: the program by number, with its text when it is new to this interpreter.
+#[derive(Serialize)]
+struct Line<'a> {
+    program: usize,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    source: Option<&'a Source>,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
+impl Interpreter {
+    /// Starts an interpreter.
+    pub(crate) fn start(
+        python: &Path,
+        env: &std::collections::BTreeMap<String, String>,
+    ) -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let program = Program {
+            path: python,
+            args: &["-c", BOOT, RUNNER],
+            env,
+            cwd: Path::new("/"),
+        };
+        let theirs: std::os::fd::OwnedFd = theirs.into();
+        let group = program.start(Stdio::from(theirs))?;
+        Ok(Self {
+            group,
+            channel: BufReader::with_capacity(64 * 1024, UnixStream::from_std(ours)?),
+            programs: HashMap::new(),
+            calls: 0,
+            line: Vec::new(),
+        })
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.group.child.try_wait(), Ok(None))
+    }
+
+    /// Whether it has done its share and should make room for a fresh one.
+    pub(crate) fn is_worn(&self, calls_max: u64) -> bool {
+        self.calls >= calls_max || self.programs.len() >= PROGRAMS_MAX
+    }
+
+    /// Runs one call; its output goes to the log.
+    pub(crate) async fn run(
+        &mut self,
+        request: &Request,
+        timeout: Option<Duration>,
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Reply {
+        self.calls += 1;
+        self.write_line(request);
+        let mut outputs = Outputs::default();
+        let reply = {
+            let answer = self.converse(&mut outputs, log);
+            tokio::select! {
+                biased;
+                reply = answer => reply,
+                () = stop.cancelled() => Reply::Stopped,
+                limit = elapsed(timeout) => Reply::TimedOut(limit),
+            }
+        };
+        let reply = self.settle(reply).await;
+        self.group
+            .stdout
+            .drain(&mut outputs.stdout, Stream::Stdout, log);
+        self.group
+            .stderr
+            .drain(&mut outputs.stderr, Stream::Stderr, log);
+        for capture in [outputs.stdout, outputs.stderr].into_iter().flatten() {
+            capture.finish(log);
+        }
+        reply
+    }
+
+    /// Ends the process where the reply says that it cannot be used again.
+    async fn settle(&mut self, reply: Reply) -> Reply {
+        match reply {
+            Reply::Answered(answer) => Reply::Answered(answer),
+            // A process that closed its channel is ending by itself; if it is not, it gets the grace of any other.
+            Reply::Died(_) => {
+                let ended = tokio::time::timeout(GRACE, self.group.child.wait()).await;
+                self.group.kill();
+                Reply::Died(ended.ok().and_then(Result::ok))
+            }
+            other => {
+                let _ = self.group.end(GRACE).await;
+                other
+            }
+        }
+    }
+
+    fn write_line(&mut self, request: &Request) {
+        let number = self.programs.len();
+        let (program, source) = match self.programs.get(&request.source) {
+            Some(program) => (*program, None),
+            None => (number, Some(&request.source)),
+        };
+        self.line.clear();
+        let line = Line {
+            program,
+            source,
+            request,
+        };
+        serde_json::to_writer(&mut self.line, &line).expect("a request is JSON with text keys");
+        self.line.push(b'\n');
+        if source.is_some() {
+            self.programs.insert(request.source.clone(), number);
+        }
+    }
+
+    /// Sends the line and waits for the answer, taking in what the code prints meanwhile.
+    async fn converse(&mut self, outputs: &mut Outputs, log: &dyn LogSink) -> Reply {
+        let Self {
+            group,
+            channel,
+            line,
+            ..
+        } = self;
+        if channel.get_mut().write_all(line).await.is_err() {
+            return Reply::Died(None);
+        }
+        let mut answer = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                chunk = channel.fill_buf() => {
+                    let Ok(chunk) = chunk else { return Reply::Died(None) };
+                    if chunk.is_empty() {
+                        return Reply::Died(None);
+                    }
+                    // The answer is one line, and nothing follows it until the next call.
+                    let is_whole = chunk.last() == Some(&b'\n');
+                    answer.extend_from_slice(chunk);
+                    let length = chunk.len();
+                    channel.consume(length);
+                    if is_whole {
+                        return Reply::Answered(answer);
+                    }
+                    if answer.len() > ANSWER_BYTES_MAX {
+                        return Reply::TooLarge(ANSWER_BYTES_MAX);
+                    }
+                }
+                () = group.stdout.readable() => {
+                    let capture = outputs.stdout.get_or_insert_with(|| Capture::new(Stream::Stdout));
+                    group.stdout.take_ready(capture, log);
+                }
+                () = group.stderr.readable() => {
+                    let capture = outputs.stderr.get_or_insert_with(|| Capture::new(Stream::Stderr));
+                    group.stderr.take_ready(capture, log);
+                }
+            }
+        }
+    }
+}
+
+/// What a call has printed so far.
+#[derive(Default)]
+struct Outputs {
+    stdout: Option<Capture>,
+    stderr: Option<Capture>,
+}
+
+/// Ends after the limit, and says which; never without one.
+async fn elapsed(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit).await;
+            limit
+        }
+        None => std::future::pending().await,
+    }
+}

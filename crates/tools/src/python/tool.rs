@@ -1,0 +1,167 @@
+//! One call of `python`: the code is found, an interpreter runs it, the answer becomes an outcome.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, Tool, cancelled};
+use crate::http::Clients;
+use crate::python::answer;
+use crate::python::pool::Pool;
+use crate::python::request::{Origin, Request, Source, origin};
+use crate::registry::PythonConfig;
+
+/// The largest script that is read.
+const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The python tool.
+pub(crate) struct Python {
+    pool: Pool,
+    command: PathBuf,
+    clients: Arc<Clients>,
+}
+
+impl Python {
+    pub(crate) fn new(
+        config: &PythonConfig,
+        env: BTreeMap<String, String>,
+        clients: Arc<Clients>,
+    ) -> Self {
+        let command = match env.get("VIRTUAL_ENV") {
+            Some(venv) if config.command == Path::new("python3") => in_venv(Path::new(venv)),
+            _ => config.command.clone(),
+        };
+        Self {
+            pool: Pool::new(config, env),
+            command,
+            clients,
+        }
+    }
+
+    async fn run(
+        &self,
+        mut call: Call,
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Result<Outcome, TaskError> {
+        let source = self.source(&call, stop).await?;
+        let python = self.interpreter(&call)?;
+        let isolate = is_isolated(&call)?;
+        let timeout = call.timeout.total;
+        let request = Request::new(&mut call, source)?;
+        let _slot = tokio::select! {
+            slot = self.pool.slot() => slot,
+            () = stop.cancelled() => return Err(cancelled()),
+        };
+        let started = if isolate {
+            self.pool.start(&python)
+        } else {
+            self.pool.check_out(&python)
+        };
+        let mut interpreter = started.map_err(|error| missing(&python, &error))?;
+        let reply = interpreter.run(&request, timeout, stop, log).await;
+        let (outcome, reusable) = answer::outcome(reply, &request.source.file);
+        if reusable && !isolate {
+            self.pool.put_back(&python, interpreter);
+        }
+        Ok(outcome)
+    }
+
+    async fn source(&self, call: &Call, stop: &CancellationToken) -> Result<Source, TaskError> {
+        match origin(call)? {
+            Origin::Inline(source) => Ok(source),
+            Origin::File(path) => load(&path).await,
+            Origin::Url(url) => {
+                let limit = call.timeout.total.unwrap_or(Duration::from_secs(60));
+                let code = self.clients.fetch_text(&url, limit, stop).await?;
+                Ok(Source {
+                    code: code.into(),
+                    file: url.into(),
+                    line: 1,
+                })
+            }
+        }
+    }
+
+    /// Which python: `venv`, `python`, else the configured one.
+    fn interpreter(&self, call: &Call) -> Result<PathBuf, TaskError> {
+        let named = |key: &str| match call.knobs.get(key) {
+            Some(Value::String(text)) if call.field(key).is_none() => Ok(Some(text.as_str())),
+            _ => call.text(key),
+        };
+        if let Some(venv) = named("venv")? {
+            return Ok(in_venv(&call.resolve(venv)));
+        }
+        match named("python")? {
+            Some(path) if path.contains('/') => Ok(call.resolve(path)),
+            Some(name) => Ok(PathBuf::from(name)),
+            None => Ok(self.command.clone()),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Python {
+    fn is_pure(&self) -> bool {
+        false
+    }
+
+    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
+        match self.run(call, &stop, log).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::error(error),
+        }
+    }
+}
+
+fn in_venv(venv: &Path) -> PathBuf {
+    venv.join("bin/python")
+}
+
+fn is_isolated(call: &Call) -> Result<bool, TaskError> {
+    match call.knobs.get("isolate") {
+        Some(Value::Bool(isolate)) => Ok(*isolate),
+        _ => Ok(call.flag("isolate")?.unwrap_or(false)),
+    }
+}
+
+async fn load(path: &Path) -> Result<Source, TaskError> {
+    let shown = path.display();
+    let failed = |message: String| {
+        TaskError::new(ErrorKind::NotFound, "SCRIPT_NOT_READABLE", message).with("key", "script")
+    };
+    let size = match tokio::fs::metadata(path).await {
+        Ok(metadata) => metadata.len(),
+        Err(error) => return Err(failed(format!("script `{shown}`: {error}"))),
+    };
+    if size > SCRIPT_BYTES_MAX {
+        let message = format!("script `{shown}` is larger than {SCRIPT_BYTES_MAX} bytes");
+        return Err(failed(message));
+    }
+    let code = tokio::fs::read_to_string(path).await;
+    let code = code.map_err(|error| failed(format!("script `{shown}`: {error}")))?;
+    Ok(Source {
+        code: code.into(),
+        file: shown.to_string().into(),
+        line: 1,
+    })
+}
+
+fn missing(python: &Path, error: &std::io::Error) -> TaskError {
+    let shown = python.display();
+    let message = if error.kind() == std::io::ErrorKind::NotFound {
+        format!(
+            "there is no `{shown}`: install Python 3.8 or newer (for instance `apt install python3`), \
+             or name an interpreter with `python` or `venv`"
+        )
+    } else {
+        format!("`{shown}` cannot be started: {error}")
+    };
+    TaskError::new(ErrorKind::ClientError, "PYTHON_MISSING", message)
+}

@@ -1,0 +1,132 @@
+//! The kinds of tools a worker can call, by name.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::id::Name;
+
+use crate::call::Tool;
+use crate::http::{Clients, Http};
+use crate::noop::Noop;
+use crate::python::Python;
+
+/// How the built-in tools are set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Interpreters of the `python` tool.
+    pub python: PythonConfig,
+    /// Bounds of the `http` tool.
+    pub http: HttpLimits,
+    /// Whether `http` may reach private and loopback addresses; metadata addresses it never may.
+    pub allow_private_addresses: bool,
+    /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
+    pub environment: BTreeMap<String, String>,
+    /// Files that `sqlite` refuses to open: the engine's own store.
+    pub forbidden_files: Vec<PathBuf>,
+}
+
+/// Interpreters of the `python` tool.
+#[derive(Debug, Clone)]
+pub struct PythonConfig {
+    /// The interpreter: a path, or a name looked up in `PATH`.
+    pub command: PathBuf,
+    /// How many calls run at the same time, each in an interpreter of its own.
+    pub pool_max: usize,
+    /// An interpreter is replaced after this many calls.
+    pub calls_max: u64,
+}
+
+/// Bounds of the `http` tool.
+#[derive(Debug, Clone, Copy)]
+pub struct HttpLimits {
+    /// The largest response, decompressed.
+    pub body_bytes_max: usize,
+    /// The longest chain of redirects.
+    pub redirects_max: usize,
+    /// The largest response header.
+    pub header_bytes_max: u32,
+    /// How long connecting may take where the task does not say.
+    pub connect: Duration,
+    /// How long a whole call may take where the task does not say.
+    pub total: Duration,
+}
+
+/// The kinds of tools a worker can call.
+#[derive(Clone)]
+pub struct Registry {
+    tools: BTreeMap<Name, Arc<dyn Tool>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            python: PythonConfig::default(),
+            http: HttpLimits::default(),
+            allow_private_addresses: true,
+            environment: BTreeMap::from([(
+                "PATH".to_owned(),
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+            )]),
+            forbidden_files: Vec::new(),
+        }
+    }
+}
+
+impl Default for PythonConfig {
+    fn default() -> Self {
+        Self {
+            command: PathBuf::from("python3"),
+            pool_max: 8,
+            calls_max: 10_000,
+        }
+    }
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 * 1024 * 1024,
+            redirects_max: 10,
+            header_bytes_max: 64 * 1024,
+            connect: Duration::from_secs(10),
+            total: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Registry {
+    /// A registry without any kind.
+    pub fn empty() -> Self {
+        Self {
+            tools: BTreeMap::new(),
+        }
+    }
+
+    /// Every kind that is built in.
+    pub fn builtin(config: Config) -> Self {
+        let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
+        let python = Python::new(&config.python, config.environment, clients.clone());
+        let mut registry = Self::empty();
+        registry.insert("noop", Arc::new(Noop));
+        registry.insert("http", Arc::new(Http::new(clients)));
+        registry.insert("python", Arc::new(python));
+        registry
+    }
+
+    /// The tool of a kind.
+    pub fn get(&self, kind: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.get(kind).cloned()
+    }
+
+    /// Adds a kind, or puts another tool in its place.
+    pub fn insert(&mut self, kind: &str, tool: Arc<dyn Tool>) {
+        self.tools.insert(kind.into(), tool);
+    }
+
+    /// The names of all kinds, sorted.
+    pub fn kinds(&self) -> impl Iterator<Item = &Name> {
+        self.tools.keys()
+    }
+}

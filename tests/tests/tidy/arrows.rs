@@ -1,0 +1,145 @@
+//! Who may know whom: the arrows between crates, read from their manifests.
+
+use toml::{Table, Value};
+
+use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+
+/// Each crate, and the crates of ours it may name. `noetl`, the binary, joins everything and is not listed.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("pipeline", &["model"]),
+    ("engine", &["pipeline", "model"]),
+    ("store", &["model"]),
+    ("results", &["model"]),
+    ("wire", &["model"]),
+    ("tools", &["model", "results"]),
+    ("worker", &["model", "pipeline", "tools", "results", "wire"]),
+    (
+        "server",
+        &["model", "engine", "pipeline", "store", "results", "wire"],
+    ),
+];
+
+/// Kept for the rooms whose job they are.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("rusqlite", &["store", "results", "tools"]),
+    ("reqwest", &["wire", "tools"]),
+    ("anyhow", &["cli"]),
+    ("clap", &["cli"]),
+];
+
+/// The dependencies a crate's manifest names, of every sort.
+pub(crate) fn dependencies(manifest: &File) -> Vec<String> {
+    let manifest: Table = manifest.text.parse().expect("cargo reads the manifest too");
+    ["dependencies", "dev-dependencies", "build-dependencies"]
+        .iter()
+        .filter_map(|section| manifest.get(*section).and_then(Value::as_table))
+        .flat_map(|section| section.keys().cloned())
+        .collect()
+}
+
+/// The manifests of the crates under `crates/`, with the crate's folder.
+pub(crate) fn manifests(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
+    files
+        .iter()
+        .filter(|file| file.name() == "Cargo.toml")
+        .filter_map(|file| file.crate_name().map(|name| (name, file)))
+}
+
+fn crates_know_only_whom_they_may(files: &[File]) -> Vec<Finding> {
+    let is_ours = |name: &String| ARROWS.iter().any(|(ours, _)| ours == name);
+    let mut findings = Vec::new();
+    for (name, manifest) in manifests(files).filter(|(name, _)| *name != "cli") {
+        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+            findings
+                .push(manifest.finding(1, format!("`{name}` has no place in the table of arrows")));
+            continue;
+        };
+        for dependency in dependencies(manifest).iter().filter(|name| is_ours(name)) {
+            if !allowed.contains(&dependency.as_str()) {
+                findings.push(manifest.finding(1, format!("`{name}` may not know `{dependency}`")));
+            }
+        }
+    }
+    findings
+}
+
+fn libraries_stay_in_their_rooms(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, manifest) in manifests(files) {
+        let named = dependencies(manifest);
+        for (library, rooms) in ROOMS {
+            if named.iter().any(|dependency| dependency == library) && !rooms.contains(&name) {
+                let rooms = rooms.join(", ");
+                findings.push(manifest.finding(1, format!("`{library}` is for {rooms} only")));
+            }
+        }
+    }
+    findings
+}
+
+#[test]
+fn crates_name_only_the_crates_they_may() {
+    assert_clean(crates_know_only_whom_they_may);
+}
+
+#[test]
+fn libraries_are_used_in_their_rooms() {
+    assert_clean(libraries_stay_in_their_rooms);
+}
+
+#[test]
+fn a_forbidden_arrow_is_caught() {
+    assert_catches(
+        crates_know_only_whom_they_may,
+        &[
+            (
+                "crates/worker/Cargo.toml",
+                "[dependencies]\nmodel.workspace = true\nengine.workspace = true\n",
+            ),
+            (
+                "crates/worker/Cargo.toml",
+                "[dev-dependencies]\nstore.workspace = true\n",
+            ),
+            (
+                "crates/server/Cargo.toml",
+                "[dependencies]\ntools = { path = \"../tools\" }\n",
+            ),
+            (
+                "crates/model/Cargo.toml",
+                "[build-dependencies]\npipeline.workspace = true\n",
+            ),
+            ("crates/shared/Cargo.toml", "[dependencies]\n"),
+        ],
+    );
+    assert_passes(
+        crates_know_only_whom_they_may,
+        &[
+            (
+                "crates/engine/Cargo.toml",
+                "[dependencies]\nmodel.workspace = true\nserde.workspace = true\n",
+            ),
+            (
+                "crates/cli/Cargo.toml",
+                "[dependencies]\nserver.workspace = true\ntools.workspace = true\n",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_library_outside_its_room_is_caught() {
+    assert_catches(
+        libraries_stay_in_their_rooms,
+        &[
+            (
+                "crates/server/Cargo.toml",
+                "[dependencies]\nrusqlite.workspace = true\n",
+            ),
+            (
+                "crates/engine/Cargo.toml",
+                "[dependencies]\nanyhow.workspace = true\n",
+            ),
+        ],
+    );
+}

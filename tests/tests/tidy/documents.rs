@@ -1,0 +1,129 @@
+//! Documents that must keep up with the tree: the list of dependencies, and links between pages.
+
+use std::collections::BTreeSet;
+
+use regex::Regex;
+use toml::{Table, Value};
+
+use crate::house::{File, Finding, assert_clean};
+
+const REASONS: &str = "docs/dependencies.md";
+
+/// Every library of the workspace has a row with its reason, and every row is a library of the workspace.
+fn dependencies_have_reasons(files: &[File]) -> Vec<Finding> {
+    let Some(manifest) = files.iter().find(|file| file.path == "Cargo.toml") else {
+        return Vec::new();
+    };
+    let listed: BTreeSet<String> = files
+        .iter()
+        .find(|file| file.path == REASONS)
+        .map(|page| rows(&page.text))
+        .unwrap_or_default();
+    let used = libraries(&manifest.text);
+    let missing = used.difference(&listed).map(|name| {
+        manifest.finding(
+            1,
+            format!("`{name}` has no row in {REASONS} that says why it is here"),
+        )
+    });
+    let stale = listed
+        .difference(&used)
+        .map(|name| manifest.finding(1, format!("{REASONS} lists `{name}`, which nothing uses")));
+    missing.chain(stale).collect()
+}
+
+fn libraries(manifest: &str) -> BTreeSet<String> {
+    let manifest: Table = manifest.parse().expect("cargo reads the manifest too");
+    let dependencies = manifest["workspace"]["dependencies"]
+        .as_table()
+        .expect("the workspace has dependencies");
+    let is_foreign = |value: &Value| value.get("path").is_none();
+    let foreign = dependencies.iter().filter(|(_, value)| is_foreign(value));
+    foreign.map(|(name, _)| name.clone()).collect()
+}
+
+/// The names in the first column: rows begin with a name in backticks.
+fn rows(page: &str) -> BTreeSet<String> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// A relative link leads to a file of the tree.
+fn links_lead_somewhere(files: &[File]) -> Vec<Finding> {
+    let link = Regex::new(r"\]\(([^)\s#]+)(?:#[^)]*)?\)").expect("the pattern is valid");
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is_markdown()) {
+        for (number, line) in file.numbered() {
+            for captures in link.captures_iter(line) {
+                let target = &captures[1];
+                if !target.contains("://") && !leads_somewhere(files, &file.path, target) {
+                    findings.push(file.finding(number, format!("`{target}` leads nowhere")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn leads_somewhere(files: &[File], from: &str, target: &str) -> bool {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let path = parts.join("/");
+    let folder = format!("{path}/");
+    // Licence files carry no extension, so the walk does not read them.
+    path.starts_with("LICENSE-")
+        || files
+            .iter()
+            .any(|file| file.path == path || file.path.starts_with(&folder))
+}
+
+#[test]
+fn every_dependency_has_a_reason() {
+    assert_clean(dependencies_have_reasons);
+}
+
+#[test]
+fn every_link_leads_to_a_file() {
+    assert_clean(links_lead_somewhere);
+}
+
+#[test]
+fn a_dependency_without_a_reason_and_a_stale_reason_are_caught() {
+    let manifest = "[workspace.dependencies]\nmodel = { path = \"crates/model\" }\nserde = \"1\"\ntokio = { version = \"1\" }\n";
+    let page = "| Crate | Why |\n|---|---|\n| `serde` | values |\n| `chrono` | time |\n";
+    let files = [
+        File::seeded("Cargo.toml", manifest),
+        File::seeded(REASONS, page),
+    ];
+    let findings: Vec<String> = dependencies_have_reasons(&files)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(findings[0].contains("`tokio`"), "{findings:?}");
+    assert!(findings[1].contains("`chrono`"), "{findings:?}");
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_caught() {
+    let page = "[a](../README.md) [b](gone.md#x) [c](https://example.com/x) [d](guide/)\n";
+    let files = [
+        File::seeded("README.md", "# A\n"),
+        File::seeded("docs/guide/a.md", "# B\n"),
+        File::seeded("docs/index.md", page),
+    ];
+    let findings: Vec<String> = links_lead_somewhere(&files)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(findings, ["docs/index.md:1: `gone.md` leads nowhere"]);
+}

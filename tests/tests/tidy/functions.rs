@@ -1,0 +1,184 @@
+//! The size of functions: lines and parameters, read from text that rustfmt has laid out.
+
+use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+
+const LINES_MAX: usize = 70;
+const PARAMETERS_MAX: usize = 5;
+
+/// A function as the scanner sees it.
+struct Function<'a> {
+    name: &'a str,
+    /// Counted from 1.
+    line: usize,
+    lines: usize,
+    parameters: usize,
+}
+
+fn functions_stay_short(files: &[File]) -> Vec<Finding> {
+    over(files, |function| {
+        (function.lines > LINES_MAX).then(|| {
+            format!(
+                "`{}` has {} lines; the wall is {LINES_MAX}",
+                function.name, function.lines
+            )
+        })
+    })
+}
+
+fn parameters_stay_few(files: &[File]) -> Vec<Finding> {
+    over(files, |function| {
+        (function.parameters > PARAMETERS_MAX).then(|| {
+            let Function {
+                name, parameters, ..
+            } = function;
+            format!(
+                "`{name}` takes {parameters} parameters; more than {PARAMETERS_MAX} hide a type"
+            )
+        })
+    })
+}
+
+fn over(files: &[File], judge: fn(&Function<'_>) -> Option<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| file.is_rust() && !file.is_test_code())
+    {
+        for function in functions(&file.text) {
+            findings.extend(judge(&function).map(|what| file.finding(function.line, what)));
+        }
+    }
+    findings
+}
+
+fn functions(text: &str) -> Vec<Function<'_>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let starts = lines.iter().enumerate();
+    starts
+        .filter_map(|(index, line)| {
+            let name = function_name(line)?;
+            let signature = signature(&lines[index..]);
+            let lines = if signature.ends_with('{') {
+                body_lines(&lines[index..])
+            } else {
+                1
+            };
+            let parameters = parameters(&signature);
+            Some(Function {
+                name,
+                line: index + 1,
+                lines,
+                parameters,
+            })
+        })
+        .collect()
+}
+
+fn function_name(line: &str) -> Option<&str> {
+    let (before, after) = line.trim_start().split_once("fn ")?;
+    let is_declaration = before.split_whitespace().all(|word| {
+        word.starts_with("pub") || matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\"")
+    });
+    let name = after.split(['(', '<']).next()?;
+    (is_declaration && !name.is_empty()).then_some(name)
+}
+
+/// The text from `fn` to the brace or semicolon that ends the signature.
+fn signature(lines: &[&str]) -> String {
+    let mut signature = String::new();
+    for line in lines {
+        signature.push_str(line.trim());
+        signature.push(' ');
+        if line.ends_with(['{', ';', '}']) {
+            break;
+        }
+    }
+    signature.trim_end().to_owned()
+}
+
+/// In formatted text a body ends at the first closing brace with the indentation of its `fn`.
+fn body_lines(lines: &[&str]) -> usize {
+    let indent = lines[0].len() - lines[0].trim_start().len();
+    let end = lines.iter().position(|line| {
+        line.len() > indent && line[..indent].trim().is_empty() && &line[indent..] == "}"
+    });
+    end.map_or(lines.len(), |end| end + 1)
+}
+
+/// How many parameters a signature has besides `self`.
+fn parameters(signature: &str) -> usize {
+    let plain = signature.replace("->", "  ");
+    let mut depth = 0_i32;
+    let mut found: Vec<String> = Vec::new();
+    let mut is_inside = false;
+    for c in plain.chars() {
+        match c {
+            '(' if depth == 0 && !is_inside => {
+                is_inside = true;
+                found.push(String::new());
+                continue;
+            }
+            ')' if depth == 0 && is_inside => break,
+            '(' | '[' | '{' | '<' => depth += 1,
+            ')' | ']' | '}' | '>' => depth -= 1,
+            ',' if depth == 0 && is_inside => {
+                found.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(parameter) = found.last_mut().filter(|_| is_inside) {
+            parameter.push(c);
+        }
+    }
+    let is_counted = |parameter: &&String| {
+        let head = parameter.split(':').next().unwrap_or_default();
+        let last = head.split_whitespace().next_back().unwrap_or_default();
+        !last.is_empty() && last.trim_start_matches('&') != "self"
+    };
+    found.iter().filter(is_counted).count()
+}
+
+#[test]
+fn no_function_is_longer_than_the_wall() {
+    assert_clean(functions_stay_short);
+}
+
+#[test]
+fn no_function_takes_more_than_five_parameters() {
+    assert_clean(parameters_stay_few);
+}
+
+#[test]
+fn a_long_function_is_caught() {
+    let body = "        let a = 1;\n".repeat(LINES_MAX - 1);
+    let long = format!("impl A {{\n    pub(crate) async fn go(&self) {{\n{body}    }}\n}}\n");
+    assert_catches(functions_stay_short, &[("crates/model/src/a.rs", &long)]);
+    let body = "        let a = 1;\n".repeat(LINES_MAX - 2);
+    let fits = format!("impl A {{\n    fn go(&self) {{\n{body}    }}\n}}\n");
+    assert_passes(functions_stay_short, &[("crates/model/src/a.rs", &fits)]);
+}
+
+#[test]
+fn a_sixth_parameter_is_caught() {
+    assert_catches(
+        parameters_stay_few,
+        &[
+            (
+                "crates/model/src/a.rs",
+                "fn go(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8) {\n}\n",
+            ),
+            (
+                "crates/model/src/b.rs",
+                "    pub async fn go<T: Into<u8>>(\n        &mut self,\n        a: T,\n        b: [u8; 2],\n        c: HashMap<u8, u8>,\n        d: u8,\n        e: u8,\n        f: u8,\n    ) -> Result<u8, u8>;\n",
+            ),
+        ],
+    );
+    assert_passes(
+        parameters_stay_few,
+        &[(
+            "crates/model/src/a.rs",
+            "fn go(&self, a: (u8, u8), b: HashMap<u8, u8>, c: impl Fn(u8, u8) -> u8, d: u8, e: u8) {}\n",
+        )],
+    );
+}

@@ -1,0 +1,159 @@
+//! The files of the tree as values, and what a rule reports about them.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// One text file: its path from the root, with forward slashes, and what it holds.
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// One violation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.what)
+    }
+}
+
+impl File {
+    /// A file made up by a negative control.
+    pub(crate) fn seeded(path: &str, text: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    /// A violation in this file; lines count from 1.
+    pub(crate) fn finding(&self, line: usize, what: impl Into<String>) -> Finding {
+        Finding {
+            path: self.path.clone(),
+            line,
+            what: what.into(),
+        }
+    }
+
+    pub(crate) fn is_rust(&self) -> bool {
+        self.extension() == "rs"
+    }
+
+    pub(crate) fn is_markdown(&self) -> bool {
+        self.extension() == "md"
+    }
+
+    fn extension(&self) -> &str {
+        self.path
+            .rsplit_once('.')
+            .map_or("", |(_, extension)| extension)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// The crate of ours it belongs to: `engine` for `crates/engine/src/lib.rs`.
+    pub(crate) fn crate_name(&self) -> Option<&str> {
+        self.path.strip_prefix("crates/")?.split('/').next()
+    }
+
+    /// Whether the whole file is test code.
+    pub(crate) fn is_test_code(&self) -> bool {
+        self.name() == "tests.rs" || self.path.split('/').any(|part| part == "tests")
+    }
+
+    /// The numbered lines outside comments and in-file test modules.
+    pub(crate) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.numbered()
+            .take_while(|(_, line)| line.trim_end() != "mod tests {")
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    /// The numbered lines.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line))
+    }
+}
+
+/// Every text file of the tree.
+pub(crate) fn files() -> Vec<File> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests lie directly under the root");
+    let mut files = Vec::new();
+    gather(root, root, &mut files);
+    assert!(files.len() > 50, "the walk finds the tree");
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+fn gather(root: &Path, directory: &Path, files: &mut Vec<File>) {
+    const SKIPPED: &[&str] = &[
+        "target",
+        ".git",
+        ".noetl",
+        "node_modules",
+        "dist",
+        "__pycache__",
+    ];
+    const READ: &[&str] = &["rs", "md", "toml", "yaml", "yml", "txt", "py", "sh"];
+    for entry in fs::read_dir(directory).expect("the tree is readable") {
+        let path = entry.expect("the tree is readable").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            if !SKIPPED.contains(&name.as_ref()) {
+                gather(root, &path, files);
+            }
+            continue;
+        }
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let is_script = directory.file_name().is_some_and(|name| name == ".ci");
+        if !is_script && !READ.contains(&extension.as_ref()) {
+            continue;
+        }
+        if let Ok(text) = fs::read_to_string(&path) {
+            let relative = path.strip_prefix(root).expect("the walk stays inside");
+            let path = relative.to_string_lossy().replace('\\', "/");
+            files.push(File { path, text });
+        }
+    }
+}
+
+/// Fails with every finding of a rule over this tree.
+pub(crate) fn assert_clean(rule: fn(&[File]) -> Vec<Finding>) {
+    let findings = rule(&files());
+    let listed: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    assert!(
+        listed.is_empty(),
+        "{} findings\n{}",
+        listed.len(),
+        listed.join("\n")
+    );
+}
+
+/// Fails unless the rule has exactly one finding in each of the seeded files.
+pub(crate) fn assert_catches(rule: fn(&[File]) -> Vec<Finding>, seeds: &[(&str, &str)]) {
+    for (path, text) in seeds {
+        let findings = rule(&[File::seeded(path, text)]);
+        assert_eq!(findings.len(), 1, "{path}: {findings:?}\n{text}");
+    }
+}
+
+/// Fails if the rule finds anything in the seeded files.
+pub(crate) fn assert_passes(rule: fn(&[File]) -> Vec<Finding>, seeds: &[(&str, &str)]) {
+    for (path, text) in seeds {
+        let findings = rule(&[File::seeded(path, text)]);
+        assert_eq!(findings, [], "{path}\n{text}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Purity: the deciding crates reach nothing outside their values, and SQL stays where databases are.
+
+use regex::Regex;
+
+use crate::arrows::{dependencies, manifests};
+use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+
+const PURE: &[&str] = &["model", "pipeline", "engine"];
+const SQL_ROOMS: &[&str] = &["store", "results", "tools"];
+
+/// Libraries that wait, reach outside or draw lots.
+const IMPURE_LIBRARIES: &[&str] = &[
+    "tokio",
+    "tokio-util",
+    "async-trait",
+    "futures-util",
+    "reqwest",
+    "rustls",
+    "rusqlite",
+    "rustix",
+    "tempfile",
+    "rand",
+    "getrandom",
+    "fastrand",
+    "uuid",
+    "tracing",
+];
+
+fn deciding_code_reaches_nothing(files: &[File]) -> Vec<Finding> {
+    let outside = Regex::new(
+        r"\b(?:tokio|rand|reqwest|rusqlite)::|\bstd::(?:fs|net|env|process|thread)\b|\bstd::\{[^}]*\b(?:fs|net|env|process|thread)\b|\bSystemTime\b|\b(?:Instant|Timestamp|Zoned)::now\b|\basync (?:fn|move)\b|\.await\b",
+    )
+    .expect("the pattern is valid");
+    let is_judged = |file: &&File| {
+        file.is_rust()
+            && !file.is_test_code()
+            && file.crate_name().is_some_and(|name| PURE.contains(&name))
+    };
+    let mut findings = Vec::new();
+    for file in files.iter().filter(is_judged) {
+        for (number, line) in file.code_lines() {
+            if let Some(found) = outside.find(line) {
+                findings
+                    .push(file.finding(number, format!("`{}` in a pure crate", found.as_str())));
+            }
+        }
+    }
+    findings
+}
+
+fn deciding_crates_need_nothing_impure(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, manifest) in manifests(files).filter(|(name, _)| PURE.contains(name)) {
+        for dependency in dependencies(manifest) {
+            if IMPURE_LIBRARIES.contains(&dependency.as_str()) {
+                findings.push(
+                    manifest.finding(1, format!("`{name}` is pure and needs no `{dependency}`")),
+                );
+            }
+        }
+    }
+    findings
+}
+
+fn sql_stays_with_the_databases(files: &[File]) -> Vec<Finding> {
+    let sql = Regex::new(
+        r"\bSELECT\s.+\sFROM\b|\bINSERT INTO\b|\bDELETE FROM\b|\bCREATE (?:TABLE|INDEX|VIEW)\b|\bUPDATE \w+ SET\b|\bPRAGMA \w",
+    )
+    .expect("the pattern is valid");
+    let is_judged = |file: &&File| {
+        file.is_rust()
+            && !file.is_test_code()
+            && file
+                .crate_name()
+                .is_some_and(|name| !SQL_ROOMS.contains(&name))
+    };
+    let mut findings = Vec::new();
+    for file in files.iter().filter(is_judged) {
+        for (number, line) in file.code_lines() {
+            if sql.is_match(line) {
+                findings.push(file.finding(number, "SQL belongs in store, results or tools"));
+            }
+        }
+    }
+    findings
+}
+
+#[test]
+fn model_pipeline_and_engine_reach_nothing_outside() {
+    assert_clean(deciding_code_reaches_nothing);
+}
+
+#[test]
+fn model_pipeline_and_engine_depend_on_nothing_impure() {
+    assert_clean(deciding_crates_need_nothing_impure);
+}
+
+#[test]
+fn sql_is_written_only_where_databases_are() {
+    assert_clean(sql_stays_with_the_databases);
+}
+
+#[test]
+fn reaching_outside_is_caught() {
+    assert_catches(
+        deciding_code_reaches_nothing,
+        &[
+            ("crates/engine/src/a.rs", "use std::fs;\n"),
+            (
+                "crates/engine/src/b.rs",
+                "use std::{collections::BTreeMap, env};\n",
+            ),
+            ("crates/model/src/c.rs", "    let now = Timestamp::now();\n"),
+            ("crates/pipeline/src/d.rs", "pub async fn next() {}\n"),
+            (
+                "crates/engine/src/e.rs",
+                "    let started = std::time::SystemTime::UNIX_EPOCH;\n",
+            ),
+        ],
+    );
+    assert_passes(
+        deciding_code_reaches_nothing,
+        &[
+            (
+                "crates/engine/src/a.rs",
+                "// `std::fs` has no place here.\nuse std::fmt;\n",
+            ),
+            (
+                "crates/engine/src/b.rs",
+                "fn a() {}\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n",
+            ),
+            ("crates/store/src/c.rs", "use std::fs;\n"),
+        ],
+    );
+}
+
+#[test]
+fn an_impure_dependency_is_caught() {
+    assert_catches(
+        deciding_crates_need_nothing_impure,
+        &[(
+            "crates/engine/Cargo.toml",
+            "[dependencies]\ntokio.workspace = true\n",
+        )],
+    );
+    assert_passes(
+        deciding_crates_need_nothing_impure,
+        &[(
+            "crates/store/Cargo.toml",
+            "[dependencies]\ntokio.workspace = true\n",
+        )],
+    );
+}
+
+#[test]
+fn sql_elsewhere_is_caught() {
+    assert_catches(
+        sql_stays_with_the_databases,
+        &[
+            (
+                "crates/server/src/a.rs",
+                "    let sql = \"SELECT seq FROM log\";\n",
+            ),
+            (
+                "crates/cli/src/b.rs",
+                "    db.execute(\"INSERT INTO log VALUES (?1)\")?;\n",
+            ),
+        ],
+    );
+    assert_passes(
+        sql_stays_with_the_databases,
+        &[(
+            "crates/store/src/a.rs",
+            "    let sql = \"SELECT seq FROM log\";\n",
+        )],
+    );
+}

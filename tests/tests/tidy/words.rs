@@ -1,0 +1,236 @@
+//! Words: what nothing is called, and what no text says.
+
+use regex::Regex;
+
+use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
+
+/// Say nothing about the thing they are attached to.
+const EMPTY_WORDS: &[&str] = &[
+    "Manager", "Handler", "Service", "Helper", "Helpers", "Info", "Util", "Utils", "V2",
+];
+const EMPTY_ROOMS: &[&str] = &[
+    "utils", "util", "helpers", "helper", "common", "misc", "core",
+];
+
+fn types_have_telling_names(files: &[File]) -> Vec<Finding> {
+    let declaration =
+        Regex::new(r"^\s*(?:pub(?:\([a-z ]+\))? )?(?:struct|enum|trait|type|union) ([A-Z]\w*)")
+            .expect("the pattern is valid");
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        for (number, line) in file.numbered() {
+            let Some(captures) = declaration.captures(line) else {
+                continue;
+            };
+            let name = &captures[1];
+            let is_empty = EMPTY_WORDS.iter().any(|word| name.ends_with(word))
+                || (name.ends_with("Data") && name != "Data");
+            if is_empty {
+                findings.push(file.finding(number, format!("`{name}` does not say what it is")));
+            }
+        }
+    }
+    findings
+}
+
+fn rooms_have_telling_names(files: &[File]) -> Vec<Finding> {
+    let is_empty = |part: &str| EMPTY_ROOMS.contains(&part.strip_suffix(".rs").unwrap_or(part));
+    files
+        .iter()
+        .filter(|file| file.is_rust() && file.path.split('/').any(is_empty))
+        .map(|file| file.finding(1, "a room is named after what it owns"))
+        .collect()
+}
+
+/// Unfinished work and paths of one machine, in any text.
+fn texts_are_finished(files: &[File]) -> Vec<Finding> {
+    // Spelled in halves, because this file is checked too.
+    let marker =
+        Regex::new(concat!(r"\b(TO", "DO|FIX", "ME|XX", r"X)\b")).expect("the pattern is valid");
+    let machine = Regex::new(r"(?:^|[^\w.])/(?:root|work|farm)/").expect("the pattern is valid");
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| !is_this_file(file)) {
+        for (number, line) in file.numbered() {
+            if marker.is_match(line) {
+                findings.push(file.finding(number, "unfinished work belongs in the tracker"));
+            } else if machine.is_match(line) {
+                findings.push(file.finding(number, "a path of one machine"));
+            }
+        }
+    }
+    findings
+}
+
+/// Code that is switched off, or not written.
+fn code_is_alive(files: &[File]) -> Vec<Finding> {
+    const DEAD: &[&str] = &[
+        "todo!(",
+        "unimplemented!(",
+        "allow(dead_code",
+        "expect(dead_code",
+        "#[ignore",
+    ];
+    let mut findings = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| file.is_rust() && !is_this_file(file))
+    {
+        for (number, line) in file.numbered() {
+            if let Some(dead) = DEAD.iter().find(|dead| line.contains(**dead)) {
+                findings.push(file.finding(number, format!("`{dead}`: write it or delete it")));
+            }
+        }
+    }
+    findings
+}
+
+/// History and plans in comments and documents: issue numbers, dates of work, phases.
+fn texts_speak_of_today(files: &[File]) -> Vec<Finding> {
+    let history = Regex::new(
+        r"(?i)(?:^|[\s(])#\d+\b|\b20\d\d-\d\d-\d\d\b(?:[^T\d]|$)|\bphase \d|\bpreviously\b",
+    )
+    .expect("the pattern is valid");
+    let quoted = Regex::new("`[^`]*`|\"[^\"]*\"").expect("the pattern is valid");
+    let mut findings = Vec::new();
+    let is_judged = |file: &&File| {
+        (file.is_rust() && !is_this_file(file))
+            || (file.is_markdown() && file.name() != "CHANGELOG.md")
+    };
+    for file in files.iter().filter(is_judged) {
+        let mut is_sample = false;
+        for (number, line) in file.numbered() {
+            let prose = if file.is_rust() {
+                comment(line)
+            } else {
+                Some(line)
+            };
+            let Some(prose) = prose else { continue };
+            if prose.trim_start().starts_with("```") {
+                is_sample = !is_sample;
+            }
+            if !is_sample && history.is_match(&quoted.replace_all(prose, "")) {
+                findings.push(file.finding(number, "history lives in git, plans in the tracker"));
+            }
+        }
+    }
+    findings
+}
+
+fn comment(line: &str) -> Option<&str> {
+    let trimmed = line.trim_start();
+    if trimmed.starts_with("//") {
+        return Some(trimmed.trim_start_matches(['/', '!']));
+    }
+    line.split_once("; // ").map(|(_, comment)| comment)
+}
+
+/// The patterns and the controls of this file are violations by themselves.
+fn is_this_file(file: &File) -> bool {
+    file.path == "tests/tests/tidy/words.rs"
+}
+
+#[test]
+fn no_type_has_an_empty_name() {
+    assert_clean(types_have_telling_names);
+}
+
+#[test]
+fn no_room_has_an_empty_name() {
+    assert_clean(rooms_have_telling_names);
+}
+
+#[test]
+fn no_text_is_unfinished_or_tied_to_a_machine() {
+    assert_clean(texts_are_finished);
+}
+
+#[test]
+fn no_code_is_switched_off() {
+    assert_clean(code_is_alive);
+}
+
+#[test]
+fn no_text_tells_history() {
+    assert_clean(texts_speak_of_today);
+}
+
+#[test]
+fn an_empty_type_name_is_caught() {
+    assert_catches(
+        types_have_telling_names,
+        &[
+            ("crates/store/src/a.rs", "pub(crate) struct LogManager {\n"),
+            ("crates/store/src/b.rs", "pub enum TaskData {\n"),
+            ("crates/store/src/c.rs", "trait Handler {\n"),
+        ],
+    );
+    assert_passes(
+        types_have_telling_names,
+        &[("crates/model/src/a.rs", "pub struct Data;\n")],
+    );
+}
+
+#[test]
+fn an_empty_room_name_is_caught() {
+    assert_catches(
+        rooms_have_telling_names,
+        &[
+            ("crates/store/src/utils.rs", ""),
+            ("crates/common/src/lib.rs", ""),
+        ],
+    );
+    assert_passes(
+        rooms_have_telling_names,
+        &[("crates/store/src/log/mod.rs", "")],
+    );
+}
+
+#[test]
+fn unfinished_text_is_caught() {
+    assert_catches(
+        texts_are_finished,
+        &[
+            ("docs/a.md", "TODO: write this\n"),
+            ("crates/store/src/a.rs", "// FIXME later\n"),
+            ("examples/a.yaml", "path: /root/data.csv\n"),
+        ],
+    );
+}
+
+#[test]
+fn dead_code_is_caught() {
+    assert_catches(
+        code_is_alive,
+        &[
+            ("crates/store/src/a.rs", "    todo!(\"later\")\n"),
+            ("crates/store/src/b.rs", "#[allow(dead_code)]\n"),
+            ("crates/store/tests/c.rs", "#[ignore = \"slow\"]\n"),
+        ],
+    );
+}
+
+#[test]
+fn history_is_caught() {
+    assert_catches(
+        texts_speak_of_today,
+        &[
+            ("crates/store/src/a.rs", "// See #115 for why.\n"),
+            ("crates/store/src/b.rs", "/// Changed on 2031-02-03.\n"),
+            (
+                "crates/store/src/c.rs",
+                "let a = 1; // Phase 3 removes it.\n",
+            ),
+            ("docs/a.md", "It was previously called a node (#7).\n"),
+        ],
+    );
+    assert_passes(
+        texts_speak_of_today,
+        &[
+            ("crates/store/src/a.rs", "let colour = \"#115\";\n"),
+            (
+                "docs/a.md",
+                "## A title\n\nThe address `fetch#44`, the time `2031-02-03`.\n```\n# 1 and #2\n```\n",
+            ),
+        ],
+    );
+}

@@ -1,0 +1,85 @@
+//! What the verbs need besides the toolchain: two cargo programs and a private Python environment.
+//!
+//! What is missing is fetched from its registry by name; where that fails, the error says what to install.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::shell::{cargo, root, run, succeeds, target_directory};
+
+/// A program that cargo finds as a subcommand.
+pub(crate) struct CargoProgram {
+    /// What cargo calls it: `nextest`.
+    subcommand: &'static str,
+    /// The crate that holds it.
+    crate_name: &'static str,
+}
+
+pub(crate) const NEXTEST: CargoProgram = CargoProgram {
+    subcommand: "nextest",
+    crate_name: "cargo-nextest",
+};
+pub(crate) const DENY: CargoProgram = CargoProgram {
+    subcommand: "deny",
+    crate_name: "cargo-deny",
+};
+
+impl CargoProgram {
+    /// Installs it unless it is there.
+    pub(crate) fn ensure(&self) -> anyhow::Result<()> {
+        if succeeds(&mut cargo([self.subcommand, "--version"])) {
+            return Ok(());
+        }
+        run(&mut cargo(["install", self.crate_name, "--locked"])).with_context(|| {
+            format!(
+                "{0} is missing and could not be installed; install it by hand: cargo install {0} --locked",
+                self.crate_name
+            )
+        })
+    }
+}
+
+/// The interpreter of the private Python environment, made from `tests/requirements.txt` unless it is up to date.
+pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
+    if !succeeds(Command::new("python3").arg("--version")) {
+        bail!("python3 is missing: the tests run playbooks with `kind: python`; install Python 3");
+    }
+    let requirements = root().join("tests/requirements.txt");
+    let wanted = fs::read_to_string(&requirements)
+        .with_context(|| format!("cannot read {}", requirements.display()))?;
+    let environment = target_directory()?.join("test-env");
+    let python = environment.join("bin/python");
+    // Written last, so that an environment whose making was interrupted is made again.
+    let stamp = environment.join("requirements.installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
+        && succeeds(Command::new(&python).arg("--version"))
+    {
+        return Ok(python);
+    }
+    make_environment(&environment, &python, &requirements)?;
+    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(python)
+}
+
+fn make_environment(environment: &Path, python: &Path, requirements: &Path) -> anyhow::Result<()> {
+    run(Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(environment))
+    .context(
+        "no Python environment could be made; install Python's venv module (Debian: python3-venv)",
+    )?;
+    run(Command::new(python)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--requirement",
+        ])
+        .arg(requirements))
+    .context("the packages of tests/requirements.txt could not be installed from PyPI")
+}
