@@ -155,15 +155,10 @@ impl Builder {
 
     fn push(&mut self, anchor: usize, open: Open, span: Span) -> Result<(), Diagnostic> {
         if self.stack.len() >= DEPTH_MAX {
-            return Err(self.too_deep(span));
+            return Err(too_deep(span, &self.source));
         }
         self.stack.push(Frame { span, anchor, open });
         Ok(())
-    }
-
-    fn too_deep(&self, span: Span) -> Diagnostic {
-        let message = format!("collections are nested more than {DEPTH_MAX} deep");
-        self.error("E0004", message, span)
     }
 
     fn pop(&mut self, end: Span) -> Result<(), Diagnostic> {
@@ -330,7 +325,7 @@ impl Builder {
             return Err(self.error("E0008", message, span).label("this alias"));
         };
         if self.stack.len() + anchored.height > DEPTH_MAX {
-            return Err(self.too_deep(span));
+            return Err(too_deep(span, &self.source));
         }
         let (node, weight) = (anchored.node.clone(), anchored.weight);
         self.charge(weight, span)?;
@@ -347,6 +342,12 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// The refusal of text that is nested too deep.
+pub(crate) fn too_deep(span: Span, source: &Source) -> Diagnostic {
+    let message = format!("collections are nested more than {DEPTH_MAX} deep");
+    Diagnostic::new("E0004", message, span, source).label("one level too many")
 }
 
 impl Node {

@@ -55,7 +55,9 @@ pub(crate) fn outcome(reply: Reply, file: &str) -> (Outcome, bool) {
         Reply::TooLarge(limit) => TaskError::new(
             ErrorKind::Schema,
             "LIMIT_RESULT",
-            format!("the result is larger than {limit} bytes; write it to a file and return its path"),
+            format!(
+                "the result is larger than {limit} bytes; write it to a file and return its path"
+            ),
         ),
         Reply::TimedOut(limit) => timed_out(limit),
         Reply::Stopped => cancelled(),
@@ -138,11 +140,7 @@ fn code(exception: &str) -> String {
 }
 
 fn schema(message: String) -> Outcome {
-    Outcome::error(TaskError::new(
-        ErrorKind::Schema,
-        "PYTHON_RESULT",
-        message,
-    ))
+    Outcome::error(TaskError::new(ErrorKind::Schema, "PYTHON_RESULT", message))
 }
 
 fn died(status: Option<ExitStatus>) -> TaskError {
