@@ -5,7 +5,8 @@ use std::sync::Arc;
 use minijinja::value::{Enumerator, Object, Value as Native};
 
 use crate::template::convert;
-use crate::template::envelope::{Word, attribute, view};
+use crate::template::envelope::{Word, view};
+use crate::template::reference::attribute;
 use crate::template::scope::{EventView, Iter, RunView, Scope};
 
 /// The root names of one rendering, resolved: only those the template mentions.

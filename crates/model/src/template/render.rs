@@ -14,6 +14,9 @@ use crate::template::session::{self, Guard};
 use crate::template::tree::{Piece, RenderError, Rendered, Template};
 use crate::template::{convert, operators};
 
+/// A longer expression is not repeated in a message.
+const QUOTED_BYTES_MAX: usize = 120;
+
 /// Renders a template to a value.
 pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
     if template.program().form == Form::Plain {
@@ -111,7 +114,7 @@ fn settle<T>(
     guard: Guard,
     result: Result<T, Error>,
 ) -> Result<(T, bool), RenderError> {
-    let session = guard.finish();
+    let session = session::finish(guard);
     if !session.needs.is_empty() {
         return Err(RenderError::Needs(session.needs));
     }
@@ -130,10 +133,15 @@ fn failure(template: &Template, error: &Error) -> RenderError {
     let detail = error
         .detail()
         .map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
-    let message = if code == "TEMPLATE_LIMIT" {
-        format!("the template is over its budget: {detail}")
-    } else {
-        detail
+    let message = match code {
+        "TEMPLATE_LIMIT" => format!("the template is over its budget: {detail}"),
+        "TEMPLATE_UNDEFINED" => detail,
+        _ => match error.range().and_then(|range| template.source().get(range)) {
+            Some(expression) if expression.len() <= QUOTED_BYTES_MAX => {
+                format!("{detail}, in `{expression}`")
+            }
+            _ => detail,
+        },
     };
     let span = error
         .range()
