@@ -61,6 +61,11 @@ impl Error {
         }
     }
 
+    /// Whether the body is gone for good.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::NotAvailable { .. } | Self::Corrupt { .. })
+    }
+
     /// Whether trying again may help.
     pub fn is_retryable(&self) -> bool {
         matches!(
