@@ -16,7 +16,7 @@ const MIGRATIONS: [&str; 1] = [include_str!(
 )];
 
 /// How long a connection waits for another process's transaction.
-const BUSY_MAX: Duration = Duration::from_secs(10);
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// Hot statements stay prepared.
 const STATEMENTS_KEPT: usize = 64;
