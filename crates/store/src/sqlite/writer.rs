@@ -241,7 +241,7 @@ impl Writer {
             && version != seen
         {
             self.watched = Some(version);
-            self.foreign_commits.notify_one();
+            self.foreign_commits.notify_waiters();
         }
     }
 
