@@ -1,0 +1,191 @@
+//! Keeping: what is too large for the log is stored first, then referenced.
+
+use model::event::{At, Body as EventBody};
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::{ResultControl, Task};
+use model::raw::Raw;
+use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
+use model::template::{Data, Loaded};
+use pipeline::{Settled, Writes};
+use serde_json::{Map, Value};
+
+use crate::bodies::{Body, Error};
+use crate::hand::Hand;
+
+/// A written value larger than this is kept as a body.
+const WRITE_BYTES_MAX: usize = 4 * 1024;
+/// An event takes no more than this inline, whatever a task asks for.
+const INLINE_BYTES_LIMIT: usize = 192 * 1024;
+/// A body of this size stays at hand for the rules that look at it next.
+const AT_HAND_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The outcome as the log keeps it: a large result as a reference, one that is too large as a failure.
+pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome) -> Outcome {
+    let Outcome::Ok(mut success) = outcome else {
+        return outcome;
+    };
+    if success.reference.is_some() {
+        return Outcome::Ok(success);
+    }
+    let payload_max = hand.prepared.playbook.executor.payload_bytes_max;
+    let payload_max = payload_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let inline_max = inline_bytes_max(task);
+    if is_within(&success.result, inline_max.min(payload_max)) {
+        return Outcome::Ok(success);
+    }
+    if !is_within(&success.result, payload_max) {
+        let message = format!("the result of task `{}` is larger than {payload_max} bytes", task.label);
+        let error = TaskError {
+            retryable: false,
+            ..TaskError::new(ErrorKind::Storage, "LIMIT_PAYLOAD", message)
+        };
+        return Outcome::error(error);
+    }
+    let body = Body {
+        execution: hand.execution(),
+        at,
+        name: None,
+        value: &success.result,
+        control: &task.result,
+    };
+    match put(hand, body).await {
+        Ok(reference) => {
+            let value = std::mem::take(&mut success.result);
+            hold(hand, &reference, value);
+            success.reference = Some(Box::new(reference));
+            Outcome::Ok(success)
+        }
+        Err(error) => Outcome::error(error),
+    }
+}
+
+/// How much of a task's result may stay inline.
+pub(crate) fn inline_bytes_max(task: &Task) -> usize {
+    let asked = task.result.inline_bytes_max;
+    let asked = asked.map_or(INLINE_BYTES_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    asked.min(INLINE_BYTES_LIMIT)
+}
+
+/// Stores the large values among a task's writes and puts references in their place, in the writes and in the event
+/// that records them.
+pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Result<(), TaskError> {
+    let Writes { iter, ctx, local } = &mut settled.writes;
+    let mut changed = false;
+    for map in [iter, ctx, local] {
+        for (key, value) in map.iter_mut() {
+            changed |= replace(hand, at, key, operand(value)).await?;
+        }
+    }
+    if !changed {
+        return Ok(());
+    }
+    for draft in &mut settled.events {
+        if let EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) = &mut draft.body {
+            ended.set_iter = raw(&settled.writes.iter);
+            ended.set_ctx = raw(&settled.writes.ctx);
+            ended.set = raw(&settled.writes.local);
+        }
+    }
+    Ok(())
+}
+
+/// What of a value may be replaced: an appended item, or the value itself.
+fn operand(value: &mut Value) -> &mut Value {
+    let appends = value
+        .as_object()
+        .is_some_and(|map| map.len() == 1 && map.contains_key("$append"));
+    if appends {
+        &mut value["$append"]
+    } else {
+        value
+    }
+}
+
+async fn replace(hand: &Hand, at: &At, key: &str, value: &mut Value) -> Result<bool, TaskError> {
+    // Other reducers compute with their operand, so it must stay at hand.
+    let reduces = value
+        .as_object()
+        .is_some_and(|map| map.len() == 1 && map.keys().all(|key| key.starts_with('$')));
+    if reduces || is_within(value, WRITE_BYTES_MAX) {
+        return Ok(false);
+    }
+    let body = Body {
+        execution: hand.execution(),
+        at,
+        name: Some(key),
+        value,
+        control: &ResultControl::default(),
+    };
+    let reference = put(hand, body).await?;
+    let pointer = serde_json::to_value(&reference).expect("a reference is plain data");
+    let whole = std::mem::replace(value, pointer);
+    hold(hand, &reference, whole);
+    Ok(true)
+}
+
+/// Stores a body. A store that fails fails the attempt.
+pub(crate) async fn put(hand: &Hand, body: Body<'_>) -> Result<ResultRef, TaskError> {
+    let stored = hand.shared.config.bodies.put(body).await;
+    stored.map_err(|error| {
+        let retryable = matches!(error, Error::Unavailable(_));
+        let message = format!("the result could not be stored: {error}");
+        TaskError {
+            retryable,
+            ..TaskError::new(ErrorKind::Storage, "STORAGE_UNAVAILABLE", message)
+        }
+    })
+}
+
+/// Keeps a body at hand, so that what reads it next need not load it.
+fn hold(hand: &Hand, reference: &ResultRef, value: Value) {
+    if reference.meta.bytes <= AT_HAND_BYTES_MAX {
+        let mut more = Loaded::default();
+        more.bodies.insert(reference.uri.clone(), Data::new(value));
+        hand.remember(more);
+    }
+}
+
+fn raw(map: &Map<String, Value>) -> Option<Raw> {
+    (!map.is_empty()).then(|| Raw::of(map))
+}
+
+/// Whether a value's JSON text is no longer than `max`; stops counting there.
+pub(crate) fn is_within(value: &Value, max: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) if max >= 32 => true,
+        Value::String(text) if text.len() > max => false,
+        value => serde_json::to_writer(Counter { left: max }, value).is_ok(),
+    }
+}
+
+struct Counter {
+    left: usize,
+}
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let left = self.left.checked_sub(bytes.len());
+        self.left = left.ok_or(std::io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_within_exactly_its_own_length() {
+        for value in [json!({"a": [1, 2, "x"]}), json!("text"), json!([])] {
+            let bytes = value.to_string().len();
+            assert!(is_within(&value, bytes), "{value}");
+            assert!(!is_within(&value, bytes - 1), "{value}");
+        }
+    }
+}
