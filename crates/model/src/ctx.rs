@@ -287,8 +287,12 @@ mod tests {
 
     #[test]
     fn joined_patches_do_what_both_do_in_turn() {
-        let first = map(json!({"n": {"$add": 1}, "l": {"$append": "a"}, "p": 1, "m": {"$merge": {"a": 1}}}));
-        let later = map(json!({"n": {"$add": 2}, "l": {"$append": "b"}, "p": {"$add": 4}, "m": {"$merge": {"b": 2}}, "x": true}));
+        let first = map(
+            json!({"n": {"$add": 1}, "l": {"$append": "a"}, "p": 1, "m": {"$merge": {"a": 1}}}),
+        );
+        let later = map(
+            json!({"n": {"$add": 2}, "l": {"$append": "b"}, "p": {"$add": 4}, "m": {"$merge": {"b": 2}}, "x": true}),
+        );
         let start = map(json!({"n": 10, "l": ["z"]}));
         let mut in_turn = start.clone();
         apply(&mut in_turn, &first);

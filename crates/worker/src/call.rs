@@ -152,7 +152,12 @@ fn body_need(envelope: &Envelope, loaded: &Loaded) -> Option<Need> {
 
 /// What python code sees as `context`: workload, step results as far as they are at hand, the execution's id.
 fn context(scope: &Scope) -> Value {
-    let mut all = scope.workload.json().as_object().cloned().unwrap_or_default();
+    let mut all = scope
+        .workload
+        .json()
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
     for (name, envelope) in scope.steps.iter() {
         if let Some(result) = result(envelope, &scope.loaded) {
             all.insert(name.to_string(), result);

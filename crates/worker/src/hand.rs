@@ -136,7 +136,10 @@ impl Hand {
 
     /// The parent's iteration, for `iter.parent`.
     pub(crate) fn parent_iter(&self) -> Option<Data> {
-        self.context.parent_iter.as_ref().map(|raw: &Raw| Data::lazy(raw.clone()))
+        self.context
+            .parent_iter
+            .as_ref()
+            .map(|raw: &Raw| Data::lazy(raw.clone()))
     }
 }
 

@@ -7,17 +7,15 @@ use model::raw::Raw;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::template::{Data, Loaded};
 use pipeline::{Settled, Writes};
+use results::{Kept, Limits, Place};
 use serde_json::{Map, Value};
 
-use crate::bodies::{Body, Error};
 use crate::hand::Hand;
 
 /// A written value larger than this is kept as a body.
 const WRITE_BYTES_MAX: usize = 4 * 1024;
-/// An event takes no more than this inline, whatever a task asks for.
-const INLINE_BYTES_LIMIT: usize = 192 * 1024;
 /// A body of this size stays at hand for the rules that look at it next.
-const AT_HAND_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const AT_HAND_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The outcome as the log keeps it: a large result as a reference, one that is too large as a failure.
 pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome) -> Outcome {
@@ -28,30 +26,26 @@ pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome)
         return Outcome::Ok(success);
     }
     let payload_max = hand.prepared.playbook.executor.payload_bytes_max;
-    let payload_max = payload_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let payload_max =
+        payload_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
     let inline_max = inline_bytes_max(task);
     if is_within(&success.result, inline_max.min(payload_max)) {
         return Outcome::Ok(success);
     }
     if !is_within(&success.result, payload_max) {
-        let message = format!("the result of task `{}` is larger than {payload_max} bytes", task.label);
+        let message = format!(
+            "the result of task `{}` is larger than {payload_max} bytes",
+            task.label
+        );
         let error = TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::Storage, "LIMIT_PAYLOAD", message)
         };
         return Outcome::error(error);
     }
-    let body = Body {
-        execution: hand.execution(),
-        at,
-        name: None,
-        value: &success.result,
-        control: &task.result,
-    };
-    match put(hand, body).await {
+    let value = std::mem::take(&mut success.result);
+    match store(hand, at, value, &task.result).await {
         Ok(reference) => {
-            let value = std::mem::take(&mut success.result);
-            hold(hand, &reference, value);
             success.reference = Some(Box::new(reference));
             Outcome::Ok(success)
         }
@@ -62,8 +56,10 @@ pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome)
 /// How much of a task's result may stay inline.
 pub(crate) fn inline_bytes_max(task: &Task) -> usize {
     let asked = task.result.inline_bytes_max;
-    let asked = asked.map_or(INLINE_BYTES_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
-    asked.min(INLINE_BYTES_LIMIT)
+    let asked = asked.map_or(INLINE_BYTES_MAX, |max| {
+        usize::try_from(max).unwrap_or(usize::MAX)
+    });
+    asked.min(INLINE_BYTES_MAX)
 }
 
 /// Stores the large values among a task's writes and puts references in their place, in the writes and in the event
@@ -109,39 +105,54 @@ async fn replace(hand: &Hand, at: &At, key: &str, value: &mut Value) -> Result<b
     if reduces || is_within(value, WRITE_BYTES_MAX) {
         return Ok(false);
     }
-    let body = Body {
-        execution: hand.execution(),
-        at,
-        name: Some(key),
-        value,
-        control: &ResultControl::default(),
+    let part = At {
+        task: at
+            .task
+            .as_ref()
+            .map(|task| format!("{task}/set/{key}").into()),
+        ..at.clone()
     };
-    let reference = put(hand, body).await?;
-    let pointer = serde_json::to_value(&reference).expect("a reference is plain data");
-    let whole = std::mem::replace(value, pointer);
-    hold(hand, &reference, whole);
+    let whole = std::mem::take(value);
+    let reference = store(hand, &part, whole, &ResultControl::default()).await?;
+    *value = serde_json::to_value(&reference).expect("a reference is plain data");
     Ok(true)
 }
 
-/// Stores a body. A store that fails fails the attempt.
-pub(crate) async fn put(hand: &Hand, body: Body<'_>) -> Result<ResultRef, TaskError> {
-    let stored = hand.shared.config.bodies.put(body).await;
-    stored.map_err(|error| {
-        let retryable = matches!(error, Error::Unavailable(_));
-        let message = format!("the result could not be stored: {error}");
-        TaskError {
-            retryable,
-            ..TaskError::new(ErrorKind::Storage, "STORAGE_UNAVAILABLE", message)
-        }
-    })
-}
-
-/// Keeps a body at hand, so that what reads it next need not load it.
-fn hold(hand: &Hand, reference: &ResultRef, value: Value) {
-    if reference.meta.bytes <= AT_HAND_BYTES_MAX {
+/// Stores a body, whatever its size. One that is not too large stays at hand for what reads it next.
+pub(crate) async fn store(
+    hand: &Hand,
+    at: &At,
+    value: Value,
+    control: &ResultControl,
+) -> Result<ResultRef, TaskError> {
+    let at_hand = is_within(&value, AT_HAND_BYTES_MAX).then(|| value.clone());
+    let place = Place {
+        execution: hand.execution(),
+        at,
+        now: hand.now(),
+    };
+    let limits = Limits {
+        inline_bytes_max: 0,
+    };
+    let bodies = hand.shared.config.bodies.as_ref();
+    let reference = match results::keep(bodies, value, control, place, limits).await {
+        Ok(Kept::Ref(reference)) => *reference,
+        Ok(Kept::Inline(_)) => unreachable!("no JSON text has zero bytes"),
+        Err(error) => return Err(failure(&error)),
+    };
+    if let Some(value) = at_hand {
         let mut more = Loaded::default();
         more.bodies.insert(reference.uri.clone(), Data::new(value));
         hand.remember(more);
+    }
+    Ok(reference)
+}
+
+/// The failure of a task whose body cannot be stored or read.
+pub(crate) fn failure(error: &results::Error) -> TaskError {
+    TaskError {
+        retryable: error.is_retryable(),
+        ..TaskError::new(ErrorKind::Storage, error.code(), error.to_string())
     }
 }
 

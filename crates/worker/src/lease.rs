@@ -226,7 +226,12 @@ impl Lease {
                 error,
                 set_ctx: None,
             }));
-            vec![stamped(&self.shared, self.id.execution, self.at.clone(), body)]
+            vec![stamped(
+                &self.shared,
+                self.id.execution,
+                self.at.clone(),
+                body,
+            )]
         };
         self.report(events, ReportEnd::Released)
     }

@@ -12,8 +12,8 @@ use model::result_ref::ResultRef;
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
 use serde_json::Value;
 
-use crate::bodies;
 use crate::hand::{Hand, Trouble};
+use crate::keep;
 use crate::lease::Order;
 use crate::patience::Backoff;
 
@@ -21,6 +21,9 @@ use crate::patience::Backoff;
 const ROUNDS_MAX: usize = 8;
 /// A body larger than this is not put into a worker's memory for a template.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How often a store that cannot answer is asked for a body.
+const BODY_TRIES_MAX: u32 = 6;
 
 /// What a rendering with its loading came to.
 pub(crate) type Resolved<T> = Result<T, Unresolved>;
@@ -132,23 +135,30 @@ pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Tr
         return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).into());
     }
     let mut backoff = Backoff::default();
+    let mut tries = 1;
     loop {
-        let error = match hand.shared.config.bodies.get(reference).await {
-            Ok(value) => return Ok(value),
-            Err(bodies::Error::Unavailable(error)) => {
+        match hand.shared.config.bodies.get(reference).await {
+            Ok(bytes) => return Ok(parsed(reference, &bytes)),
+            Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
                 tracing::debug!(%error, uri = reference.uri, "a body has to wait");
+                tries += 1;
                 pause(hand, &mut backoff).await?;
-                continue;
             }
-            Err(error) => error,
-        };
-        let code = match error {
-            bodies::Error::Corrupt(_) => "REFERENCE_CORRUPT",
-            _ => "REFERENCE_NOT_AVAILABLE",
-        };
-        let error = TaskError::new(ErrorKind::Storage, code, error.to_string());
-        return Err(error.with("ref", reference.uri.as_str()).into());
+            Err(error) => {
+                let error = keep::failure(&error).with("ref", reference.uri.as_str());
+                return Err(error.into());
+            }
+        }
     }
+}
+
+/// A body as templates see it: what is not JSON is text.
+fn parsed(reference: &ResultRef, bytes: &[u8]) -> Value {
+    let json = match reference.meta.content_type.as_str() {
+        "application/json" => serde_json::from_slice(bytes).ok(),
+        _ => None,
+    };
+    json.unwrap_or_else(|| Value::String(String::from_utf8_lossy(bytes).into_owned()))
 }
 
 /// Asks the server until it answers, or the worker is told to stop.

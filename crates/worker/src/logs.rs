@@ -210,7 +210,9 @@ mod tests {
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read.len(), 16);
         assert!(read.last().unwrap().text.contains("the log is full"));
-        let bytes = fs::metadata(path(dir.path(), ExecutionId(7))).unwrap().len();
+        let bytes = fs::metadata(path(dir.path(), ExecutionId(7)))
+            .unwrap()
+            .len();
         assert!(bytes <= LOG_BYTES_MAX);
     }
 }

@@ -80,7 +80,8 @@ pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Tas
     }
     if let Some(time) = field("until") {
         let due = time.as_str().and_then(Time::parse);
-        let due = due.ok_or_else(|| wrong(task, "until", "a time such as `2030-01-31T12:00:00Z`"))?;
+        let due =
+            due.ok_or_else(|| wrong(task, "until", "a time such as `2030-01-31T12:00:00Z`"))?;
         return Ok(until(due, now));
     }
     let signal = match (field("signal"), field("approval")) {

@@ -80,7 +80,11 @@ impl Prepared {
         };
         Ok(Self {
             steps: steps.collect(),
-            plans: playbook.steps.iter().map(|step| plan(step, tools)).collect(),
+            plans: playbook
+                .steps
+                .iter()
+                .map(|step| plan(step, tools))
+                .collect(),
             file: text.name.clone(),
             base_dir,
             playbook,
@@ -95,7 +99,11 @@ impl Prepared {
 }
 
 fn plan(step: &Step, tools: &Registry) -> StepPlan {
-    let tasks: Vec<_> = step.tasks.iter().map(|task| task_plan(task, tools)).collect();
+    let tasks: Vec<_> = step
+        .tasks
+        .iter()
+        .map(|task| task_plan(task, tools))
+        .collect();
     StepPlan {
         is_pure: tasks.iter().all(|task| task.is_pure),
         tasks,

@@ -65,7 +65,12 @@ enum Attempted {
 
 impl<'h> Pipeline<'h> {
     /// A pipeline that begins, or goes on from `continuation`.
-    pub(crate) fn new(hand: &'h Hand, found: (&'h Step, &'h StepPlan), at: At, scope: Scope) -> Self {
+    pub(crate) fn new(
+        hand: &'h Hand,
+        found: (&'h Step, &'h StepPlan),
+        at: At,
+        scope: Scope,
+    ) -> Self {
         Self {
             hand,
             step: found.0,
@@ -160,7 +165,11 @@ impl<'h> Pipeline<'h> {
             Ok(ready) => ready,
             Err(unresolved) => {
                 let outcome = self.unrendered(run, unresolved)?;
-                self.start(run, &at, TaskStarted::default());
+                let started = TaskStarted {
+                    inputs: None,
+                    awaits: None,
+                };
+                self.start(run, &at, started);
                 return Ok(Attempted::Outcome(outcome));
             }
         };
@@ -354,4 +363,3 @@ fn lost(seq: Seq) -> TaskError {
     let message = format!("event {seq}, which answers the task, cannot be read");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
 }
-

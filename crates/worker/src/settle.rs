@@ -23,7 +23,11 @@ impl Pipeline<'_> {
     ) -> Result<(), Trouble> {
         let at = self.task_at(run);
         let begun = self.scope.now.unwrap_or(self.begun);
-        let begun = if run.entry == Entry::Again { self.begun } else { begun };
+        let begun = if run.entry == Entry::Again {
+            self.begun
+        } else {
+            begun
+        };
         let took = millis(self.hand.now(), begun);
         let meta = outcome.meta_mut();
         meta.entry("duration_ms").or_insert_with(|| took.into());
@@ -79,10 +83,12 @@ impl Pipeline<'_> {
         for need in needs {
             match need {
                 Need::Outcome(seq) => {
-                    more.outcomes.insert(*seq, Arc::new(Outcome::ok(Value::Null)));
+                    more.outcomes
+                        .insert(*seq, Arc::new(Outcome::ok(Value::Null)));
                 }
                 Need::Body(reference) => {
-                    more.bodies.insert(reference.uri.clone(), Data::new(Value::Null));
+                    more.bodies
+                        .insert(reference.uri.clone(), Data::new(Value::Null));
                 }
                 Need::Loop(pointer) => {
                     more.loops.insert(pointer.done, Data::default());
@@ -114,7 +120,9 @@ impl Pipeline<'_> {
         }
         self.failure = settled.failure;
         let envelope = Envelope::of(Arc::new(outcome));
-        self.scope.labels.insert(run.task.label.clone(), envelope.clone());
+        self.scope
+            .labels
+            .insert(run.task.label.clone(), envelope.clone());
         self.scope.previous = Some(envelope);
     }
 }
