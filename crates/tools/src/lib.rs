@@ -11,6 +11,8 @@ mod noop;
 mod process;
 mod python;
 mod registry;
+#[cfg(test)]
+mod testing;
 
 pub use call::{Call, LogSink, NoLog, Place, Stream, Timeout, Tool};
 pub use registry::{Config, HttpLimits, PythonConfig, Registry};

@@ -125,7 +125,12 @@ impl Output {
     }
 
     /// Reads everything that is in the pipe at this moment, asking the kernel itself, which knows best.
-    pub(crate) fn drain(&mut self, capture: &mut Option<Capture>, stream: Stream, log: &dyn LogSink) {
+    pub(crate) fn drain(
+        &mut self,
+        capture: &mut Option<Capture>,
+        stream: Stream,
+        log: &dyn LogSink,
+    ) {
         let mut chunk = [0; 16 * 1024];
         let mut bytes_left = DRAIN_BYTES_MAX;
         while self.is_open && bytes_left > 0 {

@@ -21,7 +21,10 @@ pub(crate) struct Body {
 }
 
 /// The body of a call, if it has one.
-pub(crate) async fn body(call: &Call, content_type: Option<&str>) -> Result<Option<Body>, TaskError> {
+pub(crate) async fn body(
+    call: &Call,
+    content_type: Option<&str>,
+) -> Result<Option<Body>, TaskError> {
     let given: Vec<&str> = KEYS
         .into_iter()
         .filter(|key| call.field(key).is_some())
@@ -134,7 +137,9 @@ async fn file_part(call: &Call, name: &str, file: &Value) -> Result<Part, TaskEr
         (scalar(content).into_bytes(), None)
     } else if let Some(encoded) = text("content_base64") {
         let bytes = STANDARD.decode(encoded).map_err(|error| {
-            invalid(format!("`files.{name}.content_base64` is not base64: {error}"))
+            invalid(format!(
+                "`files.{name}.content_base64` is not base64: {error}"
+            ))
         })?;
         (bytes, None)
     } else {

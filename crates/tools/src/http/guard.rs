@@ -115,9 +115,7 @@ fn classify_v6(address: Ipv6Addr) -> Class {
         return classify_v4(embedded);
     }
     let first = address.segments()[0];
-    if address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)
-        || (first & 0xffc0) == 0xfe80
-    {
+    if address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254) || (first & 0xffc0) == 0xfe80 {
         Class::Never("a link-local or metadata address")
     } else if address.is_multicast() {
         Class::Never("not the address of one host")

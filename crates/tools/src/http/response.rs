@@ -53,7 +53,11 @@ pub(crate) async fn read(
         };
         if body.len() + chunk.len() > bytes_max {
             let message = format!("the response is larger than {bytes_max} bytes");
-            return Err(TaskError::new(ErrorKind::Schema, "HTTP_BODY_TOO_LARGE", message));
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "HTTP_BODY_TOO_LARGE",
+                message,
+            ));
         }
         body.extend_from_slice(&chunk);
     }
@@ -259,7 +263,10 @@ fn without_query(url: &Url) -> Url {
     url
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds of a call fit a double")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds of a call fit a double"
+)]
 fn millis(elapsed: Duration) -> f64 {
     elapsed.as_micros() as f64 / 1_000.0
 }

@@ -102,7 +102,11 @@ impl Http {
         }
         let limit = self.clients.limits.redirects_max;
         let message = format!("more than {limit} redirects");
-        Err(TaskError::new(ErrorKind::ClientError, "HTTP_REDIRECTS", message))
+        Err(TaskError::new(
+            ErrorKind::ClientError,
+            "HTTP_REDIRECTS",
+            message,
+        ))
     }
 
     async fn send(
@@ -144,7 +148,11 @@ impl Http {
             return Ok(());
         }
         let message = format!("the response has {size} bytes of headers");
-        Err(TaskError::new(ErrorKind::Schema, "HTTP_HEADERS_TOO_LARGE", message))
+        Err(TaskError::new(
+            ErrorKind::Schema,
+            "HTTP_HEADERS_TOO_LARGE",
+            message,
+        ))
     }
 }
 

@@ -84,7 +84,8 @@ pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskE
             }
         };
         if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
-            let message = format!("`env.{name}` is not a name and value of an environment variable");
+            let message =
+                format!("`env.{name}` is not a name and value of an environment variable");
             return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "env"));
         }
         env.insert(name.clone(), text);
