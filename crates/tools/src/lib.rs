@@ -11,6 +11,7 @@ mod noop;
 mod process;
 mod python;
 mod registry;
+mod shell;
 #[cfg(test)]
 mod testing;
 

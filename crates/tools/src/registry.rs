@@ -11,6 +11,7 @@ use crate::call::Tool;
 use crate::http::{Clients, Http};
 use crate::noop::Noop;
 use crate::python::Python;
+use crate::shell::Shell;
 
 /// How the built-in tools are set up.
 #[derive(Debug, Clone)]
@@ -107,11 +108,13 @@ impl Registry {
     /// Every kind that is built in.
     pub fn builtin(config: Config) -> Self {
         let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
+        let shell = Shell::new(config.environment.clone());
         let python = Python::new(&config.python, config.environment, clients.clone());
         let mut registry = Self::empty();
         registry.insert("noop", Arc::new(Noop));
         registry.insert("http", Arc::new(Http::new(clients)));
         registry.insert("python", Arc::new(python));
+        registry.insert("shell", Arc::new(shell));
         registry
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use model::outcome::{Outcome, TaskError};
 use model::template::Piece;
@@ -65,4 +66,17 @@ pub(crate) fn result(outcome: Outcome) -> Value {
 /// The error of an outcome that must be a failure.
 pub(crate) fn error(outcome: &Outcome) -> &TaskError {
     outcome.failure().unwrap_or_else(|| panic!("{outcome:?}"))
+}
+
+/// Waits until a process that was killed is gone, which the kernel takes a moment for.
+pub(crate) async fn gone(pid: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if status.is_empty() || status.contains("Z (zombie)") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{status}");
+        tokio::task::yield_now().await;
+    }
 }

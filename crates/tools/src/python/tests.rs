@@ -12,7 +12,7 @@ use crate::call::{Stream, Tool};
 use crate::http::Clients;
 use crate::python::Python;
 use crate::registry::{HttpLimits, PythonConfig};
-use crate::testing::{Lines, call, error, result, run};
+use crate::testing::{Lines, call, error, gone, result, run};
 
 fn tool() -> Python {
     with(PythonConfig {
