@@ -11,7 +11,10 @@ use crate::call::Tool;
 use crate::http::{Clients, Http};
 use crate::noop::Noop;
 use crate::python::Python;
+use crate::rhai::Rhai;
 use crate::shell::Shell;
+use crate::sqlite::Sqlite;
+use crate::transform::Transform;
 
 /// How the built-in tools are set up.
 #[derive(Debug, Clone)]
@@ -115,6 +118,9 @@ impl Registry {
         registry.insert("http", Arc::new(Http::new(clients)));
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));
+        registry.insert("rhai", Arc::new(Rhai));
+        registry.insert("transform", Arc::new(Transform));
+        registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
         registry
     }
 

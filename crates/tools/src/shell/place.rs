@@ -233,10 +233,7 @@ impl Reader {
     }
 
     /// Reads `-`, blanks and the word after `<<`.
-    fn read_heredoc_start(
-        &mut self,
-        rest: &mut std::iter::Peekable<std::vec::IntoIter<char>>,
-    ) {
+    fn read_heredoc_start(&mut self, rest: &mut std::iter::Peekable<std::vec::IntoIter<char>>) {
         let strips_tabs = rest.next_if_eq(&'-').is_some();
         while rest.next_if(|c| *c == ' ' || *c == '\t').is_some() {}
         let (mut delimiter, mut is_raw, mut quote) = (String::new(), false, None);

@@ -28,14 +28,10 @@ pub(crate) fn script(commands: &[Vec<Piece>]) -> Result<String, TaskError> {
     if commands.len() > 1 {
         variables.push_str("set -e\n");
     }
-    Ok(variables + &body)
+    Ok(variables + body.as_str())
 }
 
-fn body(
-    pieces: &[Piece],
-    variables: &mut String,
-    count: &mut usize,
-) -> Result<String, TaskError> {
+fn body(pieces: &[Piece], variables: &mut String, count: &mut usize) -> Result<String, TaskError> {
     let mut reader = Reader::default();
     let mut body = String::new();
     for piece in pieces {
@@ -111,7 +107,9 @@ fn text_of(value: &Value) -> Result<String, TaskError> {
         other => other.to_string(),
     };
     if text.contains('\0') {
-        return Err(refused("a value holds a NUL character, which no command can take"));
+        return Err(refused(
+            "a value holds a NUL character, which no command can take",
+        ));
     }
     Ok(text)
 }

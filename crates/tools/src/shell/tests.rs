@@ -25,7 +25,8 @@ fn sh(text: &str) -> Call {
 
 fn pieces(parts: &[Piece]) -> Call {
     let mut call = sh("");
-    call.pieces.insert("command".to_owned(), vec![parts.to_vec()]);
+    call.pieces
+        .insert("command".to_owned(), vec![parts.to_vec()]);
     call
 }
 
@@ -53,7 +54,10 @@ async fn a_command_gives_its_outputs_and_its_exit_code() {
 async fn another_exit_code_is_an_error_that_carries_the_outputs() {
     let outcome = run(&tool(), sh("echo why >&2; exit 3")).await;
     let failed = error(&outcome);
-    assert_eq!((failed.code.as_str(), failed.retryable), ("SHELL_EXIT", false));
+    assert_eq!(
+        (failed.code.as_str(), failed.retryable),
+        ("SHELL_EXIT", false)
+    );
     assert_eq!(failed.details["exit_code"], 3);
     assert_eq!(failed.details["stderr"], "why\n");
 }
@@ -74,7 +78,10 @@ async fn only_declared_variables_are_seen() {
     call.fields = json!({"env": {"MINE": 1}}).as_object().unwrap().clone();
     let seen = stdout(call).await;
     for name in seen.split_whitespace() {
-        assert!(["MINE", "PATH", "PWD", "SHLVL", "_", "OLDPWD"].contains(&name), "{name}");
+        assert!(
+            ["MINE", "PATH", "PWD", "SHLVL", "_", "OLDPWD"].contains(&name),
+            "{name}"
+        );
     }
     assert!(seen.contains("MINE"));
 }
@@ -96,7 +103,10 @@ async fn another_shell_can_be_named() {
     call.fields = json!({"shell": "bash"}).as_object().unwrap().clone();
     assert_eq!(stdout(call).await, "3\n");
     let mut missing = sh("true");
-    missing.fields = json!({"shell": "no-such-shell"}).as_object().unwrap().clone();
+    missing.fields = json!({"shell": "no-such-shell"})
+        .as_object()
+        .unwrap()
+        .clone();
     let outcome = run(&tool(), missing).await;
     assert_eq!(error(&outcome).code, "SHELL_START");
 }
@@ -153,7 +163,11 @@ async fn a_timeout_keeps_what_was_printed() {
 async fn a_flood_is_cut_in_the_middle() {
     let lines = Lines::default();
     let outcome = tool()
-        .call(sh("yes 0123456789 | head -c 5000000; echo; echo end"), CancellationToken::new(), &lines)
+        .call(
+            sh("yes 0123456789 | head -c 5000000; echo; echo end"),
+            CancellationToken::new(),
+            &lines,
+        )
         .await;
     let stdout = result(outcome)["stdout"].as_str().unwrap().to_owned();
     assert!(stdout.len() < 1_100_000 && stdout.ends_with("end\n"));
@@ -163,15 +177,25 @@ async fn a_flood_is_cut_in_the_middle() {
 #[tokio::test]
 async fn a_long_script_and_long_values_work() {
     let long = "a b".repeat(100_000);
-    let call = pieces(&[text("printf %s "), value(long.clone()), text(" | wc -c | tr -d ' '")]);
+    let call = pieces(&[
+        text("printf %s "),
+        value(long.clone()),
+        text(" | wc -c | tr -d ' '"),
+    ]);
     assert_eq!(stdout(call).await, format!("{}\n", long.len()));
 }
 
 #[tokio::test]
 async fn values_of_other_types_are_text_or_json() {
     let call = pieces(&[
-        text("printf '[%s]' "), value(5), text(" "), value(Value::Null), text(" "),
-        value(true), text(" "), value(json!({"a b": [1]})),
+        text("printf '[%s]' "),
+        value(5),
+        text(" "),
+        value(Value::Null),
+        text(" "),
+        value(true),
+        text(" "),
+        value(json!({"a b": [1]})),
     ]);
     assert_eq!(stdout(call).await, "[5][][true][{\"a b\":[1]}]");
 }
@@ -204,13 +228,22 @@ const PLACES: [(&str, &str); 12] = [
     ("printf '<%s>' \"", "\""),
     ("printf '<%s>' '", "'"),
     ("printf '<%s>' ''", ""),
-    ("printf '<%s>' \"$(printf %s ", "; printf x)\" | sed '$s/x>$/>/'"),
-    ("printf '<%s>' \"$(printf %s \"", "\"; printf x)\" | sed '$s/x>$/>/'"),
+    (
+        "printf '<%s>' \"$(printf %s ",
+        "; printf x)\" | sed '$s/x>$/>/'",
+    ),
+    (
+        "printf '<%s>' \"$(printf %s \"",
+        "\"; printf x)\" | sed '$s/x>$/>/'",
+    ),
     ("# it's a \"comment\nprintf '<%s>' ", ""),
     ("printf '<'; cat <<EOF\n", "\nEOF\nprintf '>'"),
     ("printf '<'; cat <<-EOF | cat\n", "\nEOF\nprintf '>'"),
     ("x=", "; printf '<%s>' \"$x\""),
-    ("printf %s \"a'b\"'c\"d'\\\" > /dev/null; printf '<%s>' ", ""),
+    (
+        "printf %s \"a'b\"'c\"d'\\\" > /dev/null; printf '<%s>' ",
+        "",
+    ),
     ("printf '<%s>' ${UNSET:-", "}"),
 ];
 
