@@ -11,13 +11,13 @@ mod graph;
 mod input;
 mod state;
 
-pub use decide::{Limits, Net, Refusal, Undecided, decide, envelope, needs};
+pub use decide::{Limits, Net, Refusal, Undecided, decide, needs};
 pub use decision::{
     BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage, TimerChange,
 };
 pub use graph::Graph;
 pub use input::{Input, Report, ReportEnd, Stamp, Submit};
 pub use state::{
-    Boundary, BoundaryKind, Latest, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, State,
+    Boundary, BoundaryKind, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, State,
     StepSummary, Stop, StopReason, Token, fold,
 };

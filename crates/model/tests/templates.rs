@@ -127,7 +127,8 @@ fn a_missing_value_is_an_error_with_its_place() {
     let (code, message, span) = failure("ok\n  {{ ctx.nope.x }}", &scope());
     assert_eq!(code, "TEMPLATE_UNDEFINED");
     assert_eq!(message, "`ctx.nope.x` is undefined");
-    assert_eq!((span.line, span.column), (11, 6));
+    assert_eq!((span.line, span.column), (11, 10));
+    assert_eq!((span.start, span.end), (112, 122));
     assert_eq!(
         failure("{{ nope | upper }}", &scope()).0,
         "TEMPLATE_UNDEFINED"
@@ -627,4 +628,34 @@ fn an_operation_that_does_not_fit_names_its_expression() {
         failure("{{ 9223372036854775807 * 4 }}", &scope()).0,
         "TEMPLATE_ERROR"
     );
+}
+
+#[test]
+fn a_loops_name_ends_with_the_loop() {
+    let source = "{% for n in items %}{{ n }}{% endfor %}-{{ n }}";
+    assert_eq!(render(source, &scope()), json!("12-1"));
+}
+
+#[test]
+fn a_condition_of_text_around_values_is_refused() {
+    let error = Template::condition("{{ outcome.status }} == 'ok'", at()).unwrap_err();
+    assert!(
+        error.message.starts_with("a condition is one expression"),
+        "{error}"
+    );
+    assert!(holds("{% if n %}true{% endif %}", &scope()));
+}
+
+#[test]
+fn an_error_does_not_quote_a_secret() {
+    let scope = Scope {
+        keychain: Some(Data::new(json!({"k": {"n": 31_337}}))),
+        reveals_secrets: true,
+        ..scope()
+    };
+    let (code, message, _) = failure("{{ keychain.k.n // 0 }}", &scope);
+    assert_eq!(code, "TEMPLATE_ERROR");
+    assert!(!message.contains("31337"), "{message}");
+    let (_, message, _) = failure("{{ big // 0 }}", &scope);
+    assert!(message.contains("9007199254740993"), "{message}");
 }

@@ -9,7 +9,6 @@ use model::template::{Content, Need};
 use serde_json::Value;
 
 use crate::decide::Undecided;
-use crate::decide::scope::envelope;
 use crate::decide::turn::{Turn, fatal};
 use crate::decision::{Key, MessageBody};
 
@@ -125,7 +124,7 @@ impl Turn<'_> {
             )));
         }
         let latest = result.and_then(|pointer| self.state.steps.get(&pointer.step)?.latest.clone());
-        let outcome = match latest.map(|latest| envelope(&latest).content) {
+        let outcome = match latest.map(|latest| latest.envelope().content) {
             Some(Content::Event(seq)) => self.loaded_outcome(Need::Outcome(seq))?,
             Some(Content::Loop(pointer)) => self.loaded_outcome(Need::Loop(pointer))?,
             _ => Outcome::ok(Value::Null),

@@ -12,7 +12,7 @@ use model::template::{Data, Scope};
 use serde_json::Map;
 
 use crate::decide::Undecided;
-use crate::decide::scope::{Unrendered, envelope, event_view};
+use crate::decide::scope::{Unrendered, event_view};
 use crate::decide::turn::{Turn, at_run, fatal};
 use crate::state::{Boundary, BoundaryKind};
 
@@ -58,7 +58,7 @@ impl Turn<'_> {
             .steps
             .get(&id.step)
             .and_then(|summary| summary.latest.as_ref());
-        scope.outcome = latest.map(envelope);
+        scope.outcome = latest.map(model::template::Latest::envelope);
         let failed = boundary.end == BoundaryKind::Failed;
         let routed = match step {
             Some(step) if !is_final => self.route(step, &mut scope, failed),
@@ -67,7 +67,9 @@ impl Turn<'_> {
         match routed {
             Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-            Err(Unrendered::Failed(error)) => self.record_failed_route(&id, error),
+            Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
+                self.record_failed_route(&id, error)
+            }
         }
         Ok(true)
     }

@@ -7,12 +7,12 @@ use model::event::{Body, Kind, Status};
 use model::id::{Name, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
-use model::template::{Content, Data, Envelope, EventView, Need, RenderError, RunView, Scope};
+use model::template::{Data, Envelope, EventView, Need, RenderError, RunView, Scope};
 use serde_json::Value;
 
 use crate::decide::Undecided;
 use crate::decide::turn::{Turn, fatal};
-use crate::state::{Boundary, BoundaryKind, Latest};
+use crate::state::{Boundary, BoundaryKind};
 
 /// Parts of the scope that are the same for many templates of one turn.
 #[derive(Default)]
@@ -26,6 +26,15 @@ pub(super) struct ScopeCache {
 pub(super) enum Unrendered {
     Undecided(Undecided),
     Failed(TaskError),
+    /// A body is larger than the server loads.
+    TooLarge(TaskError),
+}
+
+/// A larger body is not loaded to decide; a worker reads it.
+const BODY_LOADED_MAX: u64 = 1024 * 1024;
+
+fn is_too_large(need: &Need) -> bool {
+    matches!(need, Need::Body(reference) if reference.meta.bytes > BODY_LOADED_MAX)
 }
 
 impl Turn<'_> {
@@ -54,7 +63,7 @@ impl Turn<'_> {
                     .iter()
                     .filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
                 let steps: BTreeMap<_, _> = latest
-                    .map(|(name, latest)| (name.clone(), envelope(latest)))
+                    .map(|(name, latest)| (name.clone(), latest.envelope()))
                     .collect();
                 let steps = Arc::new(steps);
                 self.scopes.steps = Some((last, steps.clone()));
@@ -91,6 +100,19 @@ impl Turn<'_> {
                 Err(RenderError::Needs(needs)) => {
                     let missing: Vec<Need> =
                         needs.into_iter().filter(|need| !self.serve(need)).collect();
+                    if let Some(Need::Body(reference)) =
+                        missing.iter().find(|need| is_too_large(need))
+                    {
+                        let (bytes, uri) = (reference.meta.bytes, &reference.uri);
+                        let message = format!(
+                            "a rule reads `{uri}`, which has {bytes} bytes; lift what it needs out with `select`"
+                        );
+                        return Err(Unrendered::TooLarge(fatal(
+                            ErrorKind::Storage,
+                            "BODY_TOO_LARGE",
+                            message,
+                        )));
+                    }
                     if !missing.is_empty() {
                         return Err(Unrendered::Undecided(Undecided::Needs(missing)));
                     }
@@ -138,29 +160,6 @@ pub(super) fn outcome_of(body: &Body) -> Option<Outcome> {
     match body {
         Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
         _ => None,
-    }
-}
-
-/// A step's latest end, as templates see it.
-pub fn envelope(latest: &Latest) -> Envelope {
-    let label = |(name, seq, ok): &(Name, Seq, bool)| (name.clone(), Envelope::recorded(*ok, *seq));
-    let labels: Vec<_> = latest.tasks.iter().map(label).collect();
-    let last = latest
-        .last
-        .as_ref()
-        .and_then(|last| latest.tasks.iter().find(|(name, ..)| name == last));
-    let content = match (&latest.loop_, last, &latest.error) {
-        (Some(pointer), _, None) => Content::Loop(pointer.clone()),
-        (_, Some((_, seq, ok)), error) if error.is_none() || !ok => Content::Event(*seq),
-        (_, _, Some(error)) => {
-            Content::Error(Arc::new(serde_json::to_value(error).unwrap_or_default()))
-        }
-        _ => Content::Empty,
-    };
-    Envelope {
-        is_ok: latest.ok,
-        content,
-        labels: Arc::new(labels),
     }
 }
 

@@ -7,12 +7,10 @@ use model::event::{
     AdmitEvaluated, Body, Event, NextEvaluated, Requested, ResultPointer, StepScheduled,
 };
 use model::id::{Name, StepRunId, TokenId};
-use model::template::LoopPointer;
+use model::template::{Latest, LoopPointer};
 
 use crate::state::runs::{Ended, Run};
-use crate::state::{
-    Boundary, BoundaryKind, Latest, LoopRun, Phase, State, Stop, StopReason, Token, work,
-};
+use crate::state::{Boundary, BoundaryKind, LoopRun, Phase, State, Stop, StopReason, Token, work};
 
 /// Folds one event. The first event of a log makes the state; `None` and any other event is a broken log.
 pub fn fold(state: Option<State>, event: &Event) -> Option<State> {

@@ -12,7 +12,8 @@ use model::event::{Ending, Parent, ResultPointer, TimerPurpose};
 use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::outcome::TaskError;
 use model::raw::Raw;
-use model::template::LoopPointer;
+use model::status::RunStatus;
+use model::template::Latest;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -151,23 +152,6 @@ pub struct StepSummary {
     pub latest: Option<Latest>,
 }
 
-/// Where the latest envelope of a step is found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Latest {
-    /// The boundary event.
-    pub boundary: Seq,
-    /// Whether it ended well.
-    pub ok: bool,
-    /// The label that ended last.
-    pub last: Option<Name>,
-    /// The latest outcome of each task: label, event, whether it ended well.
-    pub tasks: Vec<(Name, Seq, bool)>,
-    /// For a loop: where its results are.
-    pub loop_: Option<LoopPointer>,
-    /// For a failure that no task reported.
-    pub error: Option<TaskError>,
-}
-
 /// A timer that runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveTimer {
@@ -182,6 +166,17 @@ pub struct LiveTimer {
 }
 
 impl State {
+    /// How the execution stands, in one word.
+    pub fn status(&self) -> RunStatus {
+        match self.phase {
+            Phase::Ended(Ending::Success) => RunStatus::Completed,
+            Phase::Ended(Ending::Error) => RunStatus::Failed,
+            Phase::Ended(Ending::Cancelled) => RunStatus::Cancelled,
+            Phase::Live if self.paused => RunStatus::Paused,
+            Phase::Live => RunStatus::Running,
+        }
+    }
+
     /// Whether the execution has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))

@@ -196,6 +196,14 @@ fn compile_scalar<'s>(
     if let Some(expr) = only_expression(&template.children) {
         return compile_expr(source, expr, findings, taken);
     }
+    if taken == Taken::Maybe && mixes_text(&template.children) {
+        return Err(SyntaxError {
+            message:
+                "a condition is one expression: put all of it between the braces, or leave them out"
+                    .to_owned(),
+            range: None,
+        });
+    }
     let mut rewriter = Rewriter::new(source);
     let body = rewriter.body(&template.children)?;
     let mut generator = CodeGenerator::new("<template>", source);
@@ -235,6 +243,16 @@ fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
         }
     }
     only
+}
+
+/// Whether values stand between text, as in `{{ a }} == 'b'`: as a condition that is always true.
+fn mixes_text(children: &[Stmt<'_>]) -> bool {
+    let has_value = children
+        .iter()
+        .any(|child| matches!(child, Stmt::EmitExpr(_)));
+    let has_text =
+        |child: &Stmt<'_>| matches!(child, Stmt::EmitRaw(raw) if !raw.raw.trim().is_empty());
+    has_value && children.iter().any(has_text)
 }
 
 fn found(rewriter: Rewriter<'_>, form: Form) -> Findings {

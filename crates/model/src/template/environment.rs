@@ -136,6 +136,13 @@ pub(crate) fn check_filter(name: &str, range: Range<usize>) -> Result<(), Syntax
     if FILTERS.contains(name) {
         return Ok(());
     }
+    if name == "jq" {
+        // A jq program may run without end, and nothing can stop it in the middle of a rendering.
+        return Err(SyntaxError {
+            message: "`jq` runs as a task of its own: `kind: transform`".to_owned(),
+            range: Some(range),
+        });
+    }
     Err(unknown("filter", name, FILTERS.iter().copied(), range))
 }
 

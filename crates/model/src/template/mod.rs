@@ -12,6 +12,7 @@ mod data;
 mod envelope;
 mod environment;
 mod filters;
+mod latest;
 mod names;
 mod operators;
 mod reference;
@@ -24,6 +25,7 @@ mod weigh;
 
 pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, SOURCE_BYTES_MAX};
 pub use data::Data;
+pub use latest::Latest;
 pub use rewrite::PathUse;
 pub use scope::{Content, Envelope, EventView, Iter, Loaded, LoopPointer, Need, RunView, Scope};
 pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};

@@ -146,9 +146,8 @@ impl<'s> Rewriter<'s> {
         self.deeper(expr.span())?;
         let rewritten = match expr {
             Expr::Var(node) => {
-                if !self.bound.contains(node.id) {
-                    self.roots.insert(node.id);
-                }
+                // A name bound by a loop is the scope's again behind it, so each is looked up.
+                self.roots.insert(node.id);
                 Expr::Var(Spanned::new(ast::Var { id: node.id }, node.span()))
             }
             Expr::GetAttr(node) => {
