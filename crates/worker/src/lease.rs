@@ -175,6 +175,7 @@ impl Lease {
             lease_epoch: self.epoch,
             events,
             end,
+            pool: self.shared.config.pool.clone(),
             free: u32::from(is_last),
         }
     }
