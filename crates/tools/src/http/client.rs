@@ -138,7 +138,14 @@ pub(crate) fn sort(error: &reqwest::Error) -> TaskError {
     if error.is_builder() {
         return TaskError::new(ErrorKind::ClientError, "HTTP_REQUEST", message);
     }
-    if error.is_decode() {
+    // A body that breaks off is reported as undecodable too; only bytes that are wrong are not worth another try.
+    let is_corrupt = find::<std::io::Error>(error).is_some_and(|e| {
+        matches!(
+            e.kind(),
+            std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput
+        )
+    });
+    if error.is_decode() && is_corrupt {
         return TaskError::new(ErrorKind::Parse, "HTTP_DECODE", message);
     }
     TaskError::new(ErrorKind::Connection, "HTTP_PROTOCOL", message)

@@ -336,7 +336,8 @@ async fn credentials_stay_at_their_origin() {
     let server = Server::start().await;
     let fields = json!({"auth": {"type": "api_key", "header": "X-Key", "value": "s3cret"}, "headers": {"Cookie": "c=1", "X-Open": "o"}});
     result(run(&tool(), server.call("/away", fields)).await);
-    let (first, last) = (server.seen.lock().unwrap()[0].clone(), server.last());
+    let first = server.seen.lock().unwrap()[0].clone();
+    let last = server.last();
     assert!(first.contains("x-key: s3cret") && first.contains("cookie: c=1"));
     assert!(
         last.starts_with("GET /json") && last.contains("x-open: o"),
