@@ -1,1 +1,55 @@
-fn main() {}
+//! What we measure, each figure beside the raw limit taken in the same run.
+//!
+//! `cargo xtask bench` prints a table; `-o json` prints one object. Nothing here is asserted: a figure is a figure.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "the figures are what this program is for"
+)]
+
+mod figure;
+mod memory;
+mod raw;
+mod replay;
+mod stack;
+mod workloads;
+
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = arguments();
+    let json = arguments.windows(2).any(|pair| pair == ["-o", "json"]);
+    let wanted: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let wanted: Vec<&str> = wanted.into_iter().filter(|word| *word != "json").collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let mut figures = Vec::new();
+    for workload in workloads::ALL {
+        if wanted.is_empty() || wanted.iter().any(|word| workload.name.contains(word)) {
+            let measured = (workload.measure)(&runtime)?;
+            for figure in &measured {
+                if !json {
+                    println!("{figure}");
+                }
+            }
+            figures.extend(measured);
+        }
+    }
+    if json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&figure::report(&figures))?
+        );
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program's own arguments")]
+fn arguments() -> Vec<String> {
+    std::env::args().skip(1).collect()
+}

@@ -1,0 +1,71 @@
+//! A figure: what was measured, the raw limit beside it, and the ratio.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// One measured figure.
+#[derive(Debug, Clone)]
+pub(crate) struct Figure {
+    /// What was done.
+    pub(crate) work: String,
+    /// The figure.
+    pub(crate) value: f64,
+    /// Its unit.
+    pub(crate) unit: &'static str,
+    /// What should be reached, as a sentence.
+    pub(crate) reach: &'static str,
+    /// The raw limit in the same unit, if there is one.
+    pub(crate) raw: Option<f64>,
+}
+
+impl Figure {
+    /// The figure as a multiple of the raw limit.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        self.raw
+            .filter(|raw| *raw > 0.0)
+            .map(|raw| self.value / raw)
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:<62} {:>12} {:<8}",
+            self.work,
+            number(self.value),
+            self.unit
+        )?;
+        match (self.raw, self.ratio()) {
+            (Some(raw), Some(ratio)) => write!(f, " raw {:>10}  ratio {ratio:>6.2}", number(raw))?,
+            _ => write!(f, " {:>29}", "")?,
+        }
+        write!(f, "   {}", self.reach)
+    }
+}
+
+fn number(value: f64) -> String {
+    if value >= 1000.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// All figures as one object.
+pub(crate) fn report(figures: &[Figure]) -> Value {
+    let rows = figures.iter().map(|figure| {
+        json!({
+            "work": figure.work,
+            "value": figure.value,
+            "unit": figure.unit,
+            "raw": figure.raw,
+            "ratio": figure.ratio(),
+            "reach": figure.reach,
+        })
+    });
+    json!({"figures": rows.collect::<Vec<_>>()})
+}

@@ -1,0 +1,58 @@
+//! The raw limits: what SQLite does with nothing on top, on the same disk, in the same run.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+/// How many commits a latency is taken over.
+const COMMITS: u32 = 400;
+
+fn open(dir: &Path) -> anyhow::Result<Connection> {
+    let db = Connection::open(dir.join("raw.db"))?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.execute_batch(
+        "CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+    )?;
+    Ok(db)
+}
+
+/// The median time of a commit of one row of `bytes` bytes.
+pub(crate) fn one_row_commit(bytes: usize) -> anyhow::Result<Duration> {
+    let dir = tempfile::tempdir()?;
+    let db = open(dir.path())?;
+    let body = "x".repeat(bytes);
+    let mut insert = db.prepare("INSERT INTO log (body) VALUES (?1)")?;
+    let mut times = Vec::new();
+    for _ in 0..COMMITS {
+        let begin = now();
+        insert.execute([&body])?;
+        times.push(begin.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+/// How many of these rows a second go in when `batch` of them share a commit.
+pub(crate) fn batched_rows(rows: &[String], batch: usize) -> anyhow::Result<f64> {
+    let dir = tempfile::tempdir()?;
+    let mut db = open(dir.path())?;
+    let begin = now();
+    for chunk in rows.chunks(batch) {
+        let transaction = db.transaction()?;
+        {
+            let mut insert = transaction.prepare_cached("INSERT INTO log (body) VALUES (?1)")?;
+            for row in chunk {
+                insert.execute([row])?;
+            }
+        }
+        transaction.commit()?;
+    }
+    Ok(rows.len() as f64 / begin.elapsed().as_secs_f64())
+}
+
+#[expect(clippy::disallowed_methods, reason = "measuring is reading the clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,133 @@
+//! The whole embedded stack in a temporary directory: store, server, worker.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::id::{ExecutionId, WorkerId};
+use model::raw::Raw;
+use model::status::RunStatus;
+use server::{Server, Submission};
+use store::Store;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A running stack.
+pub(crate) struct Stack {
+    pub(crate) server: Server,
+    pub(crate) store: Arc<store::Sqlite>,
+    pub(crate) dir: TempDir,
+    stop: CancellationToken,
+    worker: tokio::task::JoinHandle<()>,
+}
+
+impl Stack {
+    /// Starts one.
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let store = Arc::new(store::Sqlite::open(dir.path())?);
+        let bodies: Arc<dyn results::Bodies> =
+            Arc::new(results::Local::open(&dir.path().join("bodies"))?);
+        let config = server::Config {
+            store: store.clone(),
+            bodies: bodies.clone(),
+            limits: engine::Limits::default(),
+            files: None,
+        };
+        let server = Server::start(config).await?;
+        let stop = CancellationToken::new();
+        let worker = worker::Worker::new(worker_config(dir.path(), bodies)?, server.transport());
+        let worker = tokio::spawn(worker.run(stop.clone()));
+        Ok(Self {
+            server,
+            store,
+            dir,
+            stop,
+            worker,
+        })
+    }
+
+    /// Starts a run.
+    pub(crate) async fn submit(
+        &self,
+        text: &str,
+        payload: Option<Raw>,
+    ) -> anyhow::Result<ExecutionId> {
+        let submission = Submission {
+            name: "bench.yaml".to_owned(),
+            text: text.to_owned(),
+            payload,
+        };
+        match self.server.submit(submission).await {
+            Ok(id) => Ok(id),
+            Err(server::SubmitError::Invalid(diagnostics)) => {
+                let first = diagnostics.first().map(|first| first.message.clone());
+                anyhow::bail!("the bench's own playbook is invalid: {first:?}")
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Runs a playbook to its end.
+    pub(crate) async fn run(
+        &self,
+        text: &str,
+        payload: Option<Raw>,
+    ) -> anyhow::Result<ExecutionId> {
+        let id = self.submit(text, payload).await?;
+        self.finish(id).await?;
+        Ok(id)
+    }
+
+    /// Waits for a run's end.
+    pub(crate) async fn finish(&self, id: ExecutionId) -> anyhow::Result<()> {
+        let status = self.server.settled(id).await?;
+        anyhow::ensure!(status == RunStatus::Completed, "run {id} ended as {status}");
+        Ok(())
+    }
+
+    /// The size of the database with its log folded in.
+    pub(crate) fn bytes(&self) -> anyhow::Result<u64> {
+        let db = rusqlite::Connection::open(self.dir.path().join("noetl.db"))?;
+        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(std::fs::metadata(self.dir.path().join("noetl.db"))?.len())
+    }
+
+    /// Stops it.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        tokio::time::timeout(Duration::from_secs(20), self.worker).await??;
+        self.server.stop().await;
+        Ok(())
+    }
+
+    /// How many events a run has.
+    pub(crate) async fn events(&self, id: ExecutionId) -> anyhow::Result<u64> {
+        let row = self.store.execution(id).await?;
+        Ok(row.map_or(0, |row| row.version.0))
+    }
+}
+
+fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result<worker::Config> {
+    let python = tools::PythonConfig {
+        pool_max: 2,
+        ..tools::PythonConfig::default()
+    };
+    let tools = tools::Registry::builtin(tools::Config {
+        python,
+        ..tools::Config::default()
+    });
+    let logs = worker::FileLogs::open(dir.join("logs"))?;
+    Ok(worker::Config {
+        worker: WorkerId("bench".into()),
+        pool: "default".into(),
+        slots: 8,
+        tools,
+        bodies,
+        logs: Arc::new(logs),
+        clock: Arc::new(worker::SystemClock),
+        env: serde_json::Map::new(),
+        base_dir: dir.to_owned(),
+        heartbeat: Duration::from_secs(5),
+    })
+}

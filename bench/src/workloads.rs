@@ -1,0 +1,309 @@
+//! The work that is measured.
+
+use model::event::{Body, Kind};
+use model::id::Seq;
+use model::raw::Raw;
+use serde_json::json;
+use store::Store;
+use tokio::runtime::Runtime;
+
+use crate::figure::Figure;
+use crate::raw::now;
+use crate::stack::Stack;
+use crate::{memory, raw, replay};
+
+/// The size of a raw row: about what one plain step adds to the log.
+const ROW_BYTES: usize = 1_100;
+
+/// One piece of work.
+pub(crate) struct Workload {
+    /// What it is called on the command line.
+    pub(crate) name: &'static str,
+    /// Measures it.
+    pub(crate) measure: fn(&Runtime) -> anyhow::Result<Vec<Figure>>,
+}
+
+/// Everything that is measured.
+pub(crate) const ALL: &[Workload] = &[
+    Workload {
+        name: "chain",
+        measure: chain,
+    },
+    Workload {
+        name: "burst",
+        measure: burst,
+    },
+    Workload {
+        name: "loop",
+        measure: loops,
+    },
+    Workload {
+        name: "python",
+        measure: python_loop,
+    },
+    Workload {
+        name: "submit",
+        measure: submit,
+    },
+    Workload {
+        name: "append",
+        measure: append,
+    },
+];
+
+fn chain_of(steps: usize) -> String {
+    let mut text = String::from(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: chain}\nworkflow:\n",
+    );
+    for index in 0..steps {
+        text.push_str(&format!("- step: s{index}\n  tool: {{kind: noop}}\n"));
+        if index + 1 < steps {
+            text.push_str(&format!("  next: {{arcs: [{{step: s{}}}]}}\n", index + 1));
+        }
+    }
+    text
+}
+
+fn loop_over(tool: &str) -> String {
+    format!(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: loop}}\nworkload: {{n: 0}}\nworkflow:\n\
+         - step: each\n  loop:\n    spec: {{mode: parallel, max_in_flight: 50}}\n    in: \"{{{{ range(n) | list }}}}\"\n    \
+         iterator: item\n  tool: {tool}\n"
+    )
+}
+
+fn chain(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+    let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
+    let (per_step, bytes) = runtime.block_on(async {
+        let stack = Stack::start().await?;
+        let text = chain_of(20);
+        stack.run(&text, None).await?;
+        let before = stack.bytes()?;
+        let mut times = Vec::new();
+        for _ in 0..50 {
+            let begin = now();
+            stack.run(&text, None).await?;
+            times.push(begin.elapsed().as_secs_f64() * 1e3 / 20.0);
+        }
+        let bytes = (stack.bytes()? - before) as f64 / (50.0 * 20.0);
+        stack.stop().await?;
+        times.sort_by(f64::total_cmp);
+        anyhow::Ok((times[times.len() / 2], bytes))
+    })?;
+    Ok(vec![
+        Figure {
+            work: "20-step chain, one at a time: per step".to_owned(),
+            value: per_step,
+            unit: "ms",
+            reach: "at most 2 x one raw commit",
+            raw: Some(commit),
+        },
+        Figure {
+            work: "bytes kept per step".to_owned(),
+            value: bytes,
+            unit: "bytes",
+            reach: "at most 1 500",
+            raw: None,
+        },
+    ])
+}
+
+fn burst(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+    let rate = runtime.block_on(async {
+        let stack = Stack::start().await?;
+        let text = chain_of(3);
+        stack.run(&text, None).await?;
+        let begin = now();
+        let mut ids = Vec::new();
+        let submits = (0..200).map(|_| stack.submit(&text, None));
+        for id in join_all(submits.collect()).await {
+            ids.push(id?);
+        }
+        for id in ids {
+            stack.finish(id).await?;
+        }
+        let rate = 200.0 / begin.elapsed().as_secs_f64();
+        stack.stop().await?;
+        anyhow::Ok(rate)
+    })?;
+    Ok(vec![Figure {
+        work: "200 executions of 3 steps at once".to_owned(),
+        value: rate,
+        unit: "exec/s",
+        reach: "at least 2 500",
+        raw: None,
+    }])
+}
+
+async fn join_all<T, F: Future<Output = T>>(futures: Vec<F>) -> Vec<T> {
+    let mut pinned: Vec<_> = futures
+        .into_iter()
+        .map(|future| (Box::pin(future), None))
+        .collect();
+    std::future::poll_fn(move |context| {
+        let mut pending = false;
+        for (future, done) in &mut pinned {
+            if done.is_none() {
+                match future.as_mut().poll(context) {
+                    std::task::Poll::Ready(value) => *done = Some(value),
+                    std::task::Poll::Pending => pending = true,
+                }
+            }
+        }
+        if pending {
+            return std::task::Poll::Pending;
+        }
+        std::task::Poll::Ready(
+            pinned
+                .iter_mut()
+                .filter_map(|(_, done)| done.take())
+                .collect(),
+        )
+    })
+    .await
+}
+
+fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    let mut walls = Vec::new();
+    for n in [1_000u64, 10_000, 100_000] {
+        let (seconds, bytes, fold) = runtime.block_on(async {
+            let stack = Stack::start().await?;
+            let text = loop_over("{kind: noop}");
+            stack.run(&text, Some(Raw::of(&json!({"n": 10})))).await?;
+            let before = stack.bytes()?;
+            let begin = now();
+            let id = stack.run(&text, Some(Raw::of(&json!({"n": n})))).await?;
+            let seconds = begin.elapsed().as_secs_f64();
+            let bytes = (stack.bytes()? - before) as f64 / n as f64;
+            let events = stack.store.events(id, Seq(0), usize::MAX).await?;
+            let fold = replay::fold_rate(&events)?;
+            stack.stop().await?;
+            anyhow::Ok((seconds, bytes, fold))
+        })?;
+        walls.push(seconds);
+        figures.push(Figure {
+            work: format!("parallel loop of {n}, 50 in flight"),
+            value: n as f64 / seconds,
+            unit: "iter/s",
+            reach: "at least 30 000",
+            raw: None,
+        });
+        if n == 100_000 {
+            figures.push(Figure {
+                work: "bytes kept per iteration".to_owned(),
+                value: bytes,
+                unit: "bytes",
+                reach: "at most 500",
+                raw: None,
+            });
+            figures.push(Figure {
+                work: "fold (replay), one core".to_owned(),
+                value: fold,
+                unit: "events/s",
+                reach: "at least 400 000",
+                raw: None,
+            });
+        }
+    }
+    figures.push(Figure {
+        work: "loop of 100 000 against one of 10 000: wall time".to_owned(),
+        value: walls[2] / walls[1],
+        unit: "times",
+        reach: "at most 12",
+        raw: None,
+    });
+    figures.push(Figure {
+        work: "peak resident memory".to_owned(),
+        value: memory::peak_mib(),
+        unit: "MiB",
+        reach: "under 300",
+        raw: None,
+    });
+    Ok(figures)
+}
+
+fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+    let n = 5_000u64;
+    let rate = runtime.block_on(async {
+        let stack = Stack::start().await?;
+        let text =
+            loop_over("{kind: python, input: {item: \"{{ item }}\"}, code: \"return item\"}");
+        stack.run(&text, Some(Raw::of(&json!({"n": 50})))).await?;
+        let begin = now();
+        stack.run(&text, Some(Raw::of(&json!({"n": n})))).await?;
+        let rate = n as f64 / begin.elapsed().as_secs_f64();
+        stack.stop().await?;
+        anyhow::Ok(rate)
+    })?;
+    Ok(vec![Figure {
+        work: format!("parallel loop of {n} python calls on 2 interpreters"),
+        value: rate,
+        unit: "iter/s",
+        reach: "at least 5 000",
+        raw: None,
+    }])
+}
+
+fn submit(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+    let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
+    let median = runtime.block_on(async {
+        let stack = Stack::start().await?;
+        let text = chain_of(1);
+        stack.run(&text, None).await?;
+        let mut times = Vec::new();
+        for _ in 0..100 {
+            let begin = stack.store.now();
+            let id = stack.run(&text, None).await?;
+            let events = stack.store.events(id, Seq(0), usize::MAX).await?;
+            let started = events
+                .iter()
+                .find(|event| event.kind() == Kind::TaskStarted);
+            let started = started.ok_or_else(|| anyhow::anyhow!("no task started"))?;
+            anyhow::ensure!(matches!(started.body, Body::TaskStarted(_)));
+            times.push(started.timestamp.since(begin));
+        }
+        stack.stop().await?;
+        times.sort_unstable();
+        anyhow::Ok(times[times.len() / 2])
+    })?;
+    Ok(vec![Figure {
+        work: "submit to first task, median".to_owned(),
+        value: median.as_secs_f64() * 1e3,
+        unit: "ms",
+        reach: "at most 3 x one raw commit",
+        raw: Some(commit),
+    }])
+}
+
+/// Events appended a second by the whole engine, beside raw batched inserts of the same rows.
+fn append(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+    let (rate, rows, per_row) = runtime.block_on(async {
+        let stack = Stack::start().await?;
+        let text = loop_over("{kind: noop}");
+        stack.run(&text, Some(Raw::of(&json!({"n": 10})))).await?;
+        let begin = now();
+        let id = stack
+            .run(&text, Some(Raw::of(&json!({"n": 50_000}))))
+            .await?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let count = stack.events(id).await?;
+        let db = rusqlite::Connection::open(stack.dir.path().join("noetl.db"))?;
+        let mut select =
+            db.prepare("SELECT body FROM log WHERE execution_id = ?1 ORDER BY seq_first")?;
+        let rows = select.query_map([id.0], |row| row.get::<_, String>(0))?;
+        let rows: Vec<String> = rows.collect::<Result<_, _>>()?;
+        drop(select);
+        stack.stop().await?;
+        let per_row = count as f64 / rows.len() as f64;
+        anyhow::Ok((count as f64 / seconds, rows, per_row))
+    })?;
+    let raw_rows = raw::batched_rows(&rows, 4)?;
+    Ok(vec![Figure {
+        work: "events appended, whole engine".to_owned(),
+        value: rate,
+        unit: "events/s",
+        reach: "at least 0.4 x raw",
+        raw: Some(raw_rows * per_row),
+    }])
+}
