@@ -81,8 +81,7 @@ impl Server {
     /// Everything reported once the command has ended.
     pub(super) async fn ended(&self, seq: u64) -> Vec<Report> {
         let command = command_id(seq);
-        let is_over =
-            |report: &Report| report.command == command && report.end != ReportEnd::Open;
+        let is_over = |report: &Report| report.command == command && report.end != ReportEnd::Open;
         let mut reports = self.reports.subscribe();
         let all = reports.wait_for(|all| all.iter().any(is_over)).await;
         all.unwrap().clone()
@@ -101,7 +100,9 @@ impl Transport for Server {
                 self.offered.notified().await;
             }
         };
-        Ok(tokio::time::timeout(ask.wait, wait).await.unwrap_or_default())
+        Ok(tokio::time::timeout(ask.wait, wait)
+            .await
+            .unwrap_or_default())
     }
 
     async fn report(&self, mut report: Report) -> Result<Receipt, Error> {
@@ -140,7 +141,10 @@ impl Transport for Server {
 
     async fn events(&self, _run: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
         let log = self.log.lock().unwrap();
-        Ok(seqs.iter().filter_map(|seq| log.get(seq).cloned()).collect())
+        Ok(seqs
+            .iter()
+            .filter_map(|seq| log.get(seq).cloned())
+            .collect())
     }
 
     async fn loop_results(&self, _run: ExecutionId, _at: &LoopPointer) -> Result<Raw, Error> {
@@ -331,7 +335,9 @@ pub(super) fn house_of(
 
 /// A playbook with these steps.
 pub(super) fn playbook(steps: &str) -> String {
-    format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: t}}\nworkload: {{n: 3}}\nworkflow:\n{steps}")
+    format!(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: t}}\nworkload: {{n: 3}}\nworkflow:\n{steps}"
+    )
 }
 
 pub(super) fn command_id(seq: u64) -> CommandId {
@@ -377,14 +383,23 @@ pub(super) fn resume(iteration: Option<u64>, continuation: Continuation) -> Resu
 
 /// The kinds of events in each report.
 pub(super) fn kinds(reports: &[Report]) -> Vec<Vec<&'static str>> {
-    let names = |report: &Report| report.events.iter().map(|event| event.kind().name()).collect();
+    let names = |report: &Report| {
+        report
+            .events
+            .iter()
+            .map(|event| event.kind().name())
+            .collect()
+    };
     reports.iter().map(names).collect()
 }
 
 /// All events of one kind.
 pub(super) fn of_kind(reports: &[Report], kind: Kind) -> Vec<Event> {
     let events = reports.iter().flat_map(|report| &report.events);
-    events.filter(|event| event.kind() == kind).cloned().collect()
+    events
+        .filter(|event| event.kind() == kind)
+        .cloned()
+        .collect()
 }
 
 /// An event's payload.

@@ -3,6 +3,5 @@
 mod house;
 mod pipelines;
 mod ranges;
-mod speed;
 mod suspending;
 mod trouble;

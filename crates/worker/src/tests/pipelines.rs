@@ -17,7 +17,8 @@ use super::house::{
     resume,
 };
 
-const PLAIN: &str = "- step: s\n  tool: {kind: noop, result: {x: '{{ n }}', home: '{{ env.HOME }}'}}\n";
+const PLAIN: &str =
+    "- step: s\n  tool: {kind: noop, result: {x: '{{ n }}', home: '{{ env.HOME }}'}}\n";
 
 fn never(_: &tools::Call) -> Behaviour {
     panic!("no tool with effects is called")
@@ -34,7 +35,10 @@ async fn a_plain_step_costs_one_report() {
     );
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
     let done = payload(&of_kind(&reports, Kind::TaskDone)[0]);
-    assert_eq!(done["outcome"]["result"], json!({"x": 3, "home": "/home/u"}));
+    assert_eq!(
+        done["outcome"]["result"],
+        json!({"x": 3, "home": "/home/u"})
+    );
     assert_eq!(done["outcome"]["meta"]["attempt"], 1);
 }
 
@@ -135,10 +139,19 @@ async fn jumps_break_and_locals_drive_a_pagination() {
     });
     house.server.offer(claimed("s", 5, Work::Pipeline));
     let reports = house.server.ended(5).await;
-    let pages: Vec<_> = house.tool.calls.borrow().iter().map(|call| call.input["page"].clone()).collect();
+    let pages: Vec<_> = house
+        .tool
+        .calls
+        .borrow()
+        .iter()
+        .map(|call| call.input["page"].clone())
+        .collect();
     assert_eq!(pages, [json!(1), json!(2), json!(3)]);
     assert_eq!(of_kind(&reports, Kind::StepDone).len(), 1);
-    let visits: Vec<_> = of_kind(&reports, Kind::TaskStarted).iter().map(|event| event.at.visit).collect();
+    let visits: Vec<_> = of_kind(&reports, Kind::TaskStarted)
+        .iter()
+        .map(|event| event.at.visit)
+        .collect();
     assert_eq!(visits, [1, 1, 2, 2, 3, 3]);
 }
 
@@ -194,7 +207,10 @@ async fn an_effect_that_may_have_happened_does_not_happen_again() {
     claimed.resume = vec![resume(None, started())];
     house.server.offer(claimed);
     let reports = house.server.ended(5).await;
-    assert_eq!(kinds(&reports), [["task.failed", "policy.task.evaluated", "step.failed"]]);
+    assert_eq!(
+        kinds(&reports),
+        [["task.failed", "policy.task.evaluated", "step.failed"]]
+    );
     let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "UNKNOWN_OUTCOME");
 }
@@ -242,9 +258,11 @@ fn ended(seq: u64, task: &str, outcome: &Outcome, set: Option<serde_json::Value>
 
 #[tokio::test(start_paused = true)]
 async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left() {
-    let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: noop, result: '{{ a.result + iter.page + _prev.result }}'}\n";
+    let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x, set: {iter.page: 2}}\n  - b: {kind: noop, result: '{{ a.result + iter.page + _prev.result }}'}\n";
     let house = house(steps, never);
-    house.server.write(ended(30, "a", &Outcome::ok(40), Some(json!({"page": 2}))));
+    house
+        .server
+        .write(ended(30, "a", &Outcome::ok(40), Some(json!({"page": 2}))));
     let pointer = OutcomePointer {
         seq: Seq(30),
         ok: true,
@@ -262,7 +280,10 @@ async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left()
     claimed.resume = vec![resume(None, continuation)];
     house.server.offer(claimed);
     let reports = house.server.ended(5).await;
-    assert_eq!(kinds(&reports), [["task.started", "task.done", "step.done"]]);
+    assert_eq!(
+        kinds(&reports),
+        [["task.started", "task.done", "step.done"]]
+    );
     let done = payload(&of_kind(&reports, Kind::TaskDone)[0]);
     assert_eq!(done["outcome"]["result"], 82);
 }
@@ -271,7 +292,9 @@ async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left()
 async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: '{{ outcome.result.rows | length == 20000 }}', then: {do: continue}}, {else: {then: {do: fail}}}]}}\n  - b: {kind: noop, result: '{{ a.rows | length }}'}\n";
     let house = house(steps, |_| {
-        Behaviour::Answers(Outcome::ok(json!({"status": "full", "rows": vec!["row"; 20_000]})))
+        Behaviour::Answers(Outcome::ok(
+            json!({"status": "full", "rows": vec!["row"; 20_000]}),
+        ))
     });
     house.server.offer(claimed("s", 5, Work::Pipeline));
     let reports = house.server.ended(5).await;
@@ -286,7 +309,9 @@ async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it
 #[tokio::test(start_paused = true)]
 async fn a_large_write_is_recorded_by_reference_and_read_back_through_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      set: {ctx.page: '{{ output.data }}', ctx.small: 1}\n  - b: {kind: noop, result: '{{ ctx.page | length }}'}\n";
-    let house = house(steps, |_| Behaviour::Answers(Outcome::ok("x".repeat(5_000))));
+    let house = house(steps, |_| {
+        Behaviour::Answers(Outcome::ok("x".repeat(5_000)))
+    });
     house.server.offer(claimed("s", 5, Work::Pipeline));
     let reports = house.server.ended(5).await;
     let done = of_kind(&reports, Kind::TaskDone);
@@ -299,8 +324,11 @@ async fn a_large_write_is_recorded_by_reference_and_read_back_through_it() {
 #[tokio::test(start_paused = true)]
 async fn a_result_over_the_playbook_s_limit_fails_with_its_code() {
     let text = playbook("- step: s\n  tool: {kind: shell, command: x}\n");
-    let text = format!("{text}executor: {{kind: worker_pool, spec: {{policy: {{limits: {{max_payload_bytes: 1000}}}}}}}}\n");
-    let house = house_of(&text, |_| Behaviour::Answers(Outcome::ok("x".repeat(2_000))));
+    let text =
+        format!("{text}executor: {{spec: {{policy: {{limits: {{max_payload_bytes: 1000}}}}}}}}\n");
+    let house = house_of(&text, |_| {
+        Behaviour::Answers(Outcome::ok("x".repeat(2_000)))
+    });
     house.server.offer(claimed("s", 5, Work::Pipeline));
     let reports = house.server.ended(5).await;
     let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();

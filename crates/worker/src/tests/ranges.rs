@@ -51,7 +51,10 @@ pub(super) fn over(house: &House, total: u64) {
 
 fn indices(reports: &[Report], kind: Kind) -> Vec<u64> {
     let events = of_kind(reports, kind);
-    let mut indices: Vec<_> = events.iter().filter_map(|event| event.at.iteration).collect();
+    let mut indices: Vec<_> = events
+        .iter()
+        .filter_map(|event| event.at.iteration)
+        .collect();
     indices.sort_unstable();
     indices
 }
@@ -66,10 +69,17 @@ async fn a_range_runs_each_index_once_and_never_wider_than_allowed() {
     claimed.over = vec![3, 7];
     house.server.offer(claimed);
     let reports = house.server.ended(5).await;
-    assert_eq!(indices(&reports, Kind::IterationDone), [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]);
+    assert_eq!(
+        indices(&reports, Kind::IterationDone),
+        [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
+    );
     assert_eq!(house.tool.most_at_once.lock().unwrap().1, 4);
     let calls = house.tool.calls.borrow().clone();
-    assert!(calls.iter().all(|call| call.input["item"] == json!(call.input["i"].as_u64().unwrap() * 10)));
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.input["item"] == json!(call.input["i"].as_u64().unwrap() * 10))
+    );
     let done = of_kind(&reports, Kind::IterationDone);
     assert!(done.iter().all(|event| event.duration_ms == Some(100)));
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
@@ -94,7 +104,10 @@ async fn pure_iterations_are_reported_fifty_at_a_time() {
     over(&house, 200);
     house.server.offer(claimed("s", 5, range(0, 200, 16)));
     let reports = house.server.ended(5).await;
-    assert_eq!(indices(&reports, Kind::IterationDone), (0..200).collect::<Vec<_>>());
+    assert_eq!(
+        indices(&reports, Kind::IterationDone),
+        (0..200).collect::<Vec<_>>()
+    );
     let most = reports.iter().map(|report| report.events.len()).max();
     assert!(most.unwrap() <= 400, "{most:?}");
     assert!(reports.len() >= 3);
@@ -105,7 +118,11 @@ async fn pure_iterations_are_reported_fifty_at_a_time() {
 async fn a_failure_stops_the_rest_where_the_step_says_so() {
     let steps = format!("{WIDE}  spec: {{policy: {{failure: {{mode: fail_fast}}}}}}\n");
     let house = house(&steps, |call| {
-        let outcome = if call.input["i"] == 1 { failure("NO") } else { Outcome::ok(1) };
+        let outcome = if call.input["i"] == 1 {
+            failure("NO")
+        } else {
+            Outcome::ok(1)
+        };
         let millis = if call.input["i"] == 0 { 500 } else { 10 };
         Behaviour::Takes(Duration::from_millis(millis), outcome)
     });
@@ -121,7 +138,11 @@ async fn a_failure_stops_the_rest_where_the_step_says_so() {
 async fn a_failure_is_one_among_many_where_the_step_wants_all() {
     let steps = format!("{WIDE}  spec: {{policy: {{failure: {{mode: best_effort}}}}}}\n");
     let house = house(&steps, |call| {
-        let outcome = if call.input["i"] == 1 { failure("NO") } else { Outcome::ok(1) };
+        let outcome = if call.input["i"] == 1 {
+            failure("NO")
+        } else {
+            Outcome::ok(1)
+        };
         Behaviour::Answers(outcome)
     });
     over(&house, 10);
@@ -134,11 +155,19 @@ async fn a_failure_is_one_among_many_where_the_step_wants_all() {
 #[tokio::test(start_paused = true)]
 async fn sequential_iterations_see_each_other_s_writes_and_record_each_effect_first() {
     let steps = "- step: s\n  loop: {in: [], iterator: item}\n  tool:\n    kind: shell\n    command: x\n    input: {sum: '{{ ctx.sum | default(0) }}'}\n    set: {ctx.sum: '{{ output.data + iter.item }}'}\n";
-    let house = house(steps, |call| Behaviour::Answers(Outcome::ok(call.input["sum"].clone())));
+    let house = house(steps, |call| {
+        Behaviour::Answers(Outcome::ok(call.input["sum"].clone()))
+    });
     over(&house, 4);
     house.server.offer(claimed("s", 5, range(0, 4, 1)));
     let reports = house.server.ended(5).await;
-    let sums: Vec<Value> = house.tool.calls.borrow().iter().map(|call| call.input["sum"].clone()).collect();
+    let sums: Vec<Value> = house
+        .tool
+        .calls
+        .borrow()
+        .iter()
+        .map(|call| call.input["sum"].clone())
+        .collect();
     assert_eq!(sums, [json!(0), json!(0), json!(10), json!(30)]);
     assert_eq!(reports.len(), 4);
     assert_eq!(house.tool.most_at_once.lock().unwrap().1, 1);
@@ -155,13 +184,17 @@ async fn writes_of_a_parallel_iteration_ride_with_its_end_as_one_patch() {
     let reports = house.server.ended(5).await;
     for done in of_kind(&reports, Kind::IterationDone) {
         let patch = payload(&done)["set_ctx"].clone();
-        assert_eq!(patch, json!({"n": {"$add": 3}, "l": {"$extend": ["a", "b"]}}));
+        assert_eq!(
+            patch,
+            json!({"n": {"$add": 3}, "l": {"$extend": ["a", "b"]}})
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_prepared_collection_is_stored_and_counted() {
-    let steps = "- step: s\n  loop: {in: '{{ range(n) | list }}', iterator: item}\n  tool: {kind: noop}\n";
+    let steps =
+        "- step: s\n  loop: {in: '{{ range(n) | list }}', iterator: item}\n  tool: {kind: noop}\n";
     let house = house(steps, |_| Behaviour::Panics);
     house.server.offer(claimed("s", 5, Work::Prepare));
     let reports = house.server.ended(5).await;

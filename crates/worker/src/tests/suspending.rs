@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use model::command::{Continuation, Cursor, Stage, Work};
-use model::event::{
-    At, Awaits, Body, Event, Kind, Signal, Source, TaskStarted, WaitFor,
-};
+use model::event::{At, Awaits, Body, Event, Kind, Signal, Source, TaskStarted, WaitFor};
 use model::id::{EventId, Seq};
 use model::outcome::Outcome;
 use model::raw::Raw;
@@ -80,11 +78,14 @@ async fn an_answer_is_the_outcome_of_the_task_that_waited() {
         }))),
     };
     house.server.write(event(40, Body::TaskStarted(started)));
-    house.server.write(event(41, Body::SignalReceived(Signal {
-        name: "go".into(),
-        payload: Some(Raw::of(&json!({"yes": "indeed"}))),
-        child: None,
-    })));
+    house.server.write(event(
+        41,
+        Body::SignalReceived(Signal {
+            name: "go".into(),
+            payload: Some(Raw::of(&json!({"yes": "indeed"}))),
+            child: None,
+        }),
+    ));
     let continuation = Continuation {
         cursor: Cursor::At("ask".into()),
         visits: [("ask".into(), 1)].into(),
@@ -108,7 +109,15 @@ async fn a_long_retry_delay_suspends_and_keeps_its_place_in_the_width() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, delay: 60}}]}}\n";
     let house = house(steps, |_| Behaviour::Answers(failure("NO")));
     over(&house, 5);
-    house.server.offer(claimed("s", 5, Work::Range { from: 0, to: 5, width: 2 }));
+    house.server.offer(claimed(
+        "s",
+        5,
+        Work::Range {
+            from: 0,
+            to: 5,
+            width: 2,
+        },
+    ));
     let reports = house.server.ended(5).await;
     assert_eq!(of_kind(&reports, Kind::IterationStarted).len(), 2);
     assert_eq!(of_kind(&reports, Kind::IterationDone).len(), 0);

@@ -9,7 +9,8 @@ use wire::{ReportEnd, Verdict};
 
 use super::house::{Answer, Behaviour, House, claimed, house, kinds, of_kind, payload};
 
-const TWO: &str = "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
+const TWO: &str =
+    "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
 
 async fn called(house: &House, times: usize) {
     let mut calls = house.tool.calls.subscribe();
