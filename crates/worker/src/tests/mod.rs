@@ -1,1 +1,7 @@
-//! What the worker does, seen from a tiny server.
+//! What the worker does, seen from a tiny server that hands out commands and keeps what is reported.
+
+mod house;
+mod pipelines;
+mod ranges;
+mod suspending;
+mod trouble;

@@ -1,0 +1,157 @@
+//! Tasks that wait outside: the slot is freed, the answer settles them.
+
+use std::time::Duration;
+
+use model::command::{Continuation, Cursor, Stage, Work};
+use model::event::{At, Awaits, Body, Event, Kind, Signal, Source, TaskStarted, WaitFor};
+use model::id::{EventId, Seq};
+use model::outcome::Outcome;
+use model::raw::Raw;
+use model::time::Time;
+use serde_json::json;
+use wire::ReportEnd;
+
+use super::house::{Behaviour, RUN, claimed, failure, house, kinds, of_kind, payload, resume};
+use super::ranges::over;
+
+#[tokio::test(start_paused = true)]
+async fn a_child_is_asked_for_and_the_slot_freed() {
+    let steps = "- step: s\n  tool: {kind: playbook, path: ./child.yaml, input: {x: '{{ n }}'}, return_step: last}\n";
+    let house = house(steps, |_| Behaviour::Panics);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    assert_eq!(kinds(&reports), [["step.started", "task.started"]]);
+    assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
+    let child = payload(&of_kind(&reports, Kind::TaskStarted)[0])["awaits"]["child"].clone();
+    assert_eq!(
+        child,
+        json!({"path": "./child.yaml", "input": {"x": 3}, "return_step": "last", "wait": true})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
+    let steps = "- step: short\n  tool: {kind: wait, duration: 2s}\n- step: long\n  tool: {kind: wait, duration: 1h}\n";
+    let house = house(steps, |_| Behaviour::Panics);
+    let begun = tokio::time::Instant::now();
+    house.server.offer(claimed("short", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    assert_eq!(
+        kinds(&reports),
+        [["step.started", "task.started", "task.done", "step.done"]]
+    );
+    house.server.offer(claimed("long", 6, Work::Pipeline));
+    let reports = house.server.ended(6).await;
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let wait = payload(&of_kind(&reports, Kind::TaskStarted)[1])["awaits"]["wait"].clone();
+    assert!(wait["until"].is_string());
+}
+
+fn event(seq: u64, body: Body) -> Event {
+    Event {
+        event_id: EventId(1),
+        execution_id: RUN,
+        seq: Seq(seq),
+        cause_seq: None,
+        timestamp: Time(0),
+        recorded_at: Time(0),
+        source: Source::Server,
+        at: At::default(),
+        duration_ms: None,
+        worker_id: None,
+        meta: None,
+        body,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_the_outcome_of_the_task_that_waited() {
+    let steps = "- step: s\n  tool:\n  - ask: {kind: wait, signal: go, timeout: 1h}\n  - use: {kind: noop, result: '{{ ask.result.yes }}'}\n";
+    let house = house(steps, |_| Behaviour::Panics);
+    let started = TaskStarted {
+        inputs: None,
+        awaits: Some(Box::new(Awaits::Wait(WaitFor {
+            until: None,
+            signal: Some("go".into()),
+            times_out: true,
+        }))),
+    };
+    house.server.write(event(40, Body::TaskStarted(started)));
+    house.server.write(event(
+        41,
+        Body::SignalReceived(Signal {
+            name: "go".into(),
+            payload: Some(Raw::of(&json!({"yes": "indeed"}))),
+            child: None,
+        }),
+    ));
+    let continuation = Continuation {
+        cursor: Cursor::At("ask".into()),
+        visits: [("ask".into(), 1)].into(),
+        attempt: 1,
+        stage: Stage::Answered {
+            by: Seq(41),
+            since: Seq(40),
+        },
+        ..Continuation::default()
+    };
+    let mut claimed = claimed("s", 5, Work::Pipeline);
+    claimed.resume = vec![resume(None, continuation)];
+    house.server.offer(claimed);
+    let reports = house.server.ended(5).await;
+    let done = of_kind(&reports, Kind::TaskDone);
+    assert_eq!(payload(&done[1])["outcome"]["result"], "indeed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_retry_delay_suspends_and_keeps_its_place_in_the_width() {
+    let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, delay: 60}}]}}\n";
+    let house = house(steps, |_| Behaviour::Answers(failure("NO")));
+    over(&house, 5);
+    house.server.offer(claimed(
+        "s",
+        5,
+        Work::Range {
+            from: 0,
+            to: 5,
+            width: 2,
+        },
+    ));
+    let reports = house.server.ended(5).await;
+    assert_eq!(of_kind(&reports, Kind::IterationStarted).len(), 2);
+    assert_eq!(of_kind(&reports, Kind::IterationDone).len(), 0);
+    assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_iteration_goes_on_as_its_own_command() {
+    let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: shell, command: x, input: {item: '{{ item }}'}}\n";
+    let house = house(steps, |_| Behaviour::Answers(Outcome::ok(1)));
+    over(&house, 5);
+    let continuation = Continuation {
+        cursor: Cursor::At("s".into()),
+        visits: [("s".into(), 1)].into(),
+        attempt: 2,
+        stage: Stage::Retrying {
+            due: Time(0),
+            suspended: false,
+        },
+        ..Continuation::default()
+    };
+    let mut claimed = claimed("s", 5, Work::Iteration { index: 3 });
+    claimed.resume = vec![resume(Some(3), continuation)];
+    house.server.offer(claimed);
+    let reports = house.server.ended(5).await;
+    assert_eq!(
+        kinds(&reports),
+        [[
+            "task.attempt.started",
+            "task.attempt.done",
+            "task.done",
+            "loop.iteration.done"
+        ]]
+    );
+    let call = house.tool.calls.borrow()[0].clone();
+    assert_eq!((call.attempt, &call.input["item"]), (3, &json!(30)));
+}

@@ -1,0 +1,133 @@
+//! What can go wrong between worker and server: stop, yield, fenced, unavailable, refused, the worker's own end.
+
+use std::time::Duration;
+
+use model::command::Work;
+use model::event::Kind;
+use model::outcome::Outcome;
+use wire::{ReportEnd, Verdict};
+
+use super::house::{Answer, Behaviour, House, claimed, house, kinds, of_kind, payload};
+
+const TWO: &str =
+    "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
+
+async fn called(house: &House, times: usize) {
+    let mut calls = house.tool.calls.subscribe();
+    calls.wait_for(|calls| calls.len() >= times).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_kills_the_tool_and_leaves_its_outcome_open() {
+    let house = house(TWO, |_| Behaviour::Hangs);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    called(&house, 1).await;
+    house.server.tell(5, Verdict::Stop);
+    let reports = house.server.ended(5).await;
+    assert_eq!(kinds(&reports), [["step.started", "task.started"]]);
+    assert_eq!(reports[0].end, ReportEnd::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_deaf_to_stop_is_left_within_the_grace() {
+    let house = house(TWO, |_| {
+        Behaviour::Takes(Duration::from_secs(3600), Outcome::ok(1))
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    called(&house, 1).await;
+    let told = tokio::time::Instant::now();
+    house.server.tell(5, Verdict::Stop);
+    let reports = house.server.ended(5).await;
+    assert!(told.elapsed() < Duration::from_secs(10));
+    assert_eq!(reports[0].end, ReportEnd::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn yield_lets_the_running_task_end_and_gives_the_rest_back() {
+    let house = house(TWO, |_| {
+        Behaviour::Takes(Duration::from_secs(30), Outcome::ok(1))
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    called(&house, 1).await;
+    house.server.tell(5, Verdict::Yield);
+    let reports = house.server.ended(5).await;
+    assert_eq!(of_kind(&reports, Kind::TaskDone).len(), 1);
+    assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
+    assert_eq!(house.tool.calls.borrow().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receipt_that_says_yield_is_heard_too() {
+    let house = house(TWO, |_| Behaviour::Answers(Outcome::ok(1)));
+    house.server.answer([Answer::Says(Verdict::Yield)]);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
+    assert_eq!(house.tool.calls.borrow().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_command_is_dropped_without_another_word() {
+    let house = house(TWO, |_| Behaviour::Answers(Outcome::ok(1)));
+    house.server.answer([Answer::Fenced]);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    house.server.offer(claimed("s", 6, Work::Pipeline));
+    let reports = house.server.ended(6).await;
+    assert_eq!(*house.server.tried.borrow(), 3);
+    let of_six = reports.iter().filter(|report| report.command.seq.0 == 6);
+    let of_five = reports.iter().filter(|report| report.command.seq.0 == 5);
+    assert_eq!(of_six.count() + of_five.count(), 2);
+    assert_eq!(house.tool.calls.borrow().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_server_is_asked_until_it_takes_the_outcome() {
+    let house = house(TWO, |_| Behaviour::Answers(Outcome::ok(1)));
+    house.server.answer([
+        Answer::Unavailable,
+        Answer::Unavailable,
+        Answer::Unavailable,
+    ]);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    assert_eq!(*house.server.tried.borrow(), 5);
+    assert_eq!(of_kind(&reports, Kind::TaskDone).len(), 2);
+    assert_eq!(house.tool.calls.borrow().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_report_fails_its_step_rather_than_hold_it_for_ever() {
+    let house = house(TWO, |_| Behaviour::Answers(Outcome::ok(1)));
+    house.server.answer([Answer::Refused]);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let error = payload(&of_kind(&reports, Kind::StepFailed)[0])["error"].clone();
+    assert_eq!(error["code"], "REPORT_REFUSED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_told_to_end_lets_tasks_end_and_gives_back_what_is_left() {
+    let house = house(TWO, |_| {
+        Behaviour::Takes(Duration::from_secs(3), Outcome::ok(1))
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    called(&house, 1).await;
+    house.stop.cancel();
+    house.worker.await.unwrap();
+    let reports = house.server.reports.borrow().clone();
+    let last = reports.last().unwrap();
+    assert_eq!((last.end, last.free), (ReportEnd::Released, 0));
+    assert_eq!(of_kind(&reports, Kind::TaskDone).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_outlasts_the_worker_s_end_is_stopped_and_given_back() {
+    let house = house(TWO, |_| Behaviour::Hangs);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    called(&house, 1).await;
+    house.stop.cancel();
+    house.worker.await.unwrap();
+    let reports = house.server.reports.borrow().clone();
+    assert_eq!(kinds(&reports), [["step.started", "task.started"]]);
+    assert_eq!(reports[0].end, ReportEnd::Released);
+}
