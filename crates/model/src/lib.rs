@@ -6,6 +6,7 @@
 
 pub mod command;
 pub mod ctx;
+pub mod diagnostic;
 pub mod duration;
 pub mod event;
 pub mod id;
@@ -17,3 +18,4 @@ pub mod source;
 pub mod status;
 pub mod template;
 pub mod time;
+pub(crate) mod yaml;

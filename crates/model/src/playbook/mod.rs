@@ -1,12 +1,19 @@
 //! The playbook: what a document says once every accepted spelling is read into one shape.
 
+mod check;
+pub mod kinds;
+mod parse;
 mod policy;
+mod read;
 mod shape;
+
+pub use kinds::FieldMode;
+pub use parse::{Parsed, parse};
 
 pub use policy::{
     Backoff, Directive, Jump, Policy, Retry, Rule, Then, Unmatched, Write, WriteTarget,
 };
 pub use shape::{
-    Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode, Loop,
-    LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
+    Accumulate, Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode,
+    Loop, LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
 };

@@ -215,6 +215,8 @@ pub struct Task {
     pub effect: Effect,
     /// Which workers take it, if not the executor's pool.
     pub pool: Option<Name>,
+    /// The line on which the first line of its `code` stands, for tracebacks.
+    pub code_line: Option<u32>,
     /// Where it stands.
     pub span: Span,
 }
@@ -246,6 +248,40 @@ pub struct ResultControl {
     pub ttl: Option<Duration>,
     /// Values to lift out.
     pub select: Vec<Select>,
+    /// How the body is compressed, if its author cares.
+    pub compression: Option<Name>,
+    /// Whether the parts of several visits are collected.
+    pub accumulate: Option<Accumulate>,
+}
+
+impl ResultControl {
+    /// This over `base`: what this does not say is taken from there.
+    #[must_use]
+    pub fn over(self, base: Self) -> Self {
+        Self {
+            inline_bytes_max: self.inline_bytes_max.or(base.inline_bytes_max),
+            preview_bytes_max: self.preview_bytes_max.or(base.preview_bytes_max),
+            store: self.store.or(base.store),
+            scope: self.scope.or(base.scope),
+            ttl: self.ttl.or(base.ttl),
+            select: if self.select.is_empty() {
+                base.select
+            } else {
+                self.select
+            },
+            compression: self.compression.or(base.compression),
+            accumulate: self.accumulate.or(base.accumulate),
+        }
+    }
+}
+
+/// How the parts of several visits are collected into a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accumulate {
+    /// How parts combine; `append` unless said.
+    pub strategy: Name,
+    /// The JSONPath of what is combined; the whole body unless said.
+    pub merge_path: Option<String>,
 }
 
 /// One value lifted out of a body.
@@ -264,6 +300,8 @@ pub struct Router {
     pub mode: RouteMode,
     /// In order.
     pub arcs: Vec<Arc>,
+    /// Whether it fails the run that no arc fires; the executor's `no_next_is_error` unless said.
+    pub no_match_is_error: Option<bool>,
 }
 
 /// How many arcs of a router may fire.

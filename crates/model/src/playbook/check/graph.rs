@@ -1,0 +1,156 @@
+//! The net: arcs, entries and jumps that lead somewhere, steps and arcs that can be reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::playbook::check::words::is_always;
+use crate::playbook::read::Reader;
+use crate::playbook::{Jump, Playbook, RouteMode, Rule, Step};
+use crate::yaml::Node;
+
+/// An arc here ends the branch where no such step exists.
+const END: &str = "end";
+
+pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Reader) {
+    let steps = playbook.steps.iter().enumerate();
+    let index: BTreeMap<&str, usize> = steps.map(|(at, step)| (step.name.as_str(), at)).collect();
+    for (key, node) in named {
+        if let Some(name) = node.as_str()
+            && !index.contains_key(name)
+        {
+            let message = format!("`{key}` names the step `{name}`, which does not exist");
+            let label = meant(reader, name, &index);
+            reader.error("E0113", message, node.span, label);
+        }
+    }
+    for step in &playbook.steps {
+        arcs(step, &index, reader);
+        unreachable_arcs(step, reader);
+        let labels: BTreeSet<&str> = step.tasks.iter().map(|task| task.label.as_str()).collect();
+        for rule in step.tasks.iter().flat_map(|task| &task.policy.rules) {
+            if let Some(Jump::Label(label)) = &rule.then.to
+                && !labels.contains(label.as_str())
+            {
+                no_label(playbook, step, rule, label.as_str(), reader);
+            }
+        }
+        first_has_no_previous(step, reader);
+    }
+    unreached(playbook, &index, reader);
+}
+
+fn meant(reader: &Reader, name: &str, index: &BTreeMap<&str, usize>) -> String {
+    match reader.suggest(name, index.keys().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "no step has this name".to_owned(),
+    }
+}
+
+fn arcs(step: &Step, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
+    for arc in &step.next.arcs {
+        let target = arc.step.as_str();
+        if !index.contains_key(target) && target != END {
+            let message = format!(
+                "an arc of step `{}` leads to `{target}`, which does not exist",
+                step.name
+            );
+            let label = meant(reader, target, index);
+            reader.error("E0112", message, arc.span, label);
+        }
+    }
+}
+
+fn unreachable_arcs(step: &Step, reader: &mut Reader) {
+    if step.next.mode != RouteMode::Exclusive {
+        return;
+    }
+    let arcs = &step.next.arcs;
+    let Some(sure) = arcs.iter().position(|arc| is_always(arc.when.as_ref())) else {
+        return;
+    };
+    let line = arcs[sure].span.line;
+    for arc in &arcs[sure + 1..] {
+        let message = format!("the arc to `{}` can never fire", arc.step);
+        let warning = reader
+            .diagnostic("W205", message, arc.span)
+            .label(format!("the arc on line {line} always fires first"))
+            .help("give that arc a `when`, move it last, or use `spec: {mode: inclusive}`   noetl explain W205");
+        reader.report(warning);
+    }
+}
+
+fn first_has_no_previous(step: &Step, reader: &mut Reader) {
+    let Some(task) = step.tasks.first() else {
+        return;
+    };
+    for rule in &task.policy.rules {
+        if matches!(rule.then.to, Some(Jump::Previous)) {
+            let message = format!(
+                "task `{}` is the first of its step and has no previous one",
+                task.label
+            );
+            reader.error("E0114", message, rule.span, "jump to a label instead");
+        }
+    }
+}
+
+fn no_label(playbook: &Playbook, step: &Step, rule: &Rule, label: &str, reader: &mut Reader) {
+    let labels = step.tasks.iter().map(|task| task.label.as_str());
+    let mut others = playbook
+        .steps
+        .iter()
+        .filter(|step| step.task(label).is_some());
+    let advice = if let Some(other) = others.next() {
+        format!(
+            "it is a task of step `{}`; a jump stays in its step",
+            other.name
+        )
+    } else if let Some(meant) = reader.suggest(label, labels.clone()) {
+        format!("did you mean `{meant}`?")
+    } else {
+        format!("(step has: {})", labels.collect::<Vec<_>>().join(" "))
+    };
+    let message = format!("step `{}` has no task `{label}` to jump to", step.name);
+    reader.error("E0114", message, rule.span, advice);
+}
+
+fn unreached(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
+    if playbook.steps.is_empty() {
+        return;
+    }
+    let mut reached = vec![false; playbook.steps.len()];
+    let last = playbook.executor.final_step.as_ref();
+    let roots = [Some(&playbook.entry().name), last];
+    let mut open: Vec<usize> = roots
+        .into_iter()
+        .flatten()
+        .filter_map(|name| index.get(name.as_str()).copied())
+        .collect();
+    while let Some(at) = open.pop() {
+        if std::mem::replace(&mut reached[at], true) {
+            continue;
+        }
+        let arcs = playbook.steps[at].next.arcs.iter();
+        open.extend(arcs.filter_map(|arc| index.get(arc.step.as_str()).copied()));
+    }
+    for (step, _) in playbook
+        .steps
+        .iter()
+        .zip(reached)
+        .filter(|(_, reached)| !reached)
+    {
+        if index
+            .get(step.name.as_str())
+            .is_none_or(|at| playbook.steps[*at].span != step.span)
+        {
+            continue;
+        }
+        let warning = reader
+            .diagnostic(
+                "W209",
+                format!("step `{}` is never reached", step.name),
+                step.span,
+            )
+            .label("no arc leads here from the first step");
+        reader.report(warning);
+    }
+}

@@ -1,0 +1,160 @@
+//! Playbooks that can run but probably do something else than their author thinks.
+
+use crate::playbook::check::words::{is_always, matches_every_error};
+use crate::playbook::read::Reader;
+use crate::playbook::{
+    Directive, Jump, LoopMode, Playbook, Rule, Step, Task, Unmatched, Write, WriteTarget,
+};
+use crate::source::Span;
+use crate::template::Tree;
+
+/// Names that mean something else in templates.
+pub(crate) const RESERVED: &[&str] = &[
+    "workload",
+    "ctx",
+    "iter",
+    "args",
+    "input",
+    "event",
+    "outcome",
+    "output",
+    "execution_id",
+    "keychain",
+];
+
+const REDUCERS: &[&str] = &["$add", "$append", "$max", "$min", "$merge"];
+
+pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
+    for step in &playbook.steps {
+        name(step.name.as_str(), "step", step.span, reader);
+        if let Some(looped) = &step.loop_ {
+            name(looped.iterator.as_str(), "iterator", looped.span, reader);
+            if looped.mode == LoopMode::Parallel && looped.max_in_flight.is_none() {
+                let message = format!(
+                    "the parallel loop of step `{}` does not say how many run at once",
+                    step.name
+                );
+                let warning = reader
+                    .diagnostic("W207", message, looped.span)
+                    .help("add `max_in_flight: 8` under `loop.spec`; it is 16 otherwise   noetl explain W207");
+                reader.report(warning);
+            }
+        }
+        for (at, task) in step.tasks.iter().enumerate() {
+            name(task.label.as_str(), "task", task.span, reader);
+            unmatched_error(task, reader);
+            endless_jump(step, at, task, reader);
+            for write in writes(task) {
+                shared_write(step, write, reader);
+                stray_iter(step, write, reader);
+            }
+        }
+    }
+}
+
+fn writes(task: &Task) -> impl Iterator<Item = &Write> {
+    let ruled = task.policy.rules.iter().flat_map(|rule| &rule.then.writes);
+    task.set.iter().chain(ruled)
+}
+
+fn name(name: &str, what: &str, span: Span, reader: &mut Reader) {
+    let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_numeric());
+    let warning = if RESERVED.contains(&name) || name.starts_with('_') {
+        let message = format!("the {what} `{name}` has a name that is reserved in templates");
+        reader
+            .diagnostic("W214", message, span)
+            .label("choose another name; templates cannot reach this one")
+    } else if !is_word {
+        let message = format!("the {what} `{name}` cannot be used as a name in templates");
+        reader
+            .diagnostic("W213", message, span)
+            .label("use letters, digits and `_`, beginning with a letter")
+    } else {
+        return;
+    };
+    reader.report(warning);
+}
+
+fn unmatched_error(task: &Task, reader: &mut Reader) {
+    let policy = &task.policy;
+    let covers = |rule: &Rule| matches_every_error(rule.when.as_ref());
+    let Some(first) = policy.rules.first() else {
+        return;
+    };
+    if policy.unmatched == Unmatched::Continue && !policy.rules.iter().any(covers) {
+        let warning = reader
+            .diagnostic("W204", "an error no rule matches will continue", first.span)
+            .help("add `- else: {then: {do: fail}}`   noetl explain W204");
+        reader.report(warning);
+    }
+}
+
+/// A jump back that always happens, in a task whose other rules never leave the circle.
+fn endless_jump(step: &Step, at: usize, task: &Task, reader: &mut Reader) {
+    for rule in &task.policy.rules {
+        let back = || match &rule.then.to {
+            Some(Jump::Label(label)) => step.task(label.as_str()).is_some_and(|(to, _)| to <= at),
+            Some(Jump::Previous) => true,
+            Some(Jump::Template(_)) | None => false,
+        };
+        let leaves = |other: &Rule| {
+            !std::ptr::eq(other, rule)
+                && matches!(
+                    other.then.directive,
+                    Directive::Break | Directive::Fail | Directive::Continue
+                )
+        };
+        let is_endless = rule.then.directive == Directive::Jump
+            && is_always(rule.when.as_ref())
+            && !task.policy.rules.iter().any(leaves)
+            && back();
+        if is_endless {
+            let message = format!("task `{}` always jumps back", task.label);
+            let warning = reader
+                .diagnostic("W208", message, rule.span)
+                .label("nothing ends this circle")
+                .help("give the jump a `when`, and let another rule `break`   noetl explain W208");
+            reader.report(warning);
+        }
+    }
+}
+
+fn shared_write(step: &Step, write: &Write, reader: &mut Reader) {
+    let is_parallel = step
+        .loop_
+        .as_ref()
+        .is_some_and(|looped| looped.mode == LoopMode::Parallel);
+    if !is_parallel || write.target != WriteTarget::Ctx || is_reducer(&write.value) {
+        return;
+    }
+    let message = format!("iterations of a parallel loop write `ctx.{}`", write.key);
+    let warning = reader
+        .diagnostic("W206", message, write.span)
+        .label("different values fail the step with CTX_CONFLICT")
+        .help("use a reducer such as `{$append: …}` or `{$add: 1}`, or `set_iter`   noetl explain W206");
+    reader.report(warning);
+}
+
+fn is_reducer(value: &Tree) -> bool {
+    let is_one = |key: &str| REDUCERS.contains(&key);
+    match value {
+        Tree::Literal(serde_json::Value::Object(map)) => map.keys().any(|key| is_one(key)),
+        Tree::Map(pairs) => pairs.iter().any(|(key, _)| is_one(key)),
+        _ => false,
+    }
+}
+
+fn stray_iter(step: &Step, write: &Write, reader: &mut Reader) {
+    if step.loop_.is_some() || write.target != WriteTarget::Iter {
+        return;
+    }
+    let message = format!(
+        "`iter.{}` is written in step `{}`, which has no loop",
+        write.key, step.name
+    );
+    let warning = reader
+        .diagnostic("W212", message, write.span)
+        .label("it lives only as long as this pipeline");
+    reader.report(warning);
+}

@@ -1,0 +1,78 @@
+//! Plain scalars that look like something they are not.
+
+use crate::diagnostic::Diagnostic;
+use crate::playbook::read::Reader;
+use crate::yaml::{Node, Style, Value};
+
+const BOOLEAN_WORDS: &[&str] = &["yes", "no", "on", "off", "y", "n"];
+
+/// Looks at every value below `root`.
+pub(crate) fn check(root: &Node, reader: &mut Reader) {
+    let mut open: Vec<(&str, &Node)> = vec![("", root)];
+    while let Some((key, node)) = open.pop() {
+        match &node.value {
+            Value::List(items) => open.extend(items.iter().map(|item| (key, item))),
+            Value::Map(entries) => {
+                let entries = entries.iter();
+                open.extend(entries.map(|entry| (&*entry.key, &entry.value)));
+            }
+            _ => {
+                if let Some(warning) = lookalike(key, node, reader) {
+                    reader.report(warning);
+                }
+            }
+        }
+    }
+}
+
+fn lookalike(key: &str, node: &Node, reader: &Reader) -> Option<Diagnostic> {
+    let range = node.span.start as usize..node.span.end as usize;
+    let written = reader.source.text.get(range)?;
+    match &node.value {
+        Value::Text(text) if text.style == Style::Plain => {
+            let word = text.text.to_ascii_lowercase();
+            BOOLEAN_WORDS.contains(&word.as_str()).then(|| {
+                reader
+                    .diagnostic(
+                        "W301",
+                        format!("`{written}` is text here, not a boolean"),
+                        node.span,
+                    )
+                    .label(format!(
+                        "write `true` or `false`, or quote it: `\"{written}\"`"
+                    ))
+            })
+        }
+        Value::Number(number) if has_leading_zero(written) => Some(
+            reader
+                .diagnostic(
+                    "W302",
+                    format!("`{written}` is the number {number}"),
+                    node.span,
+                )
+                .label(format!(
+                    "quote it to keep the zero: `\"{written}\"`; octal is `0o755`"
+                )),
+        ),
+        Value::Number(number) if key.contains("version") && loses_zero(written) => Some(
+            reader
+                .diagnostic(
+                    "W303",
+                    format!("`{written}` is the number {number}"),
+                    node.span,
+                )
+                .label(format!("quote it to keep the zero: `\"{written}\"`")),
+        ),
+        _ => None,
+    }
+}
+
+fn has_leading_zero(written: &str) -> bool {
+    let digits = written.strip_prefix(['-', '+']).unwrap_or(written);
+    digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn loses_zero(written: &str) -> bool {
+    let fraction = written.split_once('.').map(|(_, fraction)| fraction);
+    fraction.is_some_and(|fraction| fraction.len() > 1 && fraction.ends_with('0'))
+}

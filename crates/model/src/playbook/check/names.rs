@@ -1,0 +1,272 @@
+//! Names in templates that nothing defines.
+//!
+//! A request may add names to the workload, so an unknown bare name is a warning. What can come from nowhere else is an
+//! error: names of `iter`, `steps.x`, and `outcome` or `event` where there is none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::playbook::check::lint::RESERVED;
+use crate::playbook::read::{Reader, Use};
+use crate::playbook::{Playbook, Step, WriteTarget};
+use crate::source::Span;
+use crate::template::{PathUse, Tree};
+
+/// Names that are always there, and functions of the template language.
+const BUILT_IN: &[&str] = &[
+    "path",
+    "version",
+    "job",
+    "loop",
+    "loop_index",
+    "steps",
+    "results",
+    "parent_execution_id",
+    "idempotency_key",
+    "env",
+    "now",
+    "range",
+    "dict",
+    "namespace",
+    "cycler",
+    "joiner",
+    "debug",
+    "lipsum",
+    "true",
+    "false",
+    "none",
+    "True",
+    "False",
+    "None",
+    "self",
+    "super",
+    "caller",
+];
+
+const ITER: &[&str] = &["index", "first", "last", "length", "parent"];
+
+pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
+    let uses = std::mem::take(&mut reader.uses);
+    let shared = Shared::of(playbook);
+    let mut current: Option<(usize, Known<'_>)> = None;
+    for found in &uses {
+        let Some((at, step)) = found
+            .step
+            .and_then(|at| Some((at, playbook.steps.get(at)?)))
+        else {
+            continue;
+        };
+        if current.as_ref().is_none_or(|(known, _)| *known != at) {
+            current = Some((at, Known::of(&shared, step)));
+        }
+        if let Some((_, known)) = &current {
+            for path in found.template.path_uses() {
+                look(&path, found, known, reader);
+            }
+        }
+    }
+}
+
+/// What one step knows besides what all know.
+struct Known<'p> {
+    shared: &'p Shared<'p>,
+    step: &'p Step,
+    iter: BTreeSet<&'p str>,
+    bare: BTreeSet<&'p str>,
+    /// Whether names may come in that cannot be listed.
+    is_open: bool,
+}
+
+impl<'p> Known<'p> {
+    fn of(shared: &'p Shared<'p>, step: &'p Step) -> Self {
+        let mut known = Self {
+            shared,
+            step,
+            iter: BTreeSet::new(),
+            bare: BTreeSet::new(),
+            is_open: false,
+        };
+        let iterator = step.loop_.as_ref().map(|looped| looped.iterator.as_str());
+        known.iter.extend(iterator);
+        for task in &step.tasks {
+            known.bare.insert(task.label.as_str());
+            known.keys(task.input.as_ref());
+            let ruled = task.policy.rules.iter().flat_map(|rule| &rule.then.writes);
+            for write in task.set.iter().chain(ruled) {
+                match write.target {
+                    WriteTarget::Iter => known.iter.insert(root(write.key.as_str())),
+                    WriteTarget::Local => known.bare.insert(root(write.key.as_str())),
+                    WriteTarget::Ctx => false,
+                };
+            }
+        }
+        known.keys(step.input.as_ref());
+        for args in shared.args.get(step.name.as_str()).into_iter().flatten() {
+            known.keys(Some(args));
+        }
+        known.bare.extend(known.iter.clone());
+        known
+    }
+
+    fn keys(&mut self, tree: Option<&'p Tree>) {
+        match tree {
+            Some(Tree::Map(pairs)) => self.bare.extend(pairs.iter().map(|(key, _)| key.as_str())),
+            Some(Tree::Literal(serde_json::Value::Object(map))) => {
+                self.bare.extend(map.keys().map(String::as_str));
+            }
+            Some(Tree::Template(_)) => self.is_open = true,
+            _ => {}
+        }
+    }
+}
+
+/// What every step knows.
+struct Shared<'p> {
+    /// Workload keys, step names and everything written to `ctx`.
+    names: BTreeSet<&'p str>,
+    steps: BTreeSet<&'p str>,
+    /// What arcs pass on, by the step they lead to.
+    args: BTreeMap<&'p str, Vec<&'p Tree>>,
+}
+
+impl<'p> Shared<'p> {
+    fn of(playbook: &'p Playbook) -> Self {
+        let steps = playbook.steps.iter().map(|step| step.name.as_str());
+        let steps: BTreeSet<&str> = steps.collect();
+        let mut names = steps.clone();
+        names.extend(playbook.workload.keys().map(String::as_str));
+        let mut args: BTreeMap<&str, Vec<&Tree>> = BTreeMap::new();
+        for step in &playbook.steps {
+            let tasks = step.tasks.iter();
+            let ruled = tasks.clone().flat_map(|task| &task.policy.rules);
+            let writes = (step.set.iter())
+                .chain(step.next.arcs.iter().flat_map(|arc| &arc.set))
+                .chain(tasks.flat_map(|task| &task.set))
+                .chain(ruled.flat_map(|rule| &rule.then.writes));
+            let shared = writes.filter(|write| write.target == WriteTarget::Ctx);
+            names.extend(shared.map(|write| root(write.key.as_str())));
+            for arc in &step.next.arcs {
+                args.entry(arc.step.as_str()).or_default().extend(&arc.args);
+            }
+        }
+        Self { names, steps, args }
+    }
+}
+
+fn root(path: &str) -> &str {
+    path.split(['.', '[']).next().unwrap_or(path)
+}
+
+fn look(used: &PathUse, found: &Use, known: &Known<'_>, reader: &mut Reader) {
+    if is_prepared(used, found) {
+        return;
+    }
+    let name = root(&used.path);
+    let rest = used.path.strip_prefix(name).unwrap_or("");
+    let second = rest.strip_prefix('.').map(root);
+    let span = found.node.locate(&reader.source.text, &used.range);
+    match (name, second) {
+        ("iter", Some(key)) => iter(key, span, known, reader),
+        ("steps", Some(step)) => steps(step, span, known, reader),
+        ("outcome" | "output", _) if !found.place.has_outcome() => {
+            let advice = "it exists in rules, `set` and guards";
+            reader.error("T0202", format!("there is no `{name}` here"), span, advice);
+        }
+        ("event", _) if !found.place.has_event() => {
+            let advice = "it exists in guards and admission";
+            reader.error("T0202", format!("there is no `{name}` here"), span, advice);
+        }
+        _ if used.guarded || is_known(name, known) => {}
+        _ => bare(name, span, known, reader),
+    }
+}
+
+fn is_known(name: &str, known: &Known<'_>) -> bool {
+    known.is_open
+        || name.starts_with('_')
+        || RESERVED.contains(&name)
+        || BUILT_IN.contains(&name)
+        || known.shared.names.contains(name)
+        || known.bare.contains(name)
+}
+
+fn iter(key: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
+    if known.iter.contains(key) || ITER.contains(&key) || key.starts_with('_') {
+        return;
+    }
+    let mut scope: Vec<String> = known
+        .iter
+        .iter()
+        .map(|name| format!("iter.{name}"))
+        .collect();
+    if known.step.loop_.is_some() {
+        scope.push("iter.index".to_owned());
+    }
+    let label = if scope.is_empty() {
+        format!(
+            "step `{}` has no loop and writes no `iter`",
+            known.step.name
+        )
+    } else {
+        format!("in scope: {}", scope.join(", "))
+    };
+    reader.error(
+        "T0201",
+        format!("`iter.{key}` is not defined here"),
+        span,
+        label,
+    );
+}
+
+fn steps(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
+    let steps = &known.shared.steps;
+    if steps.contains(name) {
+        return;
+    }
+    let label = match reader.suggest(name, steps.iter().copied()) {
+        Some(meant) => format!("did you mean `steps.{meant}`?"),
+        None => "no step has this name".to_owned(),
+    };
+    reader.error(
+        "T0203",
+        format!("`steps.{name}` names no step"),
+        span,
+        label,
+    );
+}
+
+fn bare(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
+    let names = known.shared.names.iter().chain(&known.bare).copied();
+    let label = match reader.suggest(name, names) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "it must come with the request; add a default under `workload`".to_owned(),
+    };
+    let warning = reader
+        .diagnostic(
+            "W210",
+            format!("nothing in the playbook defines `{name}`"),
+            span,
+        )
+        .label(label);
+    reader.report(warning);
+}
+
+/// Whether the author expects the value to be missing: a `default` or a test for being defined follows it. A
+/// comparison also bears a missing value, but one that is always missing is a mistake.
+fn is_prepared(used: &PathUse, found: &Use) -> bool {
+    let text = found.node.as_str().unwrap_or_default();
+    let rest = text.get(used.range.end..).unwrap_or_default();
+    let rest = rest.trim_start_matches([')', ' ', '\n']);
+    if let Some(filter) = rest.strip_prefix('|') {
+        let filter = filter.trim_start();
+        let end = filter.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let name = &filter[..end.unwrap_or(filter.len())];
+        return matches!(name, "default" | "d");
+    }
+    let Some(test) = rest.strip_prefix("is ") else {
+        return false;
+    };
+    let test = test.trim_start();
+    let test = test.strip_prefix("not ").unwrap_or(test).trim_start();
+    let words = ["defined", "undefined", "none"];
+    words.iter().any(|word| test.starts_with(word))
+}

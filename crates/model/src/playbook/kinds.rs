@@ -1,0 +1,259 @@
+//! The one table of built-in tool kinds: their names, their keys and how each key is rendered.
+//!
+//! The parser checks playbooks against it, and workers render by it.
+
+/// A built-in kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KindSpec {
+    /// How it is spelled.
+    pub name: &'static str,
+    /// Its own keys, besides those every task takes.
+    pub keys: &'static [KeySpec],
+    /// Keys of which exactly one must be given; empty where there is no such choice.
+    pub one_of: &'static [&'static str],
+    /// Keys of which at most one may be given.
+    pub at_most_one_of: &'static [&'static str],
+    /// Whether it touches nothing outside, so that it may run again freely.
+    pub is_pure: bool,
+}
+
+/// A key of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeySpec {
+    /// The canonical spelling.
+    pub name: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    /// Whether it must be given.
+    pub is_required: bool,
+    /// How its value is rendered.
+    pub mode: FieldMode,
+}
+
+/// How the value of a key is rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FieldMode {
+    /// To a value with its native type.
+    Value,
+    /// Not at all, unless it holds `{{` or `{%`.
+    Verbatim,
+    /// To the author's text and the values between, which the worker quotes or binds by their place.
+    Pieces,
+}
+
+impl KindSpec {
+    /// The key with that canonical name.
+    pub fn key(&self, name: &str) -> Option<&'static KeySpec> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// The key with that name or alias.
+    pub fn key_spelled(&self, name: &str) -> Option<&'static KeySpec> {
+        let mut keys = self.keys.iter();
+        keys.find(|key| key.name == name || key.aliases.contains(&name))
+    }
+}
+
+/// The kind with that name.
+pub fn kind(name: &str) -> Option<&'static KindSpec> {
+    KINDS.iter().find(|kind| kind.name == name)
+}
+
+/// How a field of a kind is rendered.
+pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
+    kind(kind_name)
+        .and_then(|kind| kind.key(field))
+        .map_or(FieldMode::Value, |key| key.mode)
+}
+
+/// Kinds of the language that are not in [`KINDS`].
+pub const NOT_BUILT_IN: &[&str] = &[
+    "postgres",
+    "duckdb",
+    "artifact",
+    "result",
+    "resolve",
+    "transfer",
+    "nats",
+    "s3",
+    "gcs",
+    "container",
+    "mcp",
+    "snowflake",
+    "ducklake",
+];
+
+const fn key(name: &'static str) -> KeySpec {
+    also(name, &[])
+}
+
+const fn also(name: &'static str, aliases: &'static [&'static str]) -> KeySpec {
+    KeySpec {
+        name,
+        aliases,
+        is_required: false,
+        mode: FieldMode::Value,
+    }
+}
+
+const fn required(key: KeySpec) -> KeySpec {
+    KeySpec {
+        is_required: true,
+        ..key
+    }
+}
+
+const fn verbatim(key: KeySpec) -> KeySpec {
+    KeySpec {
+        mode: FieldMode::Verbatim,
+        ..key
+    }
+}
+
+const fn pieces(key: KeySpec) -> KeySpec {
+    KeySpec {
+        mode: FieldMode::Pieces,
+        ..key
+    }
+}
+
+const fn spec(name: &'static str, keys: &'static [KeySpec]) -> KindSpec {
+    KindSpec {
+        name,
+        keys,
+        one_of: &[],
+        at_most_one_of: &[],
+        is_pure: false,
+    }
+}
+
+/// Every built-in kind.
+pub const KINDS: &[KindSpec] = &[
+    KindSpec {
+        is_pure: true,
+        ..spec("noop", &[key("message"), key("result")])
+    },
+    KindSpec {
+        one_of: &["code", "script"],
+        ..spec(
+            "python",
+            &[
+                verbatim(key("code")),
+                key("script"),
+                key("libs"),
+                key("env"),
+                key("cwd"),
+            ],
+        )
+    },
+    spec(
+        "shell",
+        &[
+            required(pieces(also("command", &["cmds"]))),
+            key("env"),
+            key("cwd"),
+            key("shell"),
+            key("stdin"),
+        ],
+    ),
+    KindSpec {
+        at_most_one_of: &["json", "payload", "body", "data", "form", "files"],
+        ..spec(
+            "http",
+            &[
+                required(also("url", &["endpoint"])),
+                key("method"),
+                key("headers"),
+                key("params"),
+                key("json"),
+                key("payload"),
+                key("body"),
+                key("data"),
+                key("form"),
+                key("files"),
+                key("verify_ssl"),
+                key("follow_redirects"),
+                key("response_type"),
+                key("ok_status"),
+            ],
+        )
+    },
+    KindSpec {
+        one_of: &["path", "catalog_id"],
+        ..spec(
+            "playbook",
+            &[
+                key("path"),
+                key("catalog_id"),
+                key("version"),
+                key("return_step"),
+                key("wait"),
+            ],
+        )
+    },
+    spec("workbook", &[required(key("name"))]),
+    KindSpec {
+        one_of: &["duration", "until", "signal", "approval"],
+        ..spec(
+            "wait",
+            &[
+                key("duration"),
+                key("until"),
+                key("signal"),
+                key("approval"),
+            ],
+        )
+    },
+    KindSpec {
+        one_of: &["jq", "select"],
+        is_pure: true,
+        ..spec("transform", &[verbatim(key("jq")), key("select")])
+    },
+    KindSpec {
+        is_pure: true,
+        ..spec("rhai", &[required(verbatim(key("code")))])
+    },
+    spec(
+        "sqlite",
+        &[
+            required(pieces(also("command", &["query", "commands"]))),
+            key("params"),
+            key("database"),
+            key("schema"),
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_spelling_means_two_keys_of_one_kind() {
+        for kind in KINDS {
+            let mut names: Vec<_> = kind.keys.iter().map(|key| key.name).collect();
+            names.extend(kind.keys.iter().flat_map(|key| key.aliases));
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn choices_name_keys_of_their_kind() {
+        for kind in KINDS {
+            for name in kind.one_of.iter().chain(kind.at_most_one_of) {
+                assert!(kind.key(name).is_some(), "{}.{name}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn commands_are_kept_in_pieces_and_code_verbatim() {
+        assert_eq!(field_mode("shell", "command"), FieldMode::Pieces);
+        assert_eq!(field_mode("sqlite", "command"), FieldMode::Pieces);
+        assert_eq!(field_mode("python", "code"), FieldMode::Verbatim);
+        assert_eq!(field_mode("http", "url"), FieldMode::Value);
+    }
+}

@@ -1,0 +1,121 @@
+//! `executor`: settings of the whole run.
+
+use crate::playbook::read::layers::inheritable;
+use crate::playbook::read::reader::Reader;
+use crate::playbook::read::shapes::{
+    DEFAULTS, EXECUTOR, EXECUTOR_POLICY, EXECUTOR_SPEC, FAILURE, LIMITS, RESULTS,
+};
+use crate::playbook::{Executor, FailureMode};
+use crate::yaml::{Node, Value};
+
+const FAILURE_MODES: &[(&str, FailureMode)] = &[
+    ("fail_fast", FailureMode::FailFast),
+    ("best_effort", FailureMode::BestEffort),
+];
+
+/// Settings of the run, and the layer of `spec` that every task inherits.
+pub(crate) struct Settings {
+    pub(crate) executor: Executor,
+    pub(crate) defaults: Option<Node>,
+    pub(crate) entry: Option<Node>,
+    pub(crate) last: Option<Node>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            executor: Executor {
+                pool: "default".into(),
+                entry_step: None,
+                final_step: None,
+                no_next_is_error: false,
+                failure: FailureMode::BestEffort,
+                payload_bytes_max: None,
+            },
+            defaults: None,
+            entry: None,
+            last: None,
+        }
+    }
+}
+
+impl Reader {
+    pub(crate) fn executor(&mut self, node: &Node) -> Settings {
+        let fields = self.fields(node, &EXECUTOR, "executor");
+        if let Some(kind) = fields.get("kind") {
+            let kinds = [("local", ()), ("distributed", ()), ("auto", ())];
+            self.word(kind, "executor.kind", &kinds);
+        }
+        let mut settings = Settings::default();
+        if let Some(spec) = fields.get("spec") {
+            self.executor_spec(spec, &mut settings);
+        }
+        settings
+    }
+
+    fn executor_spec(&mut self, node: &Node, settings: &mut Settings) {
+        let fields = self.fields(node, &EXECUTOR_SPEC, "executor.spec");
+        let executor = &mut settings.executor;
+        if let Some(pool) = fields.get("pool").and_then(|node| self.name(node, "pool")) {
+            executor.pool = pool;
+        }
+        if let Some(entry) = fields.get("entry_step") {
+            executor.entry_step = self.name(entry, "entry_step");
+            settings.entry = Some(entry.clone());
+        }
+        if let Some(last) = fields.get("final_step") {
+            executor.final_step = self.name(last, "final_step");
+            settings.last = Some(last.clone());
+        }
+        if let Some(strict) = fields.get("no_next_is_error") {
+            executor.no_next_is_error = self.boolean(strict, "no_next_is_error").unwrap_or(false);
+        }
+        if let Some(policy) = fields.get("policy") {
+            self.executor_policy(policy, settings);
+        }
+    }
+
+    fn executor_policy(&mut self, node: &Node, settings: &mut Settings) {
+        let fields = self.fields(node, &EXECUTOR_POLICY, "executor.spec.policy");
+        if let Some(results) = fields.get("results") {
+            self.results(results);
+        }
+        if let Some(limits) = fields.get("limits") {
+            let limits = self.fields(limits, &LIMITS, "executor.spec.policy.limits");
+            let max = limits.get("max_payload_bytes");
+            settings.executor.payload_bytes_max =
+                max.and_then(|node| self.size(node, "max_payload_bytes"));
+        }
+        if let Some(failure) = fields.get("failure") {
+            settings.executor.failure = self.failure(failure, FailureMode::BestEffort);
+        }
+        if let Some(defaults) = fields.get("defaults") {
+            self.fields(defaults, &DEFAULTS, "executor.spec.policy.defaults");
+            settings.defaults = Some(inheritable(defaults, true));
+        }
+    }
+
+    fn results(&mut self, node: &Node) {
+        let fields = self.fields(node, &RESULTS, "executor.spec.policy.results");
+        let Some(first) = fields.get("reference_first") else {
+            return;
+        };
+        if matches!(first.value, Value::Bool(false)) {
+            let warning = self
+                .diagnostic("W211", "`reference_first: false` has no effect", first.span)
+                .label("large results are always kept by reference");
+            self.report(warning);
+        } else {
+            self.boolean(first, "reference_first");
+        }
+    }
+
+    /// `failure: {mode: …}`, in the executor or a step.
+    pub(crate) fn failure(&mut self, node: &Node, default: FailureMode) -> FailureMode {
+        let fields = self.fields(node, &FAILURE, "failure");
+        fields
+            .get("mode")
+            .and_then(|mode| self.word(mode, "failure.mode", FAILURE_MODES))
+            .unwrap_or(default)
+    }
+}

@@ -1,0 +1,214 @@
+//! What all parts of the reading share: the diagnostics, the place being read, and maps with known keys.
+
+use crate::diagnostic::Diagnostic;
+use crate::playbook::read::similar::nearest;
+use crate::playbook::read::uses::{Place, Use};
+use crate::source::{Source, Span};
+use crate::yaml::{Entry, Node};
+
+/// More diagnostics than this help nobody.
+const DIAGNOSTICS_MAX: usize = 100;
+/// What inherited layers and workbook tasks may add to a playbook, in units of a node's weight.
+const INHERITED_MAX: usize = 16 * 1024 * 1024;
+
+/// One reading of one document.
+pub(crate) struct Reader {
+    pub(crate) source: Source,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) uses: Vec<Use>,
+    pub(crate) step: Option<usize>,
+    pub(crate) place: Place,
+    inherited: usize,
+}
+
+/// The keys a map may have in one place of the language.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape<'a> {
+    /// What the place is called, as in "step takes: …".
+    pub(crate) noun: &'a str,
+    /// Canonical names, each with its other spellings.
+    pub(crate) keys: &'a [(&'a str, &'a [&'a str])],
+    /// Keys that are refused, each with what to use instead.
+    pub(crate) refused: &'a [(&'a str, &'a str)],
+}
+
+/// A map whose keys have been checked against a shape.
+pub(crate) struct Fields<'n> {
+    found: Vec<(String, &'n Entry)>,
+    pub(crate) span: Span,
+}
+
+impl<'n> Fields<'n> {
+    /// The value of a key by its canonical name, unless it is null.
+    pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
+        self.entry(name)
+            .map(|entry| &entry.value)
+            .filter(|value| !value.is_null())
+    }
+
+    /// The entry of a key by its canonical name.
+    pub(crate) fn entry(&self, name: &str) -> Option<&'n Entry> {
+        let mut found = self.found.iter();
+        found
+            .find(|(known, _)| known == name)
+            .map(|(_, entry)| *entry)
+    }
+
+    /// Every entry, by canonical name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'n Entry)> {
+        self.found
+            .iter()
+            .map(|(name, entry)| (name.as_str(), *entry))
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(source: Source) -> Self {
+        Self {
+            source,
+            diagnostics: Vec::new(),
+            uses: Vec::new(),
+            step: None,
+            place: Place::Call,
+            inherited: 0,
+        }
+    }
+
+    /// A diagnostic at `span`, not yet reported.
+    pub(crate) fn diagnostic(
+        &self,
+        code: &'static str,
+        message: impl Into<String>,
+        span: Span,
+    ) -> Diagnostic {
+        Diagnostic::new(code, message, span, &self.source)
+    }
+
+    /// Reports a diagnostic once: layers that several tasks inherit are read for each of them.
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
+        let room = self.diagnostics.len() < DIAGNOSTICS_MAX;
+        let is_first_error = diagnostic.is_error() && !self.has_errors();
+        if (room || is_first_error) && !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// Reports an error whose label says what to do.
+    pub(crate) fn error(
+        &mut self,
+        code: &'static str,
+        message: impl Into<String>,
+        span: Span,
+        label: impl Into<String>,
+    ) {
+        let diagnostic = self.diagnostic(code, message, span).label(label);
+        self.report(diagnostic);
+    }
+
+    /// The known word nearest to `word`; nothing once there are so many errors that none is read.
+    pub(crate) fn suggest<'a>(
+        &self,
+        word: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        (self.diagnostics.len() < DIAGNOSTICS_MAX)
+            .then(|| nearest(word, known))
+            .flatten()
+    }
+
+    /// Whether a copy of `node` may be put in place once more.
+    pub(crate) fn may_inherit(&mut self, node: &Node) -> bool {
+        self.inherited = self.inherited.saturating_add(node.weight());
+        let fits = self.inherited <= INHERITED_MAX;
+        if !fits {
+            let message =
+                "defaults and workbook tasks, put in place, are more than a playbook may hold";
+            self.error(
+                "E0005",
+                message,
+                node.span,
+                "this is put in place too often",
+            );
+        }
+        fits
+    }
+
+    /// Reads a map with the keys of `shape`; `title` names it, as in "step `fetch`".
+    pub(crate) fn fields<'n>(
+        &mut self,
+        node: &'n Node,
+        shape: &Shape<'_>,
+        title: &str,
+    ) -> Fields<'n> {
+        let mut fields = Fields {
+            found: Vec::new(),
+            span: node.span,
+        };
+        let Some(entries) = node.as_map() else {
+            let message = format!("{title} must be a map, not {}", node.describe());
+            let keys: Vec<_> = shape.keys.iter().map(|(name, _)| *name).collect();
+            self.error(
+                "E0101",
+                message,
+                node.span,
+                format!("takes: {}", keys.join(" ")),
+            );
+            return fields;
+        };
+        for entry in entries {
+            match canonical(shape, &entry.key) {
+                Some(name) => self.found(&mut fields, name, entry),
+                None => self.unknown_key(entry, shape, title),
+            }
+        }
+        fields
+    }
+
+    fn found<'n>(&mut self, fields: &mut Fields<'n>, name: &str, entry: &'n Entry) {
+        if let Some(first) = fields.entry(name) {
+            let message = format!("`{}` and `{}` are the same key", first.key, entry.key);
+            self.error("E0103", message, entry.span, "keep one of them");
+            return;
+        }
+        fields.found.push((name.to_owned(), entry));
+    }
+
+    /// Reports a key that `shape` does not have.
+    pub(crate) fn unknown_key(&mut self, entry: &Entry, shape: &Shape<'_>, title: &str) {
+        let key = &*entry.key;
+        if let Some((_, advice)) = shape.refused.iter().find(|(name, _)| *name == key) {
+            let message = format!("`{key}` is not part of {title}");
+            self.error("E0106", message, entry.span, *advice);
+            return;
+        }
+        let names = shape.keys.iter().map(|(name, _)| *name);
+        let spellings = shape
+            .keys
+            .iter()
+            .flat_map(|(_, aliases)| aliases.iter().copied());
+        let takes = names.clone().collect::<Vec<_>>().join(" ");
+        let takes = format!("({} takes: {takes})", shape.noun);
+        let label = match self.suggest(key, names.chain(spellings)) {
+            Some(meant) => format!("did you mean `{meant}`?     {takes}"),
+            None => takes,
+        };
+        let message = format!("unknown field `{key}` in {title}");
+        self.error("E0107", message, entry.span, label);
+    }
+
+    /// Reports a key that must be there.
+    pub(crate) fn missing(&mut self, key: &str, title: &str, span: Span, example: &str) {
+        let message = format!("{title} has no `{key}`");
+        self.error("E0102", message, span, format!("add `{example}`"));
+    }
+}
+
+fn canonical<'s>(shape: &Shape<'s>, key: &str) -> Option<&'s str> {
+    let mut keys = shape.keys.iter();
+    keys.find(|(name, aliases)| *name == key || aliases.contains(&key))
+        .map(|(name, _)| *name)
+}

@@ -1,0 +1,167 @@
+//! `spec.result`, also written `output`: what happens to a task's result.
+
+use serde_json_path::JsonPath;
+
+use crate::playbook::read::reader::{Fields, Reader};
+use crate::playbook::read::shapes::{ACCUMULATE, RESULT, RESULT_STORE, SELECT};
+use crate::playbook::{Accumulate, ResultControl, Select};
+use crate::result_ref::Scope;
+use crate::yaml::{Node, Value};
+
+const SCOPES: &[(&str, Scope)] = &[
+    ("step", Scope::Step),
+    ("execution", Scope::Execution),
+    ("workflow", Scope::Workflow),
+    ("permanent", Scope::Permanent),
+];
+
+/// Stores as they are kept, and their other names.
+const STORES: &[(&str, &str)] = &[
+    ("auto", "auto"),
+    ("inline", "inline"),
+    ("memory", "inline"),
+    ("postgres", "postgres"),
+    ("db", "postgres"),
+    ("nats_kv", "nats_kv"),
+    ("kv", "nats_kv"),
+    ("nats_object", "nats_object"),
+    ("s3", "s3"),
+    ("minio", "s3"),
+    ("gcs", "gcs"),
+    ("pvc", "pvc"),
+    ("file", "pvc"),
+    ("disk", "disk"),
+    ("object", "disk"),
+];
+
+const COMPRESSIONS: &[(&str, &str)] = &[
+    ("none", "none"),
+    ("gzip", "gzip"),
+    ("zstd", "zstd"),
+    ("auto", "auto"),
+];
+
+impl Reader {
+    pub(crate) fn result(&mut self, node: &Node) -> ResultControl {
+        let fields = self.fields(node, &RESULT, "result");
+        let mut control = ResultControl::default();
+        let inline = fields.get("inline_max_bytes");
+        control.inline_bytes_max = inline.and_then(|node| self.size(node, "inline_max_bytes"));
+        let preview = fields.get("preview_max_bytes");
+        control.preview_bytes_max = preview.and_then(|node| self.size(node, "preview_max_bytes"));
+        if let Some(store) = fields.get("store") {
+            self.result_store(store, &mut control);
+        }
+        self.life(&fields, &mut control);
+        if let Some(select) = fields.get("select") {
+            control.select = self.select(select);
+        }
+        control.accumulate = fields
+            .get("accumulate")
+            .and_then(|node| self.accumulate(node));
+        control
+    }
+
+    fn result_store(&mut self, node: &Node, control: &mut ResultControl) {
+        if node.as_map().is_none() {
+            control.store = self.word(node, "store", STORES).map(Into::into);
+            return;
+        }
+        let fields = self.fields(node, &RESULT_STORE, "result.store");
+        let kind = fields.get("kind");
+        let kind = kind.and_then(|kind| self.word(kind, "store.kind", STORES));
+        control.store = kind.map(Into::into);
+        self.life(&fields, control);
+    }
+
+    fn life(&mut self, fields: &Fields<'_>, control: &mut ResultControl) {
+        if let Some(scope) = fields.get("scope") {
+            control.scope = self.word(scope, "scope", SCOPES);
+        }
+        if let Some(ttl) = fields.get("ttl") {
+            control.ttl = self.duration(ttl, "ttl");
+        }
+        if let Some(compression) = fields.get("compression") {
+            let word = self.word(compression, "compression", COMPRESSIONS);
+            control.compression = word.map(Into::into);
+        }
+    }
+
+    fn accumulate(&mut self, node: &Node) -> Option<Accumulate> {
+        let fields = self.fields(node, &ACCUMULATE, "accumulate");
+        let strategy = match fields.get("strategy") {
+            Some(strategy) => self.name(strategy, "strategy")?,
+            None => "append".into(),
+        };
+        let path = fields.get("merge_path");
+        let path = path.and_then(|path| {
+            let text = self.text(path, "merge_path")?;
+            self.json_path(path, &text)
+        });
+        Some(Accumulate {
+            strategy,
+            merge_path: path,
+        })
+    }
+
+    pub(crate) fn select(&mut self, node: &Node) -> Vec<Select> {
+        let Value::List(items) = &node.value else {
+            self.wrong_type(node, "select", "a list of paths, or of `{path, as}`");
+            return Vec::new();
+        };
+        let items = items.iter();
+        items.filter_map(|item| self.selected(item)).collect()
+    }
+
+    fn selected(&mut self, node: &Node) -> Option<Select> {
+        if let Some(path) = node.as_str() {
+            return Some(Select {
+                name: last_name(path).into(),
+                path: self.json_path(node, path)?,
+            });
+        }
+        let fields = self.fields(node, &SELECT, "select");
+        let Some(path) = fields.get("path") else {
+            if node.as_map().is_some() {
+                self.missing("path", "select", node.span, "path: $.data.count");
+            }
+            return None;
+        };
+        let text = self.text(path, "path")?;
+        let name = match fields.get("as") {
+            Some(name) => self.name(name, "as")?,
+            None => last_name(&text).into(),
+        };
+        Some(Select {
+            path: self.json_path(path, &text)?,
+            name,
+        })
+    }
+
+    /// `a.b[0]` is short for `$.a.b[0]`.
+    fn json_path(&mut self, node: &Node, text: &str) -> Option<String> {
+        let path = match text.chars().next() {
+            Some('$') => text.to_owned(),
+            Some('[') => format!("${text}"),
+            _ => format!("$.{text}"),
+        };
+        if let Err(error) = JsonPath::parse(&path) {
+            let message = format!("`{text}` is not a JSONPath: {error}");
+            self.error(
+                "E0105",
+                message,
+                node.span,
+                "write a path such as `$.data.items[0]`",
+            );
+            return None;
+        }
+        Some(path)
+    }
+}
+
+/// What a path is called where no name is given: its last name.
+fn last_name(path: &str) -> &str {
+    let is_name = |part: &&str| part.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    let mut parts = path.split(['.', '[', ']', '\'', '"']);
+    parts.rfind(is_name).unwrap_or("value")
+}

@@ -1,0 +1,80 @@
+//! "Did you mean": the known word nearest to an unknown one.
+
+/// Longer words are not compared; nobody mistypes them by one letter.
+const WORD_CHARS_MAX: usize = 64;
+
+/// The candidate nearest to `word`, if any is near enough to be meant.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    if word.chars().count() > WORD_CHARS_MAX {
+        return None;
+    }
+    let close = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= close * 4)
+        .filter(|candidate| candidate.len() <= WORD_CHARS_MAX * 4)
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, candidate)| {
+            *distance > 0 && *distance <= close && *distance < candidate.chars().count()
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits between two words: insertions, deletions, replacements and swaps of neighbours; case costs nothing extra.
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().flat_map(char::to_lowercase).collect();
+    let right: Vec<char> = right.chars().flat_map(char::to_lowercase).collect();
+    if left == right {
+        return 1;
+    }
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=right.len()).collect();
+    for row in 1..=left.len() {
+        let mut current = vec![row; right.len() + 1];
+        for column in 1..=right.len() {
+            let same = left[row - 1] == right[column - 1];
+            let replaced = last[column - 1] + usize::from(!same);
+            let mut best = replaced.min(last[column] + 1).min(current[column - 1] + 1);
+            let swapped = row > 1
+                && column > 1
+                && left[row - 1] == right[column - 2]
+                && left[row - 2] == right[column - 1];
+            if swapped {
+                best = best.min(before[column - 2] + 1);
+            }
+            current[column] = best;
+        }
+        before = std::mem::replace(&mut last, current);
+    }
+    last[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typing_mistakes_find_their_word() {
+        let words = ["tool", "next", "step", "loop", "spec", "desc"];
+        for (typed, meant) in [
+            ("tol", "tool"),
+            ("nxet", "next"),
+            ("Step", "step"),
+            ("lop", "loop"),
+            ("descr", "desc"),
+        ] {
+            assert_eq!(nearest(typed, words), Some(meant), "{typed}");
+        }
+    }
+
+    #[test]
+    fn strange_words_find_nothing() {
+        assert_eq!(nearest("banana", ["tool", "next"]), None);
+        assert_eq!(nearest("x", ["y"]), None);
+        assert_eq!(nearest("tool", ["tool"]), None);
+    }
+}

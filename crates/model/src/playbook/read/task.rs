@@ -1,0 +1,275 @@
+//! One task: its kind, the kind's keys, and the `spec` it inherits and gives.
+
+use std::collections::BTreeMap;
+
+use crate::id::Name;
+use crate::playbook::kinds::{self, KINDS, KindSpec, NOT_BUILT_IN};
+use crate::playbook::read::layers::stack;
+use crate::playbook::read::reader::{Fields, Reader, Shape};
+use crate::playbook::read::shapes::{TASK, TASK_REFUSED, TASK_SPEC};
+use crate::playbook::read::uses::Place;
+use crate::playbook::read::workbook::Workbook;
+use crate::playbook::{Effect, FieldMode, ResultControl, Task, WriteTarget};
+use crate::template::Tree;
+use crate::yaml::{Entry, Node, Style, Value, overlay};
+
+const EFFECTS: &[(&str, Effect)] = &[
+    ("at_least_once", Effect::AtLeastOnce),
+    ("at_most_once", Effect::AtMostOnce),
+    ("transactional", Effect::Transactional),
+];
+
+/// What a task finds around it.
+pub(crate) struct Home<'a> {
+    /// The layers of `spec` it inherits.
+    pub(crate) inherited: Option<&'a Node>,
+    /// The named tasks.
+    pub(crate) book: &'a Workbook,
+}
+
+type Keys<'a> = Vec<(&'a str, &'a [&'a str])>;
+
+impl Reader {
+    pub(crate) fn task(&mut self, label: Name, node: &Node, home: &Home<'_>) -> Option<Task> {
+        let node = self.put_in_place(node, home.book)?;
+        let kind = self.kind(&node)?;
+        let title = format!("task `{label}`");
+        let (task, spec) = lift(&node, kind);
+        let keys = task_keys(kind);
+        let shape = Shape {
+            noun: kind.name,
+            keys: &keys,
+            refused: TASK_REFUSED,
+        };
+        let fields = self.fields(&task, &shape, &title);
+        let spec = self.layered(spec, home);
+        let spec_shape = Shape {
+            noun: "task spec",
+            keys: TASK_SPEC,
+            refused: &[],
+        };
+        let knobs = self.fields(&spec, &spec_shape, &format!("spec of {title}"));
+        self.required(kind, &fields, &title);
+        self.place = Place::Call;
+        let mut read = Task {
+            label,
+            kind: kind.name.into(),
+            fields: self.kind_fields(kind, &fields),
+            input: self.input(&fields),
+            knobs: self.knobs(&knobs),
+            timeout: self.timeout(&fields, &knobs),
+            policy: crate::playbook::Policy::default(),
+            set: Vec::new(),
+            result: self.result_control(&fields, &knobs),
+            effect: self.effect(&knobs),
+            pool: knobs.get("pool").and_then(|pool| self.name(pool, "pool")),
+            code_line: fields.get("code").map(code_line),
+            span: node.span,
+        };
+        if let Some(policy) = knobs.get("policy") {
+            read.policy = self.policy(policy);
+        }
+        self.place = Place::Outcome;
+        if let Some(set) = fields.get("set") {
+            read.set = self.writes(set, WriteTarget::Local);
+        }
+        Some(read)
+    }
+
+    fn kind(&mut self, node: &Node) -> Option<&'static KindSpec> {
+        let Some(given) = node.get("kind") else {
+            self.missing("kind", "the task", node.span, "kind: python");
+            return None;
+        };
+        let name = self.text(given, "kind")?;
+        if let Some(kind) = kinds::kind(&name) {
+            return Some(kind);
+        }
+        let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        let list = format!("(kinds: {})", known.join(" "));
+        if NOT_BUILT_IN.contains(&name.as_str()) {
+            let message = format!("kind `{name}` is not built into this version");
+            self.error("E0109", message, given.span, list);
+            return None;
+        }
+        let words = known.iter().chain(NOT_BUILT_IN).copied();
+        let label = match self.suggest(&name, words) {
+            Some(meant) => format!("did you mean `{meant}`?     {list}"),
+            None => list,
+        };
+        self.error(
+            "E0108",
+            format!("no tool kind is called `{name}`"),
+            given.span,
+            label,
+        );
+        None
+    }
+
+    fn layered(&mut self, own: Node, home: &Home<'_>) -> Node {
+        let inherited = home.inherited.filter(|layer| self.may_inherit(layer));
+        let span = own.span;
+        stack(inherited.cloned(), Some(own)).unwrap_or_else(|| Node::empty_map(span))
+    }
+
+    fn required(&mut self, kind: &KindSpec, fields: &Fields<'_>, title: &str) {
+        for key in kind.keys.iter().filter(|key| key.is_required) {
+            if fields.get(key.name).is_none() {
+                let title = format!("{title} (kind `{}`)", kind.name);
+                self.missing(key.name, &title, fields.span, &format!("{}: …", key.name));
+            }
+        }
+        let given = |names: &[&'static str]| -> Vec<&'static str> {
+            let names = names.iter().copied();
+            names.filter(|name| fields.get(name).is_some()).collect()
+        };
+        let choice = given(kind.one_of);
+        let rivals = given(kind.at_most_one_of);
+        let is_missing = choice.is_empty() && !kind.one_of.is_empty();
+        if is_missing {
+            let message = format!("{title} (kind `{}`) needs one more key", kind.name);
+            let label = format!("add one of: {}", kind.one_of.join(" "));
+            self.error("E0126", message, fields.span, label);
+        }
+        for names in [choice, rivals] {
+            if let [first, second, ..] = names[..] {
+                let message = format!("{title} has both `{first}` and `{second}`");
+                let span = fields.entry(second).map_or(fields.span, |entry| entry.span);
+                self.error("E0126", message, span, "keep one of them");
+            }
+        }
+    }
+
+    fn kind_fields(&mut self, kind: &KindSpec, fields: &Fields<'_>) -> BTreeMap<String, Tree> {
+        let mut read = BTreeMap::new();
+        for (name, entry) in fields.iter() {
+            let mode = match kind.key(name) {
+                Some(key) => key.mode,
+                None if name == "auth" => FieldMode::Value,
+                None => continue,
+            };
+            if !entry.value.is_null() {
+                read.insert(name.to_owned(), self.field(&entry.value, mode));
+            }
+        }
+        read
+    }
+
+    fn input(&mut self, fields: &Fields<'_>) -> Option<Tree> {
+        let input = fields.get("input")?;
+        if input.as_map().is_none() && input.as_str().is_none() {
+            self.wrong_type(input, "input", "a map");
+        }
+        Some(self.tree(input))
+    }
+
+    fn knobs(&mut self, knobs: &Fields<'_>) -> BTreeMap<String, Tree> {
+        let mut read = BTreeMap::new();
+        for name in ["retry", "sandbox", "resources", "isolate"] {
+            if let Some(node) = knobs.get(name) {
+                read.insert(name.to_owned(), self.tree(node));
+            }
+        }
+        read
+    }
+
+    fn effect(&mut self, knobs: &Fields<'_>) -> Effect {
+        let effect = knobs.get("effect");
+        effect
+            .and_then(|effect| self.word(effect, "effect", EFFECTS))
+            .unwrap_or_default()
+    }
+
+    fn timeout(&mut self, fields: &Fields<'_>, knobs: &Fields<'_>) -> Option<Tree> {
+        let entry = fields.entry("timeout").or(knobs.entry("timeout"))?;
+        if &*entry.key != "timeout" {
+            let message = format!("`{}` carries its unit in its name", entry.key);
+            let warning = self
+                .diagnostic("W304", message, entry.span)
+                .label("write `timeout: 30s`");
+            self.report(warning);
+        }
+        let node = &entry.value;
+        if &*entry.key == "timeout_ms"
+            && let Value::Number(number) = &node.value
+        {
+            return Some(Tree::Literal(format!("{number}ms").into()));
+        }
+        match node.as_map() {
+            Some(parts) => self.timeout_parts(node, parts),
+            None => self.delay(node, "timeout"),
+        }
+    }
+
+    fn timeout_parts(&mut self, node: &Node, parts: &[Entry]) -> Option<Tree> {
+        let keys: &[(&str, &[&str])] = &[("connect", &[]), ("read", &[]), ("total", &[])];
+        let shape = Shape {
+            noun: "timeout",
+            keys,
+            refused: &[],
+        };
+        self.fields(node, &shape, "timeout");
+        let parts = parts.iter();
+        let mut read = Vec::new();
+        for part in parts {
+            read.push((part.key.to_string(), self.delay(&part.value, &part.key)?));
+        }
+        Some(Tree::Map(read))
+    }
+
+    /// `output` and `output_select` on the task go over `spec.result`.
+    fn result_control(&mut self, fields: &Fields<'_>, knobs: &Fields<'_>) -> ResultControl {
+        let node = stack(knobs.get("result").cloned(), fields.get("output").cloned());
+        let mut control = node.map(|node| self.result(&node)).unwrap_or_default();
+        if let Some(select) = fields.get("output_select") {
+            control.select = self.select(select);
+        }
+        control
+    }
+}
+
+/// The kind's keys placed under `spec` move up to the task; what is left is the task's own layer of `spec`.
+fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
+    let empty = Node::empty_map(node.span);
+    let Some(spec) = node.get("spec").filter(|spec| spec.as_map().is_some()) else {
+        let spec = node.get("spec").filter(|spec| !spec.is_null());
+        return (node.clone(), spec.cloned().unwrap_or(empty));
+    };
+    let is_kinds = |entry: &&Entry| {
+        kind.key_spelled(&entry.key).is_some()
+            && !TASK_SPEC.iter().any(|(key, _)| *key == &*entry.key)
+    };
+    let entries = spec.as_map().unwrap_or_default();
+    let (lifted, kept): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(is_kinds);
+    let map = |entries: Vec<&Entry>| Node {
+        span: spec.span,
+        value: Value::Map(entries.into_iter().cloned().collect()),
+    };
+    let mut task = overlay(&map(lifted), node);
+    task.span = node.span;
+    (task, map(kept))
+}
+
+fn task_keys(kind: &'static KindSpec) -> Keys<'static> {
+    let own = kind.keys.iter().map(|key| (key.name, key.aliases));
+    let mut keys: Keys<'static> = own.collect();
+    for (name, aliases) in TASK {
+        let aliases: &'static [&'static str] = match (*name, kind.name) {
+            ("input", "playbook") => &["args", "payload"],
+            _ => aliases,
+        };
+        keys.push((name, aliases));
+    }
+    if kind.key("name").is_none() {
+        keys.push(("name", &[]));
+    }
+    keys
+}
+
+/// The line on which the first line of a code block stands.
+fn code_line(node: &Node) -> u32 {
+    let is_block = node
+        .as_text()
+        .is_some_and(|text| text.style == Style::Block);
+    node.span.line + u32::from(is_block)
+}

@@ -1,0 +1,121 @@
+//! `tool`: the pipeline of a step in its several spellings, as labelled tasks.
+
+use crate::id::Name;
+use crate::playbook::Task;
+use crate::playbook::read::reader::Reader;
+use crate::playbook::read::task::Home;
+use crate::source::Span;
+use crate::yaml::{Node, Value};
+
+const FORM: &str = "write `tool: {kind: …}`, or a list of `- <label>: {kind: …}`";
+
+/// One entry of a pipeline, with its label found.
+struct Item<'n> {
+    label: Name,
+    span: Span,
+    task: &'n Node,
+}
+
+impl Reader {
+    pub(crate) fn tool(&mut self, node: &Node, step: &Name, home: &Home<'_>) -> Vec<Task> {
+        let items = match &node.value {
+            Value::Map(_) => match self.lone(node, step) {
+                Some(item) => vec![item],
+                None => return Vec::new(),
+            },
+            Value::List(items) => {
+                let items = items.iter().enumerate();
+                items
+                    .filter_map(|(index, item)| self.item(item, index))
+                    .collect()
+            }
+            _ => {
+                let message = format!("`tool` must be a map or a list, not {}", node.describe());
+                self.error("E0122", message, node.span, FORM);
+                return Vec::new();
+            }
+        };
+        self.unique_labels(&items, step);
+        let mut tasks = Vec::new();
+        for item in items {
+            let uses = self.uses.len();
+            match self.task(item.label, item.task, home) {
+                Some(task) => tasks.push(task),
+                None => self.uses.truncate(uses),
+            }
+        }
+        tasks
+    }
+
+    fn lone<'n>(&mut self, node: &'n Node, step: &Name) -> Option<Item<'n>> {
+        if node.get("kind").is_some() {
+            let label = label_key(node).and_then(|name| self.name(name, "name"));
+            return Some(Item {
+                label: label.unwrap_or_else(|| step.clone()),
+                span: node.span,
+                task: node,
+            });
+        }
+        let entries = node.as_map().unwrap_or_default();
+        let are_tasks = entries
+            .iter()
+            .all(|entry| entry.value.get("kind").is_some());
+        if are_tasks && !entries.is_empty() {
+            let message = "the tasks of a pipeline are a list";
+            self.error("E0122", message, node.span, "begin each task with `- `");
+        } else {
+            self.missing("kind", "the tool", node.span, "kind: python");
+        }
+        None
+    }
+
+    fn item<'n>(&mut self, node: &'n Node, index: usize) -> Option<Item<'n>> {
+        let Some(entries) = node.as_map() else {
+            let message = format!("a task must be a map, not {}", node.describe());
+            self.error("E0122", message, node.span, FORM);
+            return None;
+        };
+        if node.get("kind").is_some() {
+            let label = label_key(node).and_then(|name| self.name(name, "name"));
+            let label = label.unwrap_or_else(|| format!("task_{index}").into());
+            return Some(Item {
+                label,
+                span: node.span,
+                task: node,
+            });
+        }
+        match entries {
+            [entry] if entry.value.as_map().is_some() => Some(Item {
+                label: entry.key.to_string().into(),
+                span: entry.span,
+                task: &entry.value,
+            }),
+            [entry] => {
+                let message = format!("the task `{}` must be a map", entry.key);
+                self.error("E0122", message, entry.span, FORM);
+                None
+            }
+            _ => {
+                self.missing("kind", "the task", node.span, "kind: python");
+                None
+            }
+        }
+    }
+
+    fn unique_labels(&mut self, items: &[Item<'_>], step: &Name) {
+        let mut known = std::collections::BTreeMap::new();
+        for Item { label, span, .. } in items {
+            if let Some(first) = known.insert(label.clone(), span.line) {
+                let message = format!("step `{step}` has two tasks `{label}`");
+                let advice = format!("first on line {first}; rename one of them");
+                self.error("E0111", message, *span, advice);
+            }
+        }
+    }
+}
+
+/// `name` labels a task, except where it is the kind's own key.
+fn label_key(node: &Node) -> Option<&Node> {
+    let is_workbook = node.get("kind").and_then(Node::as_str) == Some("workbook");
+    node.get("name").filter(|_| !is_workbook)
+}

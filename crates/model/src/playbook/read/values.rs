@@ -1,0 +1,243 @@
+//! Single values: words, numbers, durations, templates.
+
+use std::time::Duration;
+
+use crate::duration;
+use crate::id::Name;
+use crate::playbook::FieldMode;
+use crate::playbook::read::reader::Reader;
+use crate::playbook::read::uses::Use;
+use crate::template::{SyntaxError, Template, Tree};
+use crate::yaml::{Node, Value};
+
+impl Reader {
+    /// A wrong type, said in one way everywhere.
+    pub(crate) fn wrong_type(&mut self, node: &Node, what: &str, wanted: &str) {
+        let message = format!("{what} must be {wanted}, not {}", node.describe());
+        self.error("E0101", message, node.span, format!("write {wanted}"));
+    }
+
+    /// Text; numbers and booleans count as what they look like.
+    pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
+        match &node.value {
+            Value::Text(text) => Some(text.text.to_string()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(value) => Some(value.to_string()),
+            Value::Null | Value::List(_) | Value::Map(_) => {
+                self.wrong_type(node, what, "text");
+                None
+            }
+        }
+    }
+
+    /// A name: text that is not empty.
+    pub(crate) fn name(&mut self, node: &Node, what: &str) -> Option<Name> {
+        let text = self.text(node, what)?;
+        if text.trim().is_empty() {
+            self.error(
+                "E0101",
+                format!("{what} is empty"),
+                node.span,
+                "give it a name",
+            );
+            return None;
+        }
+        Some(text.into())
+    }
+
+    pub(crate) fn boolean(&mut self, node: &Node, what: &str) -> Option<bool> {
+        if let Value::Bool(value) = node.value {
+            return Some(value);
+        }
+        self.wrong_type(node, what, "`true` or `false`");
+        None
+    }
+
+    /// One of a few words.
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        node: &Node,
+        what: &str,
+        words: &[(&str, T)],
+    ) -> Option<T> {
+        let text = self.text(node, what)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        let takes = format!("({what} is one of: {})", known.join(" "));
+        let label = match self.suggest(&text, known) {
+            Some(meant) => format!("did you mean `{meant}`?     {takes}"),
+            None => takes,
+        };
+        let message = format!("{what} cannot be `{text}`");
+        self.error("E0104", message, node.span, label);
+        None
+    }
+
+    pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
+        let value = duration::parse(&node.to_json());
+        if value.is_none() {
+            let message = format!("{what} is not a duration");
+            let label = "write seconds, or `500ms`, `30s`, `1h 30m`, `PT1H`";
+            self.error("E0105", message, node.span, label);
+        }
+        value
+    }
+
+    pub(crate) fn size(&mut self, node: &Node, what: &str) -> Option<u64> {
+        let value = duration::parse_size(&node.to_json());
+        if value.is_none() {
+            let message = format!("{what} is not a size");
+            self.error(
+                "E0105",
+                message,
+                node.span,
+                "write bytes, or `64KiB`, `1MB`",
+            );
+        }
+        value
+    }
+
+    /// A count of at least one, or a template that gives it.
+    pub(crate) fn count(&mut self, node: &Node, what: &str) -> Option<Tree> {
+        let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
+        let is_count = node.to_json().as_u64().is_some_and(|count| count > 0);
+        if is_template || is_count {
+            return Some(self.tree(node));
+        }
+        let message = format!("{what} must be a whole number of at least 1");
+        self.error("E0105", message, node.span, "write a number, or a template");
+        None
+    }
+
+    /// A duration, or a template that gives it.
+    pub(crate) fn delay(&mut self, node: &Node, what: &str) -> Option<Tree> {
+        let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
+        if is_template || self.duration(node, what).is_some() {
+            return Some(self.tree(node));
+        }
+        None
+    }
+
+    /// A value in which any scalar may be a template.
+    pub(crate) fn tree(&mut self, node: &Node) -> Tree {
+        match &node.value {
+            Value::Text(text) if !text.raw && is_template(&text.text) => self.template(node),
+            Value::List(items) => {
+                let trees = items.iter().map(|item| self.tree(item)).collect();
+                list(trees)
+            }
+            Value::Map(entries) => {
+                let pair = |reader: &mut Self, entry: &crate::yaml::Entry| {
+                    (entry.key.to_string(), reader.tree(&entry.value))
+                };
+                map(entries.iter().map(|entry| pair(self, entry)).collect())
+            }
+            _ => Tree::Literal(node.to_json()),
+        }
+    }
+
+    /// A value of a tool's key, read the way the key is rendered.
+    pub(crate) fn field(&mut self, node: &Node, mode: FieldMode) -> Tree {
+        let is_comment_only = |text: &str| !text.contains("{{") && !text.contains("{%");
+        match (mode, node.as_str()) {
+            (FieldMode::Verbatim, Some(text)) if is_comment_only(text) => {
+                Tree::Literal(node.to_json())
+            }
+            _ => self.tree(node),
+        }
+    }
+
+    fn template(&mut self, node: &Node) -> Tree {
+        let text = node.as_str().unwrap_or_default();
+        match Template::parse(text, node.span) {
+            Ok(template) => {
+                self.remember(&template, node);
+                Tree::Template(template)
+            }
+            Err(error) => {
+                self.bad_template(node, &error);
+                Tree::Literal(node.to_json())
+            }
+        }
+    }
+
+    /// A condition: text with or without braces, or a boolean.
+    pub(crate) fn condition(&mut self, node: &Node, what: &str) -> Option<Template> {
+        let text = match &node.value {
+            Value::Text(text) => text.text.to_string(),
+            Value::Bool(value) => value.to_string(),
+            _ => {
+                self.wrong_type(node, what, "a condition such as `\"{{ ctx.ready }}\"`");
+                return None;
+            }
+        };
+        match Template::condition(&text, node.span) {
+            Ok(template) => {
+                self.remember(&template, node);
+                Some(template)
+            }
+            Err(error) => {
+                self.bad_template(node, &error);
+                None
+            }
+        }
+    }
+
+    fn remember(&mut self, template: &Template, node: &Node) {
+        self.uses.push(Use {
+            template: template.clone(),
+            node: node.clone(),
+            step: self.step,
+            place: self.place,
+        });
+    }
+
+    fn bad_template(&mut self, node: &Node, error: &SyntaxError) {
+        let whole = 0..node.as_str().map_or(0, str::len);
+        let range = error.range.clone().unwrap_or(whole);
+        let span = node.locate(&self.source.text, &range);
+        let message = format!("the template does not parse: {}", error.message);
+        let diagnostic = self
+            .diagnostic("T0101", message, span)
+            .label("here")
+            .help("text that only looks like a template can be tagged: `!raw \"…\"`");
+        self.report(diagnostic);
+    }
+}
+
+/// Whether text holds anything to render. `{#` alone is common in shell (`${#list}`) and needs its end to count.
+pub(crate) fn is_template(text: &str) -> bool {
+    let has_comment = || {
+        let comment = text.find("{#");
+        comment.is_some_and(|at| text[at..].contains("#}"))
+    };
+    text.contains("{{") || text.contains("{%") || has_comment()
+}
+
+fn list(trees: Vec<Tree>) -> Tree {
+    let literal = |tree: &Tree| matches!(tree, Tree::Literal(_));
+    if !trees.iter().all(literal) {
+        return Tree::List(trees);
+    }
+    let values = trees.into_iter().filter_map(literal_value);
+    Tree::Literal(serde_json::Value::Array(values.collect()))
+}
+
+fn map(pairs: Vec<(String, Tree)>) -> Tree {
+    let literal = |(_, tree): &(String, Tree)| matches!(tree, Tree::Literal(_));
+    if !pairs.iter().all(literal) {
+        return Tree::Map(pairs);
+    }
+    let values = pairs.into_iter();
+    let values = values.filter_map(|(key, tree)| Some((key, literal_value(tree)?)));
+    Tree::Literal(serde_json::Value::Object(values.collect()))
+}
+
+fn literal_value(tree: Tree) -> Option<serde_json::Value> {
+    match tree {
+        Tree::Literal(value) => Some(value),
+        Tree::Template(_) | Tree::List(_) | Tree::Map(_) => None,
+    }
+}

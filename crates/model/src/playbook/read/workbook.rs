@@ -1,0 +1,124 @@
+//! `workbook`: tasks with names, put in place where a step asks for them.
+
+use std::collections::BTreeMap;
+
+use crate::playbook::read::reader::Reader;
+use crate::yaml::{Entry, Node, Value, overlay};
+
+/// The named tasks.
+pub(crate) type Workbook = BTreeMap<String, Node>;
+
+impl Reader {
+    pub(crate) fn workbook(&mut self, node: &Node) -> Workbook {
+        let inner = node
+            .get("tasks")
+            .filter(|tasks| tasks.get("kind").is_none());
+        match &inner.unwrap_or(node).value {
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| (entry.key.to_string(), body(&entry.value).clone()))
+                .collect(),
+            Value::List(items) => {
+                let items = items.iter();
+                items.filter_map(|item| self.listed(item)).collect()
+            }
+            Value::Null => Workbook::new(),
+            _ => {
+                self.wrong_type(node, "workbook", "a map of named tasks");
+                Workbook::new()
+            }
+        }
+    }
+
+    fn listed(&mut self, node: &Node) -> Option<(String, Node)> {
+        let Some(name) = node.get("name") else {
+            if node.as_map().is_some() {
+                self.missing("name", "the workbook task", node.span, "name: my_task");
+            } else {
+                self.wrong_type(node, "a workbook task", "a map with `name` and `tool`");
+            }
+            return None;
+        };
+        let name = self.text(name, "name")?;
+        let task = match node.get("tool") {
+            Some(tool) => tool.clone(),
+            None => without(node, &["name"]),
+        };
+        Some((name, task))
+    }
+
+    /// The named task in place of `node`, which asks for it: the caller's keys over the task's own.
+    pub(crate) fn put_in_place(&mut self, node: &Node, book: &Workbook) -> Option<Node> {
+        let mut current = node.clone();
+        let mut seen: Vec<String> = Vec::new();
+        while current.get("kind").and_then(Node::as_str) == Some("workbook") {
+            let Some(asked) = current.get("name").cloned() else {
+                let example = "name: <workbook task>";
+                self.missing("name", "the workbook task", node.span, example);
+                return None;
+            };
+            let name = self.text(&asked, "name")?;
+            let Some(task) = book.get(&name) else {
+                self.no_such_task(&asked, &name, book);
+                return None;
+            };
+            if seen.contains(&name) {
+                let message = format!("workbook task `{name}` leads back to itself");
+                self.error("E0119", message, asked.span, "let it name a tool kind");
+                return None;
+            }
+            seen.push(name);
+            if !self.may_inherit(task) {
+                return None;
+            }
+            let caller = spelled(&without(&current, &["kind", "name"]));
+            current = overlay(&spelled(task), &caller);
+        }
+        Some(current)
+    }
+
+    fn no_such_task(&mut self, asked: &Node, name: &str, book: &Workbook) {
+        let known: Vec<&str> = book.keys().map(String::as_str).collect();
+        let label = match self.suggest(name, known.iter().copied()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None if known.is_empty() => "this playbook has no `workbook`".to_owned(),
+            None => format!("(workbook has: {})", known.join(" ")),
+        };
+        let message = format!("no workbook task is called `{name}`");
+        self.error("E0118", message, asked.span, label);
+    }
+}
+
+/// A named task may be the task itself or hold it under `tool`.
+fn body(node: &Node) -> &Node {
+    match node.get("tool") {
+        Some(tool) if node.get("kind").is_none() => tool,
+        _ => node,
+    }
+}
+
+fn without(node: &Node, keys: &[&str]) -> Node {
+    let entries = node.as_map().unwrap_or_default().iter();
+    let kept = entries.filter(|entry| !keys.contains(&&*entry.key));
+    Node {
+        span: node.span,
+        value: Value::Map(kept.cloned().collect()),
+    }
+}
+
+/// `args` is `input`, so that one goes over the other.
+fn spelled(node: &Node) -> Node {
+    let has_both = node.get("args").is_some() && node.get("input").is_some();
+    let entries = node.as_map().unwrap_or_default().iter();
+    let entries = entries.map(|entry| match &*entry.key {
+        "args" if !has_both => Entry {
+            key: "input".into(),
+            ..entry.clone()
+        },
+        _ => entry.clone(),
+    });
+    Node {
+        span: node.span,
+        value: Value::Map(entries.collect()),
+    }
+}

@@ -1,0 +1,93 @@
+//! From a place inside a scalar's value back to the document.
+//!
+//! Folding, indentation and escapes change white space and spell characters differently, but keep the order of all
+//! others: the n-th visible character of the value is the n-th visible character written.
+
+use std::ops::Range;
+
+use crate::source::Span;
+use crate::yaml::node::{Node, Style};
+
+impl Node {
+    /// Where the bytes `range` of this scalar's value stand in the document `text`.
+    pub(crate) fn locate(&self, text: &str, range: &Range<usize>) -> Span {
+        let Some(scalar) = self.as_text() else {
+            return self.span;
+        };
+        let value = &*scalar.text;
+        let visible = |end: usize| {
+            let end = (0..=end.min(value.len()))
+                .rev()
+                .find(|at| value.is_char_boundary(*at))
+                .unwrap_or(0);
+            let prefix = &value[..end];
+            prefix.chars().filter(|c| !c.is_whitespace()).count()
+        };
+        let first = visible(range.start);
+        let last = visible(range.end).max(first + 1);
+        let (Some(start), Some(end)) = (
+            self.written(text, scalar.style, first, false),
+            self.written(text, scalar.style, last - 1, true),
+        ) else {
+            return self.span;
+        };
+        span_at(text, start, end)
+    }
+
+    /// The byte at which the visible character number `wanted` begins, or ends.
+    fn written(&self, text: &str, style: Style, wanted: usize, end: bool) -> Option<usize> {
+        let bounds = self.span.start as usize..self.span.end as usize;
+        let body = text.get(bounds)?;
+        let skipped = match style {
+            Style::Plain => 0,
+            Style::SingleQuoted | Style::DoubleQuoted => 1,
+            Style::Block => body.find('\n')? + 1,
+        };
+        let mut rest = body.get(skipped..)?;
+        let mut count = 0;
+        while let Some(first) = rest.chars().next() {
+            let (width, visible) = match (style, first) {
+                (Style::DoubleQuoted, '\\') => escape(rest),
+                (Style::SingleQuoted, '\'') => (2, true),
+                _ => (first.len_utf8(), !first.is_whitespace()),
+            };
+            let at = self.span.start as usize + body.len() - rest.len();
+            if visible && count == wanted {
+                return Some(if end { at + width } else { at });
+            }
+            count += usize::from(visible);
+            rest = rest.get(width..)?;
+        }
+        None
+    }
+}
+
+/// How long an escape is, and whether it stands for a visible character.
+fn escape(rest: &str) -> (usize, bool) {
+    match rest.as_bytes().get(1) {
+        Some(b'x') => (4, true),
+        Some(b'u') => (6, true),
+        Some(b'U') => (10, true),
+        Some(
+            b'n' | b't' | b'r' | b' ' | b'\t' | b'\n' | b'v' | b'f' | b'N' | b'_' | b'L' | b'P',
+        ) => (2, false),
+        _ => (2, true),
+    }
+}
+
+/// The place of the bytes `start..end`.
+pub(crate) fn span_at(text: &str, start: usize, end: usize) -> Span {
+    let before = text.get(..start).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    Span {
+        line: narrow(before.bytes().filter(|byte| *byte == b'\n').count() + 1),
+        column: narrow(before[line_start..].chars().count() + 1),
+        start: narrow(start),
+        end: narrow(end),
+    }
+}
+
+/// Documents are at most a mebibyte, so every place fits.
+pub(crate) fn narrow(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}

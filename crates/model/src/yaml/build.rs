@@ -1,0 +1,375 @@
+//! From parser events to nodes, with a stack of our own: depth is a number here, not a call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use saphyr_parser::{Event, ScalarStyle, Tag};
+
+use crate::diagnostic::Diagnostic;
+use crate::source::{Source, Span};
+use crate::yaml::node::{Entry, Node, Style, Text, Value};
+use crate::yaml::scalar::resolve;
+
+/// Collections nested deeper than this are refused.
+const DEPTH_MAX: usize = 64;
+/// A file with more values than this is refused.
+const NODES_MAX: usize = 250_000;
+/// What anchors and aliases may add to a document, in units of [`Node::weight`].
+const EXPANSION_MAX: usize = 8 * 1024 * 1024;
+/// What a node weighs besides its text.
+const NODE_WEIGHT: usize = 64;
+
+/// Documents in the making.
+pub(crate) struct Builder {
+    pub(crate) roots: Vec<Node>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    source: Source,
+    stack: Vec<Frame>,
+    anchors: BTreeMap<usize, Anchored>,
+    nodes: usize,
+    expanded: usize,
+}
+
+/// An open collection.
+struct Frame {
+    span: Span,
+    anchor: usize,
+    open: Open,
+}
+
+enum Open {
+    List(Vec<Node>),
+    Map(OpenMap),
+}
+
+#[derive(Default)]
+struct OpenMap {
+    entries: Vec<Entry>,
+    known: BTreeMap<Arc<str>, Span>,
+    key: Option<Key>,
+    merged: Vec<Node>,
+    is_bare_template: bool,
+}
+
+enum Key {
+    Text(Arc<str>, Span),
+    Merge,
+    /// Already reported; its value is dropped.
+    Bad,
+}
+
+struct Anchored {
+    node: Node,
+    weight: usize,
+    height: usize,
+}
+
+impl Builder {
+    pub(crate) fn new(source: Source) -> Self {
+        Self {
+            roots: Vec::new(),
+            diagnostics: Vec::new(),
+            source,
+            stack: Vec::new(),
+            anchors: BTreeMap::new(),
+            nodes: 0,
+            expanded: 0,
+        }
+    }
+
+    /// Takes one event; an error ends the reading.
+    pub(crate) fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Diagnostic> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let node = self.scalar(&text, style, tag.as_deref(), span);
+                self.keep(anchor, &node, span)?;
+                let is_plain = style == ScalarStyle::Plain;
+                self.place(node, is_plain.then_some(&*text), span)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span);
+                self.push(anchor, Open::List(Vec::new()), span)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span);
+                self.push(anchor, Open::Map(OpenMap::default()), span)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.pop(span),
+            Event::Alias(anchor) => {
+                let node = self.expand(anchor, span)?;
+                self.place(node, None, span)
+            }
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn error(&self, code: &'static str, message: impl Into<String>, span: Span) -> Diagnostic {
+        Diagnostic::new(code, message, span, &self.source)
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Node {
+        let raw = tag.is_some_and(|tag| tag.handle == "!" && tag.suffix == "raw");
+        if !raw {
+            self.refuse_tag(tag, span);
+        }
+        let style = match style {
+            ScalarStyle::Plain => Style::Plain,
+            ScalarStyle::SingleQuoted => Style::SingleQuoted,
+            ScalarStyle::DoubleQuoted => Style::DoubleQuoted,
+            ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
+        };
+        let value = if style == Style::Plain && !raw {
+            resolve(text)
+        } else {
+            Value::Text(Text {
+                text: text.into(),
+                style,
+                raw,
+            })
+        };
+        Node { span, value }
+    }
+
+    fn refuse_tag(&mut self, tag: Option<&Tag>, span: Span) {
+        if let Some(tag) = tag {
+            let error = self
+                .error("E0007", format!("the tag `{tag}` is not accepted"), span)
+                .label("remove the tag")
+                .help("`!raw` is the only tag: it marks text that is never a template");
+            self.diagnostics.push(error);
+        }
+    }
+
+    fn count(&mut self, span: Span) -> Result<(), Diagnostic> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            let message = format!("the file has more than {NODES_MAX} values");
+            return Err(self.error("E0005", message, span));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, anchor: usize, open: Open, span: Span) -> Result<(), Diagnostic> {
+        if self.stack.len() >= DEPTH_MAX {
+            return Err(self.too_deep(span));
+        }
+        self.stack.push(Frame { span, anchor, open });
+        Ok(())
+    }
+
+    fn too_deep(&self, span: Span) -> Diagnostic {
+        let message = format!("collections are nested more than {DEPTH_MAX} deep");
+        self.error("E0004", message, span)
+    }
+
+    fn pop(&mut self, end: Span) -> Result<(), Diagnostic> {
+        let Some(frame) = self.stack.pop() else {
+            return Ok(());
+        };
+        let mut span = frame.span;
+        span.end = span.end.max(end.end);
+        let value = match frame.open {
+            Open::List(items) => Value::List(items),
+            Open::Map(map) if map.is_bare_template => self.bare_template(span),
+            Open::Map(map) => Value::Map(self.close(map)),
+        };
+        let node = Node { span, value };
+        self.keep(frame.anchor, &node, span)?;
+        self.place(node, None, span)
+    }
+
+    /// What stands in the file is almost surely a template whose quotes were forgotten; reading goes on as if it had
+    /// them, so that nothing else is reported because of it.
+    fn bare_template(&mut self, span: Span) -> Value {
+        let slice = &self.source.text[span.start as usize..span.end as usize];
+        let text = slice.trim_end().to_owned();
+        let error = self
+            .error("E0010", "a template needs quotes around it", span)
+            .label(format!("quote the template: `\"{text}\"`"));
+        self.diagnostics.push(error);
+        Value::Text(Text {
+            text: text.into(),
+            style: Style::Plain,
+            raw: false,
+        })
+    }
+
+    /// Puts a finished node where it belongs; `plain` is its text if it is a plain scalar.
+    fn place(&mut self, node: Node, plain: Option<&str>, span: Span) -> Result<(), Diagnostic> {
+        self.count(span)?;
+        let Some(frame) = self.stack.last_mut() else {
+            self.roots.push(node);
+            return Ok(());
+        };
+        let outer = frame.span;
+        let map = match &mut frame.open {
+            Open::List(items) => {
+                items.push(node);
+                return Ok(());
+            }
+            Open::Map(map) => map,
+        };
+        match map.key.take() {
+            None => {
+                let key = self.key(&node, plain, outer);
+                self.map_at_top().key = Some(key);
+            }
+            Some(Key::Bad) => {}
+            Some(Key::Merge) => self.merge(node),
+            Some(Key::Text(key, key_span)) => self.insert(key, key_span, node),
+        }
+        Ok(())
+    }
+
+    fn map_at_top(&mut self) -> &mut OpenMap {
+        match self.stack.last_mut().map(|frame| &mut frame.open) {
+            Some(Open::Map(map)) => map,
+            _ => unreachable!("a key is placed only in an open map"),
+        }
+    }
+
+    fn key(&mut self, node: &Node, plain: Option<&str>, outer: Span) -> Key {
+        if plain == Some("<<") {
+            return Key::Merge;
+        }
+        match &node.value {
+            Value::Text(text) => Key::Text(text.text.clone(), node.span),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                let text = plain.map_or_else(|| node.to_json().to_string(), str::to_owned);
+                Key::Text(text.into(), node.span)
+            }
+            Value::List(_) | Value::Map(_) => {
+                if node.span.start == outer.start + 1 && node.as_map().is_some() {
+                    self.map_at_top().is_bare_template = true;
+                } else {
+                    let message = format!("a key must be text, not {}", node.describe());
+                    let error = self.error("E0009", message, node.span).label("this key");
+                    self.diagnostics.push(error);
+                }
+                Key::Bad
+            }
+        }
+    }
+
+    fn insert(&mut self, key: Arc<str>, span: Span, value: Node) {
+        let map = self.map_at_top();
+        if let Some(first) = map.known.get(&key).copied() {
+            let message = format!("the key `{key}` is given twice");
+            let error = self
+                .error("E0006", message, span)
+                .label(format!("first given on line {}", first.line));
+            self.diagnostics.push(error);
+            return;
+        }
+        map.known.insert(key.clone(), span);
+        map.entries.push(Entry { key, span, value });
+    }
+
+    fn merge(&mut self, node: Node) {
+        let maps = match node.value {
+            Value::Map(_) => vec![node],
+            Value::List(items) if items.iter().all(|item| item.as_map().is_some()) => items,
+            _ => {
+                let message = format!(
+                    "`<<` takes a map or a list of maps, not {}",
+                    node.describe()
+                );
+                let error = self
+                    .error("E0008", message, node.span)
+                    .label("merge a map: `<<: *name`");
+                self.diagnostics.push(error);
+                return;
+            }
+        };
+        self.map_at_top().merged.extend(maps);
+    }
+
+    /// Keys written in the map win over merged ones, and an earlier merge over a later one.
+    fn close(&mut self, map: OpenMap) -> Vec<Entry> {
+        let OpenMap {
+            mut entries,
+            mut known,
+            merged,
+            ..
+        } = map;
+        for node in merged {
+            let Value::Map(from) = node.value else {
+                continue;
+            };
+            for entry in from {
+                if known.insert(entry.key.clone(), entry.span).is_none() {
+                    entries.push(entry);
+                }
+            }
+        }
+        entries
+    }
+
+    fn keep(&mut self, anchor: usize, node: &Node, span: Span) -> Result<(), Diagnostic> {
+        if anchor == 0 {
+            return Ok(());
+        }
+        let weight = node.weight();
+        self.charge(weight, span)?;
+        let anchored = Anchored {
+            node: node.clone(),
+            weight,
+            height: node.height(),
+        };
+        self.anchors.insert(anchor, anchored);
+        Ok(())
+    }
+
+    fn expand(&mut self, anchor: usize, span: Span) -> Result<Node, Diagnostic> {
+        let Some(anchored) = self.anchors.get(&anchor) else {
+            let message = "an alias stands inside the value it names";
+            return Err(self.error("E0008", message, span).label("this alias"));
+        };
+        if self.stack.len() + anchored.height > DEPTH_MAX {
+            return Err(self.too_deep(span));
+        }
+        let (node, weight) = (anchored.node.clone(), anchored.weight);
+        self.charge(weight, span)?;
+        Ok(node)
+    }
+
+    fn charge(&mut self, weight: usize, span: Span) -> Result<(), Diagnostic> {
+        self.expanded += weight;
+        if self.expanded > EXPANSION_MAX {
+            let message = "anchors and aliases expand to more than a playbook may hold";
+            return Err(self
+                .error("E0005", message, span)
+                .label("this one is too much"));
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    /// What a copy of it costs, roughly in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        NODE_WEIGHT
+            + match &self.value {
+                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+                Value::Text(text) => text.text.len(),
+                Value::List(items) => items.iter().map(Node::weight).sum(),
+                Value::Map(entries) => entries
+                    .iter()
+                    .map(|entry| entry.key.len() + entry.value.weight())
+                    .sum(),
+            }
+    }
+
+    fn height(&self) -> usize {
+        let deepest = match &self.value {
+            Value::List(items) => items.iter().map(Node::height).max(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.value.height()).max(),
+            _ => return 0,
+        };
+        1 + deepest.unwrap_or(0)
+    }
+}

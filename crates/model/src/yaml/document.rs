@@ -1,0 +1,168 @@
+//! From bytes to documents: what is checked before any of it is read.
+
+use saphyr_parser::{Marker, Parser, ScanError};
+
+use crate::diagnostic::Diagnostic;
+use crate::source::{Source, Span};
+use crate::yaml::align::{narrow, span_at};
+use crate::yaml::build::Builder;
+use crate::yaml::node::Node;
+
+/// A file larger than this is refused unread.
+pub(crate) const SOURCE_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a file holds.
+pub(crate) struct Documents {
+    /// Its text, without a byte order mark.
+    pub(crate) source: Source,
+    /// The documents, in order; those before the first syntax error.
+    pub(crate) roots: Vec<Node>,
+    /// What is wrong with it as YAML.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads every document of a file.
+pub(crate) fn documents(name: &str, bytes: &[u8]) -> Documents {
+    match decode(bytes) {
+        Ok(text) => read(Source {
+            name: name.into(),
+            text: text.into(),
+        }),
+        Err((code, message)) => refused(name, code, message),
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<&str, (&'static str, String)> {
+    if bytes.len() > SOURCE_BYTES_MAX {
+        let message = format!(
+            "the file has {} bytes; a playbook has at most {SOURCE_BYTES_MAX}",
+            bytes.len()
+        );
+        return Err(("E0001", message));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let message = format!("byte {} is not valid UTF-8", error.valid_up_to());
+        ("E0002", message)
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match text.find('\0') {
+        Some(at) => Err(("E0002", format!("byte {at} is a NUL character"))),
+        None => Ok(text),
+    }
+}
+
+fn refused(name: &str, code: &'static str, message: String) -> Documents {
+    let source = Source {
+        name: name.into(),
+        text: "".into(),
+    };
+    let span = Span {
+        line: 1,
+        column: 1,
+        ..Span::default()
+    };
+    Documents {
+        diagnostics: vec![Diagnostic::new(code, message, span, &source)],
+        roots: Vec::new(),
+        source,
+    }
+}
+
+fn read(source: Source) -> Documents {
+    let places = Places::of(&source.text);
+    let mut builder = Builder::new(source.clone());
+    for event in Parser::new_from_str(&source.text) {
+        let outcome = match event {
+            Ok((event, span)) => builder.take(event, places.span(span.start, span.end)),
+            Err(error) => Err(syntax(&error, &places, &source)),
+        };
+        if let Err(fatal) = outcome {
+            builder.diagnostics.push(fatal);
+            break;
+        }
+    }
+    Documents {
+        roots: builder.roots,
+        diagnostics: builder.diagnostics,
+        source,
+    }
+}
+
+/// The library counts characters; places are kept in bytes.
+struct Places {
+    /// The byte at which each character begins; empty where all are one byte long.
+    bytes: Vec<u32>,
+    length: usize,
+}
+
+impl Places {
+    fn of(text: &str) -> Self {
+        let bytes = if text.is_ascii() {
+            Vec::new()
+        } else {
+            text.char_indices().map(|(at, _)| narrow(at)).collect()
+        };
+        Self {
+            bytes,
+            length: text.len(),
+        }
+    }
+
+    fn byte(&self, index: usize) -> u32 {
+        let byte = if self.bytes.is_empty() {
+            narrow(index)
+        } else {
+            let end = narrow(self.length);
+            self.bytes.get(index).copied().unwrap_or(end)
+        };
+        byte.min(narrow(self.length))
+    }
+
+    fn span(&self, start: Marker, end: Marker) -> Span {
+        Span {
+            line: narrow(start.line()),
+            column: narrow(start.col() + 1),
+            start: self.byte(start.index()),
+            end: self.byte(end.index()),
+        }
+    }
+}
+
+fn syntax(error: &ScanError, places: &Places, source: &Source) -> Diagnostic {
+    let at = places.byte(error.marker().index()) as usize;
+    let span = span_at(&source.text, at, at + 1);
+    let diagnostic =
+        Diagnostic::new("E0003", format!("not YAML: {}", error.info()), span, source).label("here");
+    match unquoted_template(&source.text, at) {
+        Some(line) => diagnostic.help(format!(
+            "line {line} has a value that begins with `{{{{`: quote the template, `\"{{{{ … }}}}\"`"
+        )),
+        None => diagnostic.help(advice(error.info())),
+    }
+}
+
+/// The line at or just before `at` whose value begins with braces that no quote protects.
+fn unquoted_template(text: &str, at: usize) -> Option<usize> {
+    let last = text.get(..at)?.matches('\n').count();
+    let lines = text
+        .lines()
+        .enumerate()
+        .skip(last.saturating_sub(1))
+        .take(2);
+    let suspects = lines.filter(|(_, line)| {
+        let value = line.split_once(": ").map_or(*line, |(_, value)| value);
+        let value = value.trim_start().trim_start_matches("- ").trim_start();
+        value.starts_with("{{") || value.starts_with("{%")
+    });
+    suspects.last().map(|(index, _)| index + 1)
+}
+
+fn advice(info: &str) -> &'static str {
+    if info.contains("tab") {
+        "indent with spaces"
+    } else if info.contains("anchor") {
+        "define the anchor with `&name` before `*name` uses it"
+    } else {
+        "look at the indentation and the quotes of this line and the one before; text that holds `: `, ` #` or begins with `@`, `` ` ``, `%`, `*`, `&` or `!` needs quotes"
+    }
+}
