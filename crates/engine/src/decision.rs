@@ -32,6 +32,8 @@ pub struct Decision {
     pub keys: Vec<Key>,
     /// The claims the input's reports rest on.
     pub fences: Vec<(Seq, LeaseEpoch)>,
+    /// Whether more follows from this input: decide `Input::GoOn` next.
+    pub more: bool,
     /// Commands whose holders should stop.
     pub stops: Vec<(Seq, WorkerId)>,
 }

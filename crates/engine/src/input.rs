@@ -67,6 +67,8 @@ pub enum Input {
         /// Whether it counts against the command.
         is_strike: bool,
     },
+    /// The decision before this one stopped short of its end.
+    GoOn,
     /// No worker took a command in time.
     Unclaimed(Seq),
 }

@@ -1,4 +1,5 @@
 //! Templates through the public door: names, envelopes, taint, loading, pieces, places of errors.
+#![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use model::id::Seq;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use model::source::Span;
 use model::template::{
-    Data, Envelope, EventView, Iter, Loaded, Need, Piece, RenderError, Scope, Template, Tree,
+    Content, Data, Envelope, EventView, Iter, Loaded, LoopPointer, Need, Piece, RenderError, Scope,
+    Template, Tree,
 };
 use model::time::Time;
 use serde_json::{Value, json};
@@ -125,7 +127,8 @@ fn a_missing_value_is_an_error_with_its_place() {
     let (code, message, span) = failure("ok\n  {{ ctx.nope.x }}", &scope());
     assert_eq!(code, "TEMPLATE_UNDEFINED");
     assert_eq!(message, "`ctx.nope.x` is undefined");
-    assert_eq!((span.line, span.column), (11, 6));
+    assert_eq!((span.line, span.column), (11, 10));
+    assert_eq!((span.start, span.end), (112, 122));
     assert_eq!(
         failure("{{ nope | upper }}", &scope()).0,
         "TEMPLATE_UNDEFINED"
@@ -415,4 +418,244 @@ fn what_does_not_exist_is_refused_with_a_suggestion() {
     );
     assert!(message("{% include 'x' %}").contains("include"));
     assert!(Template::parse("{{ a + }}", at()).is_err());
+}
+
+#[test]
+fn filters_of_the_house_do_what_they_say() {
+    let scope = Scope {
+        now: Some(Time(1_700_000_000_000_000)),
+        ..scope()
+    };
+    for (source, expected) in [
+        ("{{ '{\"a\": [1]}' | fromjson }}", json!({"a": [1]})),
+        (
+            "{{ {'a': \"it's\"} | to_json }}",
+            json!("{\"a\": \"it's\"}"),
+        ),
+        (
+            "{{ [1, {'a': 2}] | tojson(indent=2) }}",
+            json!("[\n  1,\n  {\n    \"a\": 2\n  }\n]"),
+        ),
+        (
+            "{{ {'a': [1, 'no'], 'b': {'c': none}} | to_yaml }}",
+            json!("a:\n  - 1\n  - \"no\"\nb:\n  c: null\n"),
+        ),
+        ("{{ 'héllo' | b64encode }}", json!("aMOpbGxv")),
+        ("{{ 'aMOpbGxv' | b64decode }}", json!("héllo")),
+        (
+            "{{ 'a-b-c' | regex_replace('(\\\\w)-', '\\\\1_') }}",
+            json!("a_b_c"),
+        ),
+        ("{{ 'id=42;' | regex_search('id=(\\\\d+)') }}", json!("42")),
+        ("{{ 'nope' | regex_search('\\\\d') }}", json!(null)),
+        (
+            "{{ 'a1b22' | regex_findall('\\\\d+') }}",
+            json!(["1", "22"]),
+        ),
+        (
+            "{{ 'abc' | hash }}",
+            json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        ),
+        ("{{ \"it's\" | quote }}", json!("'it'\"'\"'s'")),
+        (
+            "{{ {'a': 1, 'm': {'x': 1}} | combine({'m': {'y': 2}}, recursive=true) }}",
+            json!({"a": 1, "m": {"x": 1, "y": 2}}),
+        ),
+        (
+            "{{ {'a': 1} | combine({'a': 2}, {'b': 3}) }}",
+            json!({"a": 2, "b": 3}),
+        ),
+        ("{{ [1, [2, [3]]] | flatten }}", json!([1, 2, 3])),
+        ("{{ [1, [2, [3]]] | flatten(1) }}", json!([1, 2, [3]])),
+        (
+            "{{ {'a': 1} | dict2items }}",
+            json!([{"key": "a", "value": 1}]),
+        ),
+        ("{{ {'a': 1} | dict2items | items2dict }}", json!({"a": 1})),
+        ("{{ (1 == 1) | ternary('y', 'n') }}", json!("y")),
+        ("{{ 'yes' | bool }}", json!(true)),
+        ("{{ 'off' | bool }}", json!(false)),
+        ("{{ {'a': 1} | get('b', 5) }}", json!(5)),
+        ("{{ {'a': 1} | keys }}", json!(["a"])),
+        ("{{ {'a': 1} | values }}", json!([1])),
+        ("{{ [1].append(2) }}", json!([1, 2])),
+        ("{{ '7'.zfill(3) }}", json!("007")),
+        ("{{ now() }}", json!("2023-11-14T22:13:20.000000Z")),
+        ("{{ now() | strftime('%Y/%m/%d') }}", json!("2023/11/14")),
+        (
+            "{{ '2024-02-29' | to_datetime }}",
+            json!("2024-02-29T00:00:00Z"),
+        ),
+        (
+            "{{ '29.02.2024' | to_datetime('%d.%m.%Y') }}",
+            json!("2024-02-29T00:00:00Z"),
+        ),
+        ("{{ 86400 | to_datetime }}", json!("1970-01-02T00:00:00Z")),
+    ] {
+        assert_eq!(render(source, &scope), expected, "{source}");
+    }
+}
+
+#[test]
+fn the_server_has_no_clock_no_environment_and_no_internals() {
+    let scope = scope();
+    let (code, message, _) = failure("{{ now() }}", &scope);
+    assert_eq!(code, "TEMPLATE_ERROR");
+    assert!(
+        message.starts_with("now() can only be used where a task runs"),
+        "{message}"
+    );
+    for source in [
+        "{{ env.HOME }}",
+        "{{ keychain.db }}",
+        "{{ ''.__class__ }}",
+        "{{ name.__class__.__mro__ }}",
+        "{{ self }}",
+        "{{ __globals__ }}",
+    ] {
+        assert_eq!(failure(source, &scope).0, "TEMPLATE_UNDEFINED", "{source}");
+    }
+    for source in [
+        "{{ debug() }}",
+        "{{ [1] | map('%eq', 1) }}",
+        "{{ lipsum() }}",
+        "{{ self.x() }}",
+    ] {
+        let refused =
+            Template::parse(source, at()).map_or(true, |template| template.render(&scope).is_err());
+        assert!(refused, "{source}");
+    }
+}
+
+#[test]
+fn a_step_shows_its_tasks_and_a_loop_its_list() {
+    let task = |value: Value| Envelope::of(Arc::new(Outcome::ok(value)));
+    let mut step = task(json!({"total": 3}));
+    step.labels = Arc::new(vec![
+        ("load".into(), task(json!([1, 2]))),
+        ("save".into(), task(json!({"total": 3}))),
+    ]);
+    let pointer = LoopPointer {
+        started: Seq(4),
+        done: Seq(9),
+    };
+    let each = Envelope {
+        is_ok: true,
+        content: Content::Loop(pointer.clone()),
+        labels: Arc::default(),
+    };
+    let mut scope = Scope {
+        steps: Arc::new([("s".into(), step), ("each".into(), each)].into()),
+        ..scope()
+    };
+    assert_eq!(
+        render(
+            "{{ [s.load | length, s.results.load[1], s.total, s.results.save.total] }}",
+            &scope
+        ),
+        json!([2, 2, 3, 3])
+    );
+    let whole = Template::parse("{{ each }}", at()).unwrap();
+    assert_eq!(
+        whole.render(&scope),
+        Err(RenderError::Needs(vec![Need::Loop(pointer)]))
+    );
+    let mut loaded = Loaded::default();
+    loaded.loops.insert(
+        Seq(9),
+        Data::new(json!({"results": [{"n": 1}, {"n": 2}], "stats": {"total": 2}})),
+    );
+    scope.loaded = Arc::new(loaded);
+    let list = json!([{"n": 1}, {"n": 2}]);
+    for source in [
+        "{{ each }}",
+        "{{ each.data }}",
+        "{{ each.results }}",
+        "{{ each.result }}",
+        "{{ steps.each.data }}",
+    ] {
+        assert_eq!(render(source, &scope), list, "{source}");
+    }
+    assert_eq!(
+        render(
+            "{{ each.stats.total }}{{ each[0].n }}{{ each.data[1].n }}",
+            &scope
+        ),
+        json!("212")
+    );
+}
+
+#[test]
+fn an_externalised_result_gives_its_reference_as_data() {
+    let outcome: Outcome =
+        serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference()}))
+            .unwrap();
+    let scope = Scope {
+        outcome: Some(Envelope::of(Arc::new(outcome))),
+        ..scope()
+    };
+    assert_eq!(render("{{ outcome.row_count }}", &scope), json!(7));
+    assert_eq!(
+        render("{{ outcome.ref.ref }}", &scope),
+        json!("noetl://execution/1/x")
+    );
+    assert_eq!(
+        render("{{ outcome._ref }}", &scope)["kind"],
+        json!("result_ref")
+    );
+    assert!(holds(
+        "outcome.ref is defined and outcome._store == 'disk'",
+        &scope
+    ));
+    let body = Template::condition("outcome.data.rows | length > 0", at()).unwrap();
+    assert!(matches!(body.is_true(&scope), Err(RenderError::Needs(needs)) if needs.len() == 1));
+}
+
+#[test]
+fn an_operation_that_does_not_fit_names_its_expression() {
+    let (code, message, span) = failure("{{ name + n }}", &scope());
+    assert_eq!(
+        (code, message.as_str()),
+        (
+            "TEMPLATE_ERROR",
+            "`+` does not fit string and number, in `name + n`"
+        )
+    );
+    assert_eq!((span.column, span.start, span.end), (8, 103, 111));
+    assert_eq!(failure("{{ none < 5 }}", &scope()).0, "TEMPLATE_ERROR");
+    assert_eq!(failure("{{ 'abc' | int }}", &scope()).0, "TEMPLATE_ERROR");
+    assert_eq!(
+        failure("{{ 9223372036854775807 * 4 }}", &scope()).0,
+        "TEMPLATE_ERROR"
+    );
+}
+
+#[test]
+fn a_loops_name_ends_with_the_loop() {
+    let source = "{% for n in items %}{{ n }}{% endfor %}-{{ n }}";
+    assert_eq!(render(source, &scope()), json!("12-1"));
+}
+
+#[test]
+fn a_condition_of_text_around_values_is_refused() {
+    let error = Template::condition("{{ outcome.status }} == 'ok'", at()).unwrap_err();
+    assert!(
+        error.message.starts_with("a condition is one expression"),
+        "{error}"
+    );
+    assert!(holds("{% if n %}true{% endif %}", &scope()));
+}
+
+#[test]
+fn an_error_does_not_quote_a_secret() {
+    let scope = Scope {
+        keychain: Some(Data::new(json!({"k": {"n": 31_337}}))),
+        reveals_secrets: true,
+        ..scope()
+    };
+    let (code, message, _) = failure("{{ keychain.k.n // 0 }}", &scope);
+    assert_eq!(code, "TEMPLATE_ERROR");
+    assert!(!message.contains("31337"), "{message}");
+    let (_, message, _) = failure("{{ big // 0 }}", &scope);
+    assert!(message.contains("9007199254740993"), "{message}");
 }

@@ -3,12 +3,17 @@
 //! A [`Store`] is the only truth. [`Sqlite`] is a directory that several processes may share; [`Memory`] keeps the
 //! same promises without a disk, for the simulator and for tests. Both pass the suite in [`contract`].
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod commit;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 mod error;
 mod ids;
 mod memory;
 mod projections;
 mod rows;
+mod sqlite;
 
 use std::time::Duration;
 
@@ -27,6 +32,7 @@ pub use rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, Snapshot, StepState,
 };
+pub use sqlite::Sqlite;
 
 /// A store. An `owner` argument narrows an answer to the executions that process drives; none means all.
 #[async_trait]

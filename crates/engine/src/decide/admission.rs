@@ -29,7 +29,7 @@ impl Turn<'_> {
         let answer = match self.ask(step, admission, &tokens) {
             Ok(answer) => answer,
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-            Err(Unrendered::Failed(error)) => {
+            Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
                 self.fail_admission(step, tokens, error);
                 return Ok(true);
             }

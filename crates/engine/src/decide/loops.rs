@@ -14,9 +14,6 @@ use crate::decide::scope::Unrendered;
 use crate::decide::turn::{Turn, at_run, fatal};
 use crate::decision::BodyToKeep;
 
-/// A body larger than this is not loaded to find a loop's elements; a worker prepares them.
-const COLLECTION_LOADED_MAX: u64 = 1024 * 1024;
-
 impl Turn<'_> {
     /// Starts or ends one loop. False if none is ready for either.
     pub(super) fn move_loops(&mut self) -> Result<bool, Undecided> {
@@ -74,11 +71,7 @@ impl Turn<'_> {
         let Collection::In(tree) = &loop_.over;
         let rendered = match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
             Ok(rendered) => rendered.value,
-            Err(Unrendered::Undecided(Undecided::Needs(needs)))
-                if needs.iter().any(is_too_large) =>
-            {
-                return Ok(false);
-            }
+            Err(Unrendered::TooLarge(_)) => return Ok(false),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error)) => {
                 self.fail_run(id, error);
@@ -151,7 +144,9 @@ impl Turn<'_> {
                 match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
                     Ok(rendered) => whole(&rendered.value).unwrap_or(self.net.limits.max_in_flight),
                     Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-                    Err(Unrendered::Failed(_)) => self.net.limits.max_in_flight,
+                    Err(Unrendered::Failed(_) | Unrendered::TooLarge(_)) => {
+                        self.net.limits.max_in_flight
+                    }
                 }
             }
         };
@@ -273,10 +268,6 @@ impl Turn<'_> {
             Body::IterationScheduled(IterationScheduled { from, to, width }),
         );
     }
-}
-
-fn is_too_large(need: &Need) -> bool {
-    matches!(need, Need::Body(reference) if reference.meta.bytes > COLLECTION_LOADED_MAX)
 }
 
 fn whole(value: &Value) -> Option<u32> {

@@ -8,6 +8,7 @@ mod children;
 mod commands;
 mod completion;
 mod control;
+mod coverage;
 mod entry;
 mod joins;
 mod loops;
@@ -184,13 +185,14 @@ impl Turn<'_> {
                 is_strike,
             } => self.lost(command, worker, lease_epoch, is_strike),
             Input::Unclaimed(command) => self.unclaimed(command),
+            Input::GoOn => Ok(()),
         }
     }
 
     /// Writes down what the state calls for until nothing is missing.
     fn advance(&mut self) -> Result<(), Undecided> {
         loop {
-            if self.state.is_ended() {
+            if self.state.is_ended() || self.is_long() {
                 return Ok(());
             }
             if self.state.stop.is_some() {

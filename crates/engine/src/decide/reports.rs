@@ -2,14 +2,14 @@
 
 use model::command::Stage;
 use model::event::{
-    Awaits, Body, CommandClaimed, CommandExpired, CommandFailed, Emitter, Event, Failed,
-    TimerPurpose,
+    Awaits, Body, CommandClaimed, CommandExpired, CommandFailed, Event, Failed, TimerPurpose,
 };
 use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Directive, LoopMode};
 use model::raw::Raw;
 
+use crate::decide::coverage::Covered;
 use crate::decide::turn::{Turn, at_run, fatal};
 use crate::decide::{Refusal, Undecided};
 use crate::input::{Report, ReportEnd};
@@ -22,9 +22,10 @@ impl Turn<'_> {
         self.must_hold(report.command, report.lease_epoch)?;
         self.fences.push((report.command, report.lease_epoch));
         self.record_claim(report.command, &report.worker, report.lease_epoch);
+        let mut before = Covered::Yes;
         for event in report.events {
-            let covered = self.covers(report.command, &event);
-            match covered {
+            before = self.covers(report.command, &event, before);
+            match before {
                 Covered::Yes => {}
                 Covered::Late => continue,
                 Covered::No => return Err(Refusal::Foreign.into()),
@@ -58,31 +59,6 @@ impl Turn<'_> {
                 lease_epoch,
             };
             self.emit(at, Body::CommandClaimed(claimed));
-        }
-    }
-
-    /// Whether a worker may say this under that command.
-    fn covers(&self, command: Seq, event: &Event) -> Covered {
-        if event.kind().emitter() == Emitter::Server {
-            return Covered::No;
-        }
-        let Some(run_id) = event.at.step_run_id() else {
-            return Covered::No;
-        };
-        let Some(run) = self.state.runs.get(&run_id) else {
-            return Covered::Late;
-        };
-        if let (Some(index), Some(progress)) = (event.at.iteration, &run.loop_) {
-            let away = progress.suspended.contains(&index) || progress.awake.contains(&index);
-            if progress.has_ended(index) || away {
-                return Covered::Late;
-            }
-        }
-        match self.state.commands.get(&command) {
-            // The command ended within this very report; what else it holds comes after its end.
-            None => Covered::Late,
-            Some(live) if live.run == run_id && may_speak(live, event) => Covered::Yes,
-            Some(_) => Covered::No,
         }
     }
 
@@ -290,16 +266,4 @@ impl Turn<'_> {
         self.fail_run(&live.run, error);
         Ok(())
     }
-}
-
-/// Whether an event belongs to the command it is reported under.
-enum Covered {
-    Yes,
-    /// What it speaks of has ended already; it changes nothing.
-    Late,
-    No,
-}
-
-fn may_speak(live: &LiveCommand, event: &Event) -> bool {
-    event.at.iteration.is_none() || live.covers(event.at.iteration)
 }

@@ -67,7 +67,9 @@ impl Turn<'_> {
         match routed {
             Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
-            Err(Unrendered::Failed(error)) => self.record_failed_route(&id, error),
+            Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
+                self.record_failed_route(&id, error)
+            }
         }
         Ok(true)
     }

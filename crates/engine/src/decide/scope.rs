@@ -26,6 +26,15 @@ pub(super) struct ScopeCache {
 pub(super) enum Unrendered {
     Undecided(Undecided),
     Failed(TaskError),
+    /// A body is larger than the server loads.
+    TooLarge(TaskError),
+}
+
+/// A larger body is not loaded to decide; a worker reads it.
+const BODY_LOADED_MAX: u64 = 1024 * 1024;
+
+fn is_too_large(need: &Need) -> bool {
+    matches!(need, Need::Body(reference) if reference.meta.bytes > BODY_LOADED_MAX)
 }
 
 impl Turn<'_> {
@@ -91,6 +100,19 @@ impl Turn<'_> {
                 Err(RenderError::Needs(needs)) => {
                     let missing: Vec<Need> =
                         needs.into_iter().filter(|need| !self.serve(need)).collect();
+                    if let Some(Need::Body(reference)) =
+                        missing.iter().find(|need| is_too_large(need))
+                    {
+                        let (bytes, uri) = (reference.meta.bytes, &reference.uri);
+                        let message = format!(
+                            "a rule reads `{uri}`, which has {bytes} bytes; lift what it needs out with `select`"
+                        );
+                        return Err(Unrendered::TooLarge(fatal(
+                            ErrorKind::Storage,
+                            "BODY_TOO_LARGE",
+                            message,
+                        )));
+                    }
                     if !missing.is_empty() {
                         return Err(Unrendered::Undecided(Undecided::Needs(missing)));
                     }

@@ -14,6 +14,9 @@ use crate::decision::{BodyToKeep, Decision, Key, MessageBody, OutMessage, TimerC
 use crate::input::Stamp;
 use crate::state::{State, fold};
 
+/// One decision adds at most about this many events to those of its input; the rest follows in the next.
+const EVENTS_DECIDED_MAX: usize = 1_000;
+
 pub(super) struct Turn<'n> {
     pub(super) net: &'n Net,
     pub(super) state: State,
@@ -29,6 +32,7 @@ pub(super) struct Turn<'n> {
     pub(super) looks: std::collections::BTreeMap<model::id::Name, usize>,
     messages: Vec<OutMessage>,
     cause: Option<Seq>,
+    events_reported: usize,
     timers_before: BTreeSet<Seq>,
     commands_before: BTreeSet<Seq>,
 }
@@ -49,6 +53,7 @@ impl<'n> Turn<'n> {
             looks: Default::default(),
             messages: Vec::new(),
             cause: Some(Seq(1)),
+            events_reported: 0,
             timers_before: state.timers.keys().copied().collect(),
             commands_before: state.commands.keys().copied().collect(),
         }
@@ -90,6 +95,7 @@ impl<'n> Turn<'n> {
         event.execution_id = self.state.execution;
         event.recorded_at = self.stamp.now;
         event.cause_seq = Some(cause);
+        self.events_reported += 1;
         self.record(event)
     }
 
@@ -106,6 +112,11 @@ impl<'n> Turn<'n> {
         self.state.apply(&event);
         self.events.push(event);
         seq
+    }
+
+    /// Whether this turn has written enough for one commit. A cycle of steps without tasks would never end.
+    pub(super) fn is_long(&self) -> bool {
+        self.events.len() >= self.events_reported + EVENTS_DECIDED_MAX
     }
 
     /// What follows is because of this event.
@@ -143,7 +154,9 @@ impl<'n> Turn<'n> {
             }
         }
         let commands = self.command_changes(&self.commands_before);
+        let more = self.is_long() && !self.state.is_ended();
         Decision {
+            more,
             commands,
             timers,
             events: self.events,

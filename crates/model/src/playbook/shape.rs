@@ -287,7 +287,7 @@ pub struct Accumulate {
 /// One value lifted out of a body.
 #[derive(Debug, Clone)]
 pub struct Select {
-    /// A JSONPath.
+    /// A `JSONPath`.
     pub path: String,
     /// What to call it.
     pub name: Name,

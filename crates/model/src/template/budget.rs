@@ -10,6 +10,18 @@ pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 pub const ALLOCATION_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Instructions of one rendering.
 pub const FUEL_MAX: u64 = 50_000;
+/// What reading an item costs, in characters read.
+pub(crate) const ITEM_WORK: usize = 32;
+/// What filters and comparisons of one rendering may read, in characters.
+pub(crate) const WORK_MAX: usize = 32 * 1024 * 1024;
+/// How deeply a value that a template builds may be nested.
+pub(crate) const DEPTH_MAX: usize = 200;
+/// How deeply an expression may be nested.
+pub(crate) const EXPRESSION_DEPTH_MAX: usize = 150;
+/// Operators, attributes and filters in one tag, however they are nested.
+pub(crate) const TAG_TOKENS_MAX: usize = 1500;
+/// `elif` branches in one template.
+pub(crate) const ELIF_MAX: usize = 100;
 /// Nesting of statements at run time.
 pub(crate) const RECURSION_MAX: usize = 64;
 /// What a list item costs beside its content.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use minijinja::machinery::ast::{Expr, Stmt};
-use minijinja::machinery::{CodeGenerator, Instructions, parse, parse_expr};
+use minijinja::machinery::{CodeGenerator, Instructions, Token, Tokenizer, parse, parse_expr};
 use minijinja::syntax::SyntaxConfig;
 
-use crate::template::budget::SOURCE_BYTES_MAX;
-use crate::template::rewrite::{PathUse, Rewriter, Taken};
+use crate::template::budget::{ELIF_MAX, SOURCE_BYTES_MAX, TAG_TOKENS_MAX};
+use crate::template::rewrite::{PathUse, Rewriter, Taken, range};
 use crate::template::tree::SyntaxError;
 
 /// What a program comes to.
@@ -85,6 +85,7 @@ impl Program {
             });
         }
         Self::build(source, |source, findings| {
+            check_tags(source, true)?;
             let expr = parse_expr(source).map_err(|error| syntax(&error))?;
             compile_expr(source, &expr, findings, Taken::Maybe)
         })
@@ -146,6 +147,35 @@ fn check_size(source: &str) -> Result<(), SyntaxError> {
     Ok(())
 }
 
+/// Refuses what would nest without end once parsed: the parser builds chains of operators in a loop, but a tree that
+/// deep can neither be walked nor dropped on a small stack.
+fn check_tags(source: &str, in_expression: bool) -> Result<(), SyntaxError> {
+    let mut tokens = Tokenizer::new(source, "<template>", in_expression, SyntaxConfig::default());
+    let (mut nesting, mut branches) = (0, 0);
+    while let Ok(Some((token, span))) = tokens.next_token() {
+        if matches!(token, Token::Ident("elif")) {
+            branches += 1;
+        }
+        nesting = match token {
+            Token::VariableStart | Token::BlockStart => 0,
+            Token::Comma
+            | Token::Colon
+            | Token::Str(_)
+            | Token::String(_)
+            | Token::Int(_)
+            | Token::Float(_) => nesting,
+            _ => nesting + 1,
+        };
+        if nesting > TAG_TOKENS_MAX || branches > ELIF_MAX {
+            return Err(SyntaxError {
+                message: "the expression is too long; split it with `{% set %}`".to_owned(),
+                range: Some(range(span)),
+            });
+        }
+    }
+    Ok(())
+}
+
 fn compile_scalar<'s>(
     source: &'s str,
     findings: &mut Option<Findings>,
@@ -155,6 +185,7 @@ fn compile_scalar<'s>(
         .keep_trailing_newline(true)
         .build()
         .map_err(|error| syntax(&error))?;
+    check_tags(source, false)?;
     let tree = parse(source, "<template>", syntax_config).map_err(|error| syntax(&error))?;
     let Stmt::Template(template) = &tree else {
         return Err(SyntaxError {
@@ -164,6 +195,14 @@ fn compile_scalar<'s>(
     };
     if let Some(expr) = only_expression(&template.children) {
         return compile_expr(source, expr, findings, taken);
+    }
+    if taken == Taken::Maybe && mixes_text(&template.children) {
+        return Err(SyntaxError {
+            message:
+                "a condition is one expression: put all of it between the braces, or leave them out"
+                    .to_owned(),
+            range: None,
+        });
     }
     let mut rewriter = Rewriter::new(source);
     let body = rewriter.body(&template.children)?;
@@ -192,17 +231,28 @@ fn compile_expr<'s>(
     Ok(finish(generator))
 }
 
-/// The expression of a scalar that is exactly one `{{ … }}`; a block scalar's line ends around it do not count.
+/// The expression of a scalar that is exactly one `{{ … }}`; a block scalar's line ends behind it do not count.
 fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
     let mut only = None;
     for child in children {
         match child {
             Stmt::EmitExpr(node) if only.is_none() => only = Some(&node.expr),
-            Stmt::EmitRaw(raw) if raw.raw.trim().is_empty() => {}
+            Stmt::EmitRaw(raw)
+                if only.is_some() && raw.raw.trim_end_matches(['\r', '\n']).is_empty() => {}
             _ => return None,
         }
     }
     only
+}
+
+/// Whether values stand between text, as in `{{ a }} == 'b'`: as a condition that is always true.
+fn mixes_text(children: &[Stmt<'_>]) -> bool {
+    let has_value = children
+        .iter()
+        .any(|child| matches!(child, Stmt::EmitExpr(_)));
+    let has_text =
+        |child: &Stmt<'_>| matches!(child, Stmt::EmitRaw(raw) if !raw.raw.trim().is_empty());
+    has_value && children.iter().any(has_text)
 }
 
 fn found(rewriter: Rewriter<'_>, form: Form) -> Findings {

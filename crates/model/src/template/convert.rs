@@ -9,7 +9,8 @@ use serde_json::{Map, Number, Value};
 
 use crate::result_ref::ResultRef;
 use crate::template::budget::ITEM_BYTES;
-use crate::template::envelope::{self, Reference};
+use crate::template::envelope;
+use crate::template::reference::Reference;
 use crate::template::session;
 
 /// A value that was taken from the keychain.

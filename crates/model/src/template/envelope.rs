@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use minijinja::value::{Object, ObjectRepr, Value as Native};
+use minijinja::value::{Object, ObjectRepr, Serde, Value as Native};
 use serde_json::Value;
 
 use crate::outcome::{Facets, Outcome};
 use crate::result_ref::ResultRef;
 use crate::template::convert::{self, Secret};
+use crate::template::reference::{Reference, attribute, body, item, known, pending};
 use crate::template::scope::{Content, Envelope, Need};
 use crate::template::session;
 
@@ -48,94 +49,6 @@ impl Object for Word {
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
-}
-
-/// Stands for what is not loaded yet: everything may be asked of it, and the rendering ends in `Needs`.
-#[derive(Debug)]
-struct Pending;
-
-impl Object for Pending {
-    fn repr(self: &Arc<Self>) -> ObjectRepr {
-        ObjectRepr::Iterable
-    }
-
-    fn get_value(self: &Arc<Self>, _key: &Native) -> Option<Native> {
-        Some(Native::from_dyn_object(self.clone()))
-    }
-
-    fn call_method(
-        self: &Arc<Self>,
-        _state: &mut minijinja::State<'_, '_>,
-        _method: &str,
-        _args: &[Native],
-    ) -> Result<Native, minijinja::Error> {
-        Ok(Native::from_dyn_object(self.clone()))
-    }
-}
-
-fn pending(need: Need) -> Native {
-    session::need(need);
-    Native::from_object(Pending)
-}
-
-/// A body behind a reference.
-#[derive(Debug)]
-pub(crate) struct Reference(ResultRef);
-
-impl Reference {
-    pub(crate) fn new(reference: ResultRef) -> Self {
-        Self(reference)
-    }
-
-    fn body(&self) -> Native {
-        body(&self.0)
-    }
-}
-
-/// A reference's body, if it is loaded.
-fn body(reference: &ResultRef) -> Native {
-    let loaded = session::with(|session| session.loaded.clone());
-    match loaded.bodies.get(&reference.uri) {
-        Some(body) => body.native().clone(),
-        None => pending(Need::Body(Box::new(reference.clone()))),
-    }
-}
-
-impl Object for Reference {
-    fn repr(self: &Arc<Self>) -> ObjectRepr {
-        ObjectRepr::Plain
-    }
-
-    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
-        match key.as_str() {
-            Some(name) => self.get_value_by_str(name),
-            None => item(&self.body(), key),
-        }
-    }
-
-    fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
-        if let Some(value) = known(&self.0, name) {
-            return Some(value);
-        }
-        if let Some(value) = self.0.extracted.get(name) {
-            return Some(convert::to_native(value));
-        }
-        attribute(&self.body(), name)
-    }
-
-    fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.body(), f)
-    }
-}
-
-/// What a reference says of itself, without its body.
-fn known(reference: &ResultRef, name: &str) -> Option<Native> {
-    Some(match name {
-        "ref" | "reference" | "_ref" => Native::from(reference.uri.as_str()),
-        "_store" => Native::from(reference.store.as_str()),
-        "_preview" => Native::from(minijinja::value::Serde(&reference.preview)),
-        _ => return None,
-    })
 }
 
 /// An outcome, seen as templates do.
@@ -200,22 +113,6 @@ impl View {
         if name == "status" {
             return Some(Word::status(self.0.is_ok));
         }
-        if let Some((_, label)) = self
-            .0
-            .labels
-            .iter()
-            .find(|(label, _)| label.as_str() == name)
-        {
-            return Some(view(label));
-        }
-        if name == "results" && !self.0.labels.is_empty() {
-            return Some(Native::from_pairs(
-                self.0
-                    .labels
-                    .iter()
-                    .map(|(label, envelope)| (label.as_str(), view(envelope))),
-            ));
-        }
         match name {
             "result" => Some(self.result()),
             "data" => Some(self.data()),
@@ -225,8 +122,23 @@ impl View {
                 .reference()
                 .and_then(|reference| known(&reference, name))
                 .or_else(|| self.inline(name)),
-            _ => self.extracted(name).or_else(|| self.inline(name)),
+            _ => self
+                .label(name)
+                .or_else(|| self.extracted(name))
+                .or_else(|| self.inline(name)),
         }
+    }
+
+    /// `x.<label>` and `x.results`: the tasks of a step.
+    fn label(&self, name: &str) -> Option<Native> {
+        let labels = &self.0.labels;
+        if let Some((_, envelope)) = labels.iter().find(|(label, _)| label.as_str() == name) {
+            return Some(view(envelope));
+        }
+        let named = labels
+            .iter()
+            .map(|(label, envelope)| (label.as_str(), view(envelope)));
+        (name == "results" && !labels.is_empty()).then(|| Native::from_pairs(named))
     }
 
     fn outcome(&self) -> Found {
@@ -270,7 +182,7 @@ impl View {
             Found::Outcome(outcome) => match outcome.as_ref() {
                 Outcome::Ok(success) => match &success.reference {
                     Some(reference) => body(reference),
-                    None => convert::to_native(&success.result),
+                    None => session::converted(&outcome, &success.result),
                 },
                 Outcome::Error(_) => Native::from(()),
             },
@@ -292,7 +204,7 @@ impl View {
             return convert::to_native(error);
         }
         match self.outcome() {
-            Found::Outcome(outcome) => Native::from(minijinja::value::Serde(outcome.failure())),
+            Found::Outcome(outcome) => Native::from(Serde(outcome.failure())),
             Found::Nothing => Native::from(()),
             Found::Pending(value) => value,
         }
@@ -378,16 +290,4 @@ impl Object for DataView {
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(&self.whole(), f)
     }
-}
-
-/// An attribute that is there.
-pub(crate) fn attribute(value: &Native, name: &str) -> Option<Native> {
-    value.as_object()?.get_value_by_str(name)
-}
-
-fn item(value: &Native, key: &Native) -> Option<Native> {
-    value
-        .get_item(key)
-        .ok()
-        .filter(|found| !found.is_undefined())
 }

@@ -8,7 +8,7 @@ use minijinja::{Environment, UndefinedBehavior};
 
 use crate::template::budget::{FUEL_MAX, RECURSION_MAX};
 use crate::template::tree::SyntaxError;
-use crate::template::{filters, operators};
+use crate::template::{compare, filters, operators, weigh};
 
 /// The environment.
 pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build);
@@ -18,57 +18,45 @@ const FUNCTIONS: &[&str] = &["range", "dict", "namespace", "now"];
 
 /// The library's own filters that are kept as they are.
 const LIBRARY_FILTERS: &[&str] = &[
-    "safe",
-    "escape",
-    "e",
-    "lower",
-    "upper",
-    "title",
-    "capitalize",
-    "length",
-    "count",
-    "dictsort",
-    "items",
-    "reverse",
-    "trim",
-    "split",
-    "lines",
-    "default",
-    "d",
-    "round",
     "abs",
-    "int",
-    "float",
     "attr",
-    "first",
-    "last",
-    "min",
-    "max",
-    "slice",
-    "sum",
-    "select",
-    "reject",
-    "selectattr",
-    "rejectattr",
-    "map",
-    "groupby",
-    "unique",
+    "capitalize",
     "chain",
-    "zip",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "filesizeformat",
+    "first",
+    "float",
+    "groupby",
+    "int",
+    "items",
+    "last",
+    "length",
+    "lines",
+    "lower",
+    "max",
+    "min",
+    "pluralize",
     "pprint",
-    "urlencode",
-    "wordcount",
-    "wordwrap",
-    "join",
-    "replace",
-    "indent",
-    "format",
-    "tojson",
-    "list",
+    "reject",
+    "rejectattr",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
     "sort",
-    "batch",
-    "string",
-    "bool",
+    "split",
+    "striptags",
+    "sum",
+    "title",
+    "trim",
+    "unique",
+    "upper",
+    "wordcount",
+    "zip",
 ];
 
 /// The tests there are.
@@ -133,9 +121,13 @@ fn build() -> Environment<'static> {
     env.set_debug(false);
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.remove_global("debug");
-    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    env.set_unknown_method_callback(filters::method);
     minijinja_contrib::add_to_environment(&mut env);
+    env.remove_global("cycler");
+    env.remove_global("joiner");
     operators::register(&mut env);
+    compare::register(&mut env);
+    weigh::register(&mut env);
     filters::register(&mut env);
     env
 }
@@ -143,6 +135,13 @@ fn build() -> Environment<'static> {
 pub(crate) fn check_filter(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
     if FILTERS.contains(name) {
         return Ok(());
+    }
+    if name == "jq" {
+        // A jq program may run without end, and nothing can stop it in the middle of a rendering.
+        return Err(SyntaxError {
+            message: "`jq` runs as a task of its own: `kind: transform`".to_owned(),
+            range: Some(range),
+        });
     }
     Err(unknown("filter", name, FILTERS.iter().copied(), range))
 }

@@ -5,6 +5,7 @@
 //! programs see; `session` holds what one rendering may touch and spend.
 
 mod budget;
+mod compare;
 mod compile;
 mod convert;
 mod data;
@@ -14,11 +15,13 @@ mod filters;
 mod latest;
 mod names;
 mod operators;
+mod reference;
 mod render;
 mod rewrite;
 mod scope;
 mod session;
 mod tree;
+mod weigh;
 
 pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, SOURCE_BYTES_MAX};
 pub use data::Data;

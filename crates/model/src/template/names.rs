@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use minijinja::value::{Enumerator, Object, Value as Native};
+use minijinja::value::{Enumerator, Object, Serde, Value as Native};
 
+use crate::event::Status;
 use crate::template::convert;
-use crate::template::envelope::{Word, attribute, view};
+use crate::template::envelope::{Word, view};
+use crate::template::reference::attribute;
 use crate::template::scope::{EventView, Iter, RunView, Scope};
 
 /// The root names of one rendering, resolved: only those the template mentions.
@@ -69,7 +71,10 @@ fn reserved(scope: &Scope, name: &str) -> Option<Native> {
         "iter" => scope.iter.as_ref().map(iteration),
         "args" => Some(scope.args.native().clone()),
         "input" => Some(scope.input.native().clone()),
-        "event" => scope.event.as_ref().map(event),
+        "event" => scope
+            .event
+            .clone()
+            .map(|event| Native::from_object(Event(event))),
         "outcome" | "output" => scope.outcome.as_ref().map(view),
         "execution_id" => scope
             .run
@@ -144,27 +149,42 @@ fn index(scope: &Scope) -> Option<Native> {
     scope.iter.as_ref()?.index.map(Native::from)
 }
 
-fn event(event: &EventView) -> Native {
-    let name = Word {
-        name: event.kind.name(),
-        aliases: event.kind.aliases(),
-    };
-    Native::from_pairs([
-        ("name", Native::from_object(name)),
-        (
-            "step",
-            event
+/// `event`: built field by field, since guards read one or two.
+#[derive(Debug)]
+struct Event(EventView);
+
+impl Object for Event {
+    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Native> {
+        let event = &self.0;
+        Some(match key {
+            "name" => Native::from_object(Word {
+                name: event.kind.name(),
+                aliases: event.kind.aliases(),
+            }),
+            "step" => event
                 .step
                 .as_ref()
                 .map_or(Native::from(()), |step| Native::from(step.as_str())),
-        ),
-        (
-            "status",
-            Native::from(minijinja::value::Serde(event.status)),
-        ),
-        ("payload", event.payload.native().clone()),
-        ("timestamp", Native::from(event.timestamp.to_string())),
-    ])
+            "status" => match event.status {
+                Status::Success => Native::from_object(Word {
+                    name: "success",
+                    aliases: &["ok"],
+                }),
+                status => Native::from(Serde(status)),
+            },
+            "payload" => event.payload.native().clone(),
+            "timestamp" => Native::from(event.timestamp.to_string()),
+            _ => return None,
+        })
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&["name", "step", "status", "payload", "timestamp"])
+    }
 }
 
 /// `iter` and `loop`: the iteration's values, then where it stands.

@@ -1,15 +1,14 @@
 //! The operators of the language, and how values are taken: native, bounded, and forgiving where the language says so.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
-use crate::template::budget::ITEM_BYTES;
+use crate::template::budget::{self, ITEM_BYTES};
 use crate::template::convert;
-use crate::template::envelope::{self, Word};
+use crate::template::envelope;
 use crate::template::session;
 use crate::template::tree::Piece;
 
@@ -47,34 +46,9 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%used", used);
     env.add_filter("%maybe", |value: &Native| envelope::whole(value));
     env.add_filter("%built", built);
-    env.add_filter("%eq", |a: &Native, b: &Native| equal(a, b));
-    env.add_filter("%ne", |a: &Native, b: &Native| !equal(a, b));
-    env.add_filter("%in", contains);
-    env.add_filter("%notin", |item: &Native, list: &Native| {
-        contains(item, list).map(|found| !found)
-    });
-    env.add_filter("%lt", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_lt)
-    });
-    env.add_filter("%le", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_le)
-    });
-    env.add_filter("%gt", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_gt)
-    });
-    env.add_filter("%ge", |a: &Native, b: &Native| {
-        ordered(a, b, Ordering::is_ge)
-    });
     env.add_filter("%concat", concat);
     env.add_filter("%add", add);
     env.add_filter("%mul", multiply);
-    for name in ["eq", "equalto", "=="] {
-        env.add_test(name, |a: &Native, b: &Native| equal(a, b));
-    }
-    for name in ["ne", "!="] {
-        env.add_test(name, |a: &Native, b: &Native| !equal(a, b));
-    }
-    env.add_test("in", contains);
     env.set_formatter(write);
 }
 
@@ -104,69 +78,6 @@ pub(crate) fn size(value: &Native) -> usize {
         }
         _ => 0,
     }
-}
-
-/// Whether two values are equal: a word equals each of its spellings, a missing value only another one.
-pub(crate) fn equal(a: &Native, b: &Native) -> bool {
-    if let (Some(word), Some(text)) = (a.downcast_object_ref::<Word>(), b.as_str()) {
-        return word.answers_to(text);
-    }
-    if let (Some(text), Some(word)) = (a.as_str(), b.downcast_object_ref::<Word>()) {
-        return word.answers_to(text);
-    }
-    envelope::whole(a) == envelope::whole(b)
-}
-
-fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
-    let list = envelope::whole(list);
-    match list.kind() {
-        ValueKind::Undefined => Ok(false),
-        ValueKind::String => {
-            let text = list.as_str().unwrap_or_default();
-            if let Some(word) = item.downcast_object_ref::<Word>() {
-                return Ok(text.contains(word.name)
-                    || word.aliases.iter().any(|alias| text.contains(alias)));
-            }
-            let item = envelope::whole(item);
-            match item.as_str() {
-                Some(part) => Ok(text.contains(part)),
-                None => Err(unfit("in", &item, &list)),
-            }
-        }
-        ValueKind::Map => {
-            let item = envelope::whole(item);
-            Ok(list
-                .as_object()
-                .is_some_and(|map| map.get_value(&item).is_some()))
-        }
-        ValueKind::Seq | ValueKind::Iterable => {
-            for candidate in list.try_iter()?.checked() {
-                if equal(item, &candidate?) {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        }
-        _ => Err(unfit("in", item, &list)),
-    }
-}
-
-/// Compares in order. A missing value is neither before nor after anything.
-fn ordered(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<bool, Error> {
-    let (a, b) = (envelope::whole(a), envelope::whole(b));
-    if a.is_undefined() || b.is_undefined() {
-        return Ok(false);
-    }
-    let numeric = |kind| matches!(kind, ValueKind::Number | ValueKind::Bool);
-    let listed = |kind| matches!(kind, ValueKind::Seq | ValueKind::Iterable);
-    let (left, right) = (a.kind(), b.kind());
-    let fits = (numeric(left) && numeric(right))
-        || (listed(left) && listed(right))
-        || (left == ValueKind::String && right == ValueKind::String);
-    if !fits {
-        return Err(unfit("<", &a, &b));
-    }
-    Ok(a.partial_cmp(&b).is_some_and(holds))
 }
 
 fn concat(a: &Native, b: &Native) -> Result<Native, Error> {
@@ -217,7 +128,7 @@ fn repetitions(times: &Native) -> Result<usize, Error> {
     }
 }
 
-fn is_list(value: &Native) -> bool {
+pub(crate) fn is_list(value: &Native) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
 }
 
@@ -269,7 +180,7 @@ pub(crate) fn print(value: &Native) -> Result<String, Error> {
     }
     let mut text = Bounded(String::new());
     fmt::write(&mut text, format_args!("{value}"))
-        .map_err(|_| crate::template::budget::exceeded("a value's text is too long"))?;
+        .map_err(|_| budget::exceeded("a value's text is too long"))?;
     Ok(text.0)
 }
 
@@ -296,17 +207,14 @@ fn write(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Re
         session::with(|session| session.pieces.get_or_insert_default().push(piece));
         return Ok(());
     }
-    match text {
-        Some(text) => {
-            session::charge_output(text.0.len())?;
-            out.write_str(&text.0)?;
-        }
-        None => {
-            let printed = print(value)?;
-            session::charge_output(printed.len())?;
-            out.write_str(&printed)?;
-        }
+    if let Some(text) = text {
+        session::charge_output(text.0.len())?;
+        out.write_str(&text.0)?;
+        return Ok(());
     }
+    let printed = print(value)?;
+    session::charge_output(printed.len())?;
+    out.write_str(&printed)?;
     Ok(())
 }
 

@@ -14,6 +14,9 @@ use crate::template::session::{self, Guard};
 use crate::template::tree::{Piece, RenderError, Rendered, Template};
 use crate::template::{convert, operators};
 
+/// A longer expression is not repeated in a message.
+const QUOTED_BYTES_MAX: usize = 120;
+
 /// Renders a template to a value.
 pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
     if template.program().form == Form::Plain {
@@ -111,17 +114,17 @@ fn settle<T>(
     guard: Guard,
     result: Result<T, Error>,
 ) -> Result<(T, bool), RenderError> {
-    let session = guard.finish();
+    let session = session::finish(guard);
     if !session.needs.is_empty() {
         return Err(RenderError::Needs(session.needs));
     }
     match result {
         Ok(value) => Ok((value, session.tainted)),
-        Err(error) => Err(failure(template, &error)),
+        Err(error) => Err(failure(template, &error, session.tainted)),
     }
 }
 
-fn failure(template: &Template, error: &Error) -> RenderError {
+fn failure(template: &Template, error: &Error, tainted: bool) -> RenderError {
     let code = match error.kind() {
         ErrorKind::UndefinedError => "TEMPLATE_UNDEFINED",
         ErrorKind::OutOfFuel => "TEMPLATE_LIMIT",
@@ -130,10 +133,21 @@ fn failure(template: &Template, error: &Error) -> RenderError {
     let detail = error
         .detail()
         .map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
-    let message = if code == "TEMPLATE_LIMIT" {
-        format!("the template is over its budget: {detail}")
+    // The library's messages quote operands, and one of them may be a secret.
+    let detail = if tainted && code == "TEMPLATE_ERROR" {
+        "the expression failed; it reads a secret, so no more is said".to_owned()
     } else {
         detail
+    };
+    let message = match code {
+        "TEMPLATE_LIMIT" => format!("the template is over its budget: {detail}"),
+        "TEMPLATE_UNDEFINED" => detail,
+        _ => match error.range().and_then(|range| template.source().get(range)) {
+            Some(expression) if expression.len() <= QUOTED_BYTES_MAX => {
+                format!("{detail}, in `{expression}`")
+            }
+            _ => detail,
+        },
     };
     let span = error
         .range()
@@ -145,32 +159,28 @@ fn failure(template: &Template, error: &Error) -> RenderError {
     }
 }
 
-/// Where a range of the template's text stands in the playbook.
+/// Where a range of the template's text stands in the playbook. The lines of a block scalar share the column of the
+/// first, and map one to one.
 fn place(template: &Template, range: std::ops::Range<usize>) -> Span {
     let whole = template.span();
-    let source = template.source();
-    let before = source.get(..range.start).unwrap_or_default();
-    let line = u32::try_from(before.matches('\n').count()).unwrap_or(0);
+    let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let before = template.source().get(..range.start).unwrap_or_default();
+    let line = small(before.matches('\n').count());
     let column = before
         .rsplit('\n')
         .next()
         .unwrap_or_default()
         .chars()
         .count();
-    let column = u32::try_from(column).unwrap_or(0);
-    let at = |offset: usize| {
-        whole
-            .start
-            .saturating_add(u32::try_from(offset).unwrap_or(0))
-    };
+    let margin = line.saturating_mul(whole.column.saturating_sub(1));
+    let start = whole
+        .start
+        .saturating_add(margin)
+        .saturating_add(small(range.start));
     Span {
-        line: whole.line + line,
-        column: if line == 0 {
-            whole.column + column
-        } else {
-            column + 1
-        },
-        start: at(range.start),
-        end: at(range.end),
+        line: whole.line.saturating_add(line),
+        column: whole.column.saturating_add(small(column)),
+        start,
+        end: start.saturating_add(small(range.len())),
     }
 }

@@ -4,11 +4,16 @@
 //! hang on values. It lives here, for the thread that renders, from `enter` until the guard is dropped.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
 use minijinja::Error;
+use minijinja::Value as Native;
+use serde_json::Value;
 
-use crate::template::budget::{self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX};
+use crate::outcome::Outcome;
+use crate::template::budget::{self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, WORK_MAX};
+use crate::template::convert;
 use crate::template::scope::{Loaded, Need, Scope};
 use crate::template::tree::Piece;
 use crate::time::Time;
@@ -25,10 +30,15 @@ pub(crate) struct Session {
     pub(crate) pieces: Option<Vec<Piece>>,
     allocated: usize,
     written: usize,
+    worked: usize,
 }
+
+/// How many outcomes a thread keeps converted.
+const CONVERTED_MAX: usize = 4;
 
 thread_local! {
     static CURRENT: RefCell<Option<Session>> = const { RefCell::new(None) };
+    static CONVERTED: RefCell<VecDeque<(Weak<Outcome>, Native)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Ends the rendering when dropped, whatever happened in it.
@@ -40,13 +50,11 @@ impl Drop for Guard {
     }
 }
 
-impl Guard {
-    /// What the rendering touched.
-    pub(crate) fn finish(self) -> Session {
-        CURRENT
-            .with(|current| current.borrow_mut().take())
-            .unwrap_or_default()
-    }
+/// Ends the rendering and tells what it touched.
+pub(crate) fn finish(guard: Guard) -> Session {
+    let session = CURRENT.with(|current| current.borrow_mut().take());
+    drop(guard);
+    session.unwrap_or_default()
 }
 
 /// Begins a rendering on this thread.
@@ -89,6 +97,35 @@ pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
             return Err(budget::exceeded("its text is longer than 1 MiB"));
         }
         Ok(())
+    })
+}
+
+/// Accounts for `units` that are about to be read.
+pub(crate) fn work(units: usize) -> Result<(), Error> {
+    with(|session| {
+        session.worked = session.worked.saturating_add(units);
+        if session.worked > WORK_MAX {
+            return Err(budget::exceeded("it reads too much data too often"));
+        }
+        Ok(())
+    })
+}
+
+/// An outcome's result as templates hold it. Several rules look at one outcome, so the last few are kept.
+pub(crate) fn converted(outcome: &Arc<Outcome>, result: &Value) -> Native {
+    CONVERTED.with(|converted| {
+        let mut converted = converted.borrow_mut();
+        let address = Arc::as_ptr(outcome);
+        // A weak pointer keeps the address taken, so an equal address is the same outcome.
+        if let Some((_, native)) = converted.iter().find(|(kept, _)| kept.as_ptr() == address) {
+            return native.clone();
+        }
+        let native = convert::to_native(result);
+        if converted.len() == CONVERTED_MAX {
+            converted.pop_front();
+        }
+        converted.push_back((Arc::downgrade(outcome), native.clone()));
+        native
     })
 }
 

@@ -125,6 +125,12 @@ impl Template {
         self.program.uses.clone()
     }
 
+    /// Whether it names the keychain, so that what it comes to may hold a secret.
+    pub fn reads_secrets(&self) -> bool {
+        let root = |path: &String| path.split(['.', '[']).next() == Some("keychain");
+        self.program.paths.iter().any(root)
+    }
+
     /// Renders it to a value.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
         render::value(self, scope)
@@ -224,8 +230,10 @@ impl Piece {
     /// Its size, for the budget.
     pub(crate) fn size(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Raw(text) => text.len(),
-            Self::Value(Value::String(text)) | Self::Ident(Value::String(text)) => text.len(),
+            Self::Text(text)
+            | Self::Raw(text)
+            | Self::Value(Value::String(text))
+            | Self::Ident(Value::String(text)) => text.len(),
             Self::Value(_) | Self::Ident(_) => ITEM_BYTES,
         }
     }

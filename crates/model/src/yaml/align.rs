@@ -39,9 +39,8 @@ impl Node {
         let bounds = self.span.start as usize..self.span.end as usize;
         let body = text.get(bounds)?;
         let skipped = match style {
-            Style::Plain => 0,
+            Style::Plain | Style::Block => 0,
             Style::SingleQuoted | Style::DoubleQuoted => 1,
-            Style::Block => body.find('\n')? + 1,
         };
         let mut rest = body.get(skipped..)?;
         let mut count = 0;
@@ -72,6 +71,32 @@ fn escape(rest: &str) -> (usize, bool) {
             b'n' | b't' | b'r' | b' ' | b'\t' | b'\n' | b'v' | b'f' | b'N' | b'_' | b'L' | b'P',
         ) => (2, false),
         _ => (2, true),
+    }
+}
+
+/// Where a scalar's own text begins, behind its anchor, its tag and the header of a block.
+pub(crate) fn without_properties(text: &str, span: Span, style: Style) -> Span {
+    let written = text.get(span.start as usize..span.end as usize);
+    let written = written.unwrap_or_default();
+    let mut rest = written;
+    while rest.starts_with(['&', '!']) {
+        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        rest = rest[end..].trim_start();
+    }
+    if style == Style::Block {
+        let header = rest.find('\n').map_or(rest.len(), |at| at + 1);
+        rest = rest[header..].trim_start();
+    }
+    let skipped = &written[..written.len() - rest.len()];
+    let column = match skipped.rsplit_once('\n') {
+        Some((_, last)) => narrow(last.chars().count() + 1),
+        None => span.column + narrow(skipped.chars().count()),
+    };
+    Span {
+        line: span.line + narrow(skipped.matches('\n').count()),
+        column,
+        start: span.start + narrow(skipped.len()),
+        end: span.end,
     }
 }
 

@@ -7,6 +7,7 @@ use saphyr_parser::{Event, ScalarStyle, Tag};
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{Source, Span};
+use crate::yaml::align::without_properties;
 use crate::yaml::node::{Entry, Node, Style, Text, Value};
 use crate::yaml::scalar::resolve;
 
@@ -81,7 +82,10 @@ impl Builder {
     pub(crate) fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Diagnostic> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let node = self.scalar(&text, style, tag.as_deref(), span);
+                let mut node = self.scalar(&text, style, tag.as_deref(), span);
+                if anchor != 0 || tag.is_some() {
+                    node.span = without_properties(&self.source.text, span, written(style));
+                }
                 self.keep(anchor, &node, span)?;
                 let is_plain = style == ScalarStyle::Plain;
                 self.place(node, is_plain.then_some(&*text), span)
@@ -116,12 +120,7 @@ impl Builder {
         if !raw {
             self.refuse_tag(tag, span);
         }
-        let style = match style {
-            ScalarStyle::Plain => Style::Plain,
-            ScalarStyle::SingleQuoted => Style::SingleQuoted,
-            ScalarStyle::DoubleQuoted => Style::DoubleQuoted,
-            ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
-        };
+        let style = written(style);
         let value = if style == Style::Plain && !raw {
             resolve(text)
         } else {
@@ -137,7 +136,11 @@ impl Builder {
     fn refuse_tag(&mut self, tag: Option<&Tag>, span: Span) {
         if let Some(tag) = tag {
             let error = self
-                .error("E0007", format!("the tag `{tag}` is not accepted"), span)
+                .error(
+                    "E0007",
+                    format!("the tag `{}` is not accepted", shown(tag)),
+                    span,
+                )
                 .label("remove the tag")
                 .help("`!raw` is the only tag: it marks text that is never a template");
             self.diagnostics.push(error);
@@ -155,15 +158,10 @@ impl Builder {
 
     fn push(&mut self, anchor: usize, open: Open, span: Span) -> Result<(), Diagnostic> {
         if self.stack.len() >= DEPTH_MAX {
-            return Err(self.too_deep(span));
+            return Err(too_deep(span, &self.source));
         }
         self.stack.push(Frame { span, anchor, open });
         Ok(())
-    }
-
-    fn too_deep(&self, span: Span) -> Diagnostic {
-        let message = format!("collections are nested more than {DEPTH_MAX} deep");
-        self.error("E0004", message, span)
     }
 
     fn pop(&mut self, end: Span) -> Result<(), Diagnostic> {
@@ -219,7 +217,7 @@ impl Builder {
                 self.map_at_top().key = Some(key);
             }
             Some(Key::Bad) => {}
-            Some(Key::Merge) => self.merge(node),
+            Some(Key::Merge) => self.merge(node, span),
             Some(Key::Text(key, key_span)) => self.insert(key, key_span, node),
         }
         Ok(())
@@ -269,7 +267,7 @@ impl Builder {
         map.entries.push(Entry { key, span, value });
     }
 
-    fn merge(&mut self, node: Node) {
+    fn merge(&mut self, node: Node, span: Span) {
         let maps = match node.value {
             Value::Map(_) => vec![node],
             Value::List(items) if items.iter().all(|item| item.as_map().is_some()) => items,
@@ -279,7 +277,7 @@ impl Builder {
                     node.describe()
                 );
                 let error = self
-                    .error("E0008", message, node.span)
+                    .error("E0008", message, span)
                     .label("merge a map: `<<: *name`");
                 self.diagnostics.push(error);
                 return;
@@ -330,7 +328,7 @@ impl Builder {
             return Err(self.error("E0008", message, span).label("this alias"));
         };
         if self.stack.len() + anchored.height > DEPTH_MAX {
-            return Err(self.too_deep(span));
+            return Err(too_deep(span, &self.source));
         }
         let (node, weight) = (anchored.node.clone(), anchored.weight);
         self.charge(weight, span)?;
@@ -347,6 +345,30 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// A tag as it is written: the library spells `!!` out.
+fn shown(tag: &Tag) -> String {
+    if tag.is_yaml_core_schema() {
+        format!("!!{}", tag.suffix)
+    } else {
+        tag.to_string()
+    }
+}
+
+fn written(style: ScalarStyle) -> Style {
+    match style {
+        ScalarStyle::Plain => Style::Plain,
+        ScalarStyle::SingleQuoted => Style::SingleQuoted,
+        ScalarStyle::DoubleQuoted => Style::DoubleQuoted,
+        ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
+    }
+}
+
+/// The refusal of text that is nested too deep.
+pub(crate) fn too_deep(span: Span, source: &Source) -> Diagnostic {
+    let message = format!("collections are nested more than {DEPTH_MAX} deep");
+    Diagnostic::new("E0004", message, span, source).label("one level too many")
 }
 
 impl Node {

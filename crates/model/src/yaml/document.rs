@@ -5,7 +5,7 @@ use saphyr_parser::{Marker, Parser, ScanError};
 use crate::diagnostic::Diagnostic;
 use crate::source::{Source, Span};
 use crate::yaml::align::{narrow, span_at};
-use crate::yaml::build::Builder;
+use crate::yaml::build::{Builder, too_deep};
 use crate::yaml::node::Node;
 
 /// A file larger than this is refused unread.
@@ -131,6 +131,10 @@ impl Places {
 fn syntax(error: &ScanError, places: &Places, source: &Source) -> Diagnostic {
     let at = places.byte(error.marker().index()) as usize;
     let span = span_at(&source.text, at, at + 1);
+    // The scanner reads ahead of the events, and has a limit of its own on brackets.
+    if error.info().contains("recursion limit") {
+        return too_deep(span, source);
+    }
     let diagnostic =
         Diagnostic::new("E0003", format!("not YAML: {}", error.info()), span, source).label("here");
     match unquoted_template(&source.text, at) {

@@ -4,6 +4,8 @@
 //! one process's handle; [`Memory::another`] gives another process on the same store, [`Memory::die`] ends one.
 
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -197,7 +199,9 @@ impl Store for Memory {
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
-        Ok(self.state().claim(ask))
+        let claims = self.state().claim(ask);
+        self.tell_others();
+        Ok(claims)
     }
 
     async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
@@ -209,6 +213,7 @@ impl Store for Memory {
     async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
         let expires = self.now().after(ttl);
         self.state().sessions.insert(worker.clone(), expires);
+        self.tell_others();
         Ok(())
     }
 
@@ -247,7 +252,9 @@ impl Store for Memory {
     }
 
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
-        Ok(self.state().put_playbook(path, text, self.now()))
+        let entry = self.state().put_playbook(path, text, self.now());
+        self.tell_others();
+        Ok(entry)
     }
 
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
@@ -269,7 +276,9 @@ impl Store for Memory {
     }
 
     async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
-        Ok(self.state().adopt(id, me))
+        let adoption = self.state().adopt(id, me);
+        self.tell_others();
+        Ok(adoption)
     }
 
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {

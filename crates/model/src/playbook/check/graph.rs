@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::playbook::check::words::is_always;
 use crate::playbook::read::Reader;
 use crate::playbook::{Jump, Playbook, RouteMode, Rule, Step};
+use crate::source::Span;
 use crate::yaml::Node;
 
 /// An arc here ends the branch where no such step exists.
@@ -24,7 +25,6 @@ pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Re
     }
     for step in &playbook.steps {
         arcs(step, &index, reader);
-        unreachable_arcs(step, reader);
         let labels: BTreeSet<&str> = step.tasks.iter().map(|task| task.label.as_str()).collect();
         for rule in step.tasks.iter().flat_map(|task| &task.policy.rules) {
             if let Some(Jump::Label(label)) = &rule.then.to
@@ -35,7 +35,13 @@ pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Re
         }
         first_has_no_previous(step, reader);
     }
-    unreached(playbook, &index, reader);
+    // What could not be read may be what leads there.
+    if !reader.has_errors() {
+        for step in &playbook.steps {
+            unreachable_arcs(step, reader);
+        }
+        unreached(playbook, &index, reader);
+    }
 }
 
 fn meant(reader: &Reader, name: &str, index: &BTreeMap<&str, usize>) -> String {
@@ -88,7 +94,8 @@ fn first_has_no_previous(step: &Step, reader: &mut Reader) {
                 "task `{}` is the first of its step and has no previous one",
                 task.label
             );
-            reader.error("E0114", message, rule.span, "jump to a label instead");
+            let span = target(rule, reader);
+            reader.error("E0114", message, span, "jump to a label instead");
         }
     }
 }
@@ -110,7 +117,14 @@ fn no_label(playbook: &Playbook, step: &Step, rule: &Rule, label: &str, reader: 
         format!("(step has: {})", labels.collect::<Vec<_>>().join(" "))
     };
     let message = format!("step `{}` has no task `{label}` to jump to", step.name);
-    reader.error("E0114", message, rule.span, advice);
+    let span = target(rule, reader);
+    reader.error("E0114", message, span, advice);
+}
+
+/// Where a rule names its target.
+fn target(rule: &Rule, reader: &Reader) -> Span {
+    let named = reader.jumps.get(&rule.span.start);
+    named.copied().unwrap_or(rule.span)
 }
 
 fn unreached(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Reader) {

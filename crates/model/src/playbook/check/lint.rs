@@ -41,7 +41,9 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
             }
         }
         for (at, task) in step.tasks.iter().enumerate() {
-            name(task.label.as_str(), "task", task.span, reader);
+            if task.label != step.name {
+                name(task.label.as_str(), "task", task.span, reader);
+            }
             unmatched_error(task, reader);
             endless_jump(step, at, task, reader);
             for write in writes(task) {
@@ -58,7 +60,7 @@ fn writes(task: &Task) -> impl Iterator<Item = &Write> {
 }
 
 fn name(name: &str, what: &str, span: Span, reader: &mut Reader) {
-    let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_')
+    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_numeric());
     let warning = if RESERVED.contains(&name) || name.starts_with('_') {
         let message = format!("the {what} `{name}` has a name that is reserved in templates");

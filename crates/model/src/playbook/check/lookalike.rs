@@ -4,7 +4,7 @@ use crate::diagnostic::Diagnostic;
 use crate::playbook::read::Reader;
 use crate::yaml::{Node, Style, Value};
 
-const BOOLEAN_WORDS: &[&str] = &["yes", "no", "on", "off", "y", "n"];
+const BOOLEAN_WORDS: &[&str] = &["yes", "no", "on", "off"];
 
 /// Looks at every value below `root`.
 pub(crate) fn check(root: &Node, reader: &mut Reader) {

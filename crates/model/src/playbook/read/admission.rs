@@ -1,6 +1,6 @@
 //! `spec.policy.admit`: who may enter a step.
 
-use crate::playbook::read::reader::Reader;
+use crate::playbook::read::reader::{Fields, Reader};
 use crate::playbook::read::shapes::{ADMIT, ADMIT_RULE, ADMIT_THEN};
 use crate::playbook::read::uses::Place;
 use crate::playbook::{Admission, AdmitMode, AdmitRule};
@@ -14,7 +14,7 @@ const MODES: &[(&str, AdmitMode)] = &[
 impl Reader {
     pub(crate) fn admission(&mut self, node: &Node) -> Admission {
         self.place = Place::Admission;
-        let fields = self.fields(node, &ADMIT, "admit");
+        let fields = self.fields(node, &ADMIT, "`admit`");
         let mode = fields.get("mode");
         let mode = mode.and_then(|mode| self.word(mode, "admit.mode", MODES));
         let rules = match fields.get("rules") {
@@ -43,7 +43,7 @@ impl Reader {
     }
 
     fn admit_rule(&mut self, node: &Node) -> Option<AdmitRule> {
-        let fields = self.fields(node, &ADMIT_RULE, "admission rule");
+        let fields = self.fields(node, &ADMIT_RULE, "an admission rule");
         let otherwise = fields.entry("else");
         let then = match (fields.entry("when"), otherwise) {
             (Some(_), None) => fields.get("then"),
@@ -52,7 +52,7 @@ impl Reader {
                 inner.or(fields.get("then")).or(Some(&otherwise.value))
             }
             _ => {
-                self.rule_shape(node);
+                self.rule_shape(node, &fields);
                 return None;
             }
         };
@@ -65,8 +65,11 @@ impl Reader {
             );
             return None;
         };
-        let answer = self.fields(then, &ADMIT_THEN, "admission");
+        let answer = self.fields(then, &ADMIT_THEN, "an admission rule");
         let Some(allow) = answer.get("allow") else {
+            if answer.has_bad_keys() {
+                return None;
+            }
             self.missing("allow", "the admission rule", then.span, "allow: true");
             return None;
         };
@@ -83,8 +86,8 @@ impl Reader {
     }
 
     /// A rule that is neither `{when, then}` nor `{else}`.
-    pub(crate) fn rule_shape(&mut self, node: &Node) {
-        if node.as_map().is_none() {
+    pub(crate) fn rule_shape(&mut self, node: &Node, fields: &Fields<'_>) {
+        if node.as_map().is_none() || fields.has_bad_keys() {
             return;
         }
         let message = "a rule has either `when` or `else`";

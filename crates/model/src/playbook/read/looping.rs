@@ -32,6 +32,10 @@ impl Reader {
     pub(crate) fn looping(&mut self, node: &Node, title: &str) -> Option<Loop> {
         self.place = Place::Loop;
         let title = format!("the loop of {title}");
+        if node.as_map().is_none() {
+            self.fields(node, &LOOP, &title);
+            return None;
+        }
         let fields = self.fields(node, &LOOP, &title);
         let knobs = match fields.get("spec") {
             Some(spec) => self.loop_spec(spec),
@@ -41,7 +45,7 @@ impl Reader {
         let iterator = match fields.get("iterator") {
             Some(iterator) => self.name(iterator, "iterator"),
             None => {
-                if fields.get("cursor").is_none() && node.as_map().is_some() {
+                if fields.get("cursor").is_none() && !fields.has_bad_keys() {
                     self.missing("iterator", &title, node.span, "iterator: item");
                 }
                 None
@@ -67,7 +71,7 @@ impl Reader {
                 self.error("E0115", message, cursor.span, advice);
                 None
             }
-            (None, None) if is_cursor => None,
+            (None, None) if fields.has_bad_keys() || is_cursor => None,
             (None, None) => {
                 let message = format!("{title} has neither `in` nor `cursor`");
                 self.error("E0115", message, fields.span, advice);

@@ -53,7 +53,8 @@ impl Reader {
             if let Some(policy) = spec.get("policy")
                 && policy.as_map().is_none_or(|map| !map.is_empty())
             {
-                self.wrong_type(policy, "next.spec.policy", "`{}`: it is reserved");
+                let message = "next.spec.policy is reserved";
+                self.error("E0101", message, policy.span, "write `{}`, or remove it");
             }
         }
         match fields.get("arcs") {
@@ -95,11 +96,11 @@ impl Reader {
             );
             return None;
         }
-        let fields = self.fields(node, &ARC, "arc");
+        let fields = self.fields(node, &ARC, "an arc");
         let step = match fields.get("step") {
             Some(step) => self.name(step, "step").map(|name| (name, step.span)),
             None => {
-                if node.as_map().is_some() {
+                if node.as_map().is_some() && !fields.has_bad_keys() {
                     self.missing("step", "the arc", node.span, "step: <name>");
                 }
                 None

@@ -1,5 +1,7 @@
 //! What all parts of the reading share: the diagnostics, the place being read, and maps with known keys.
 
+use std::collections::BTreeMap;
+
 use crate::diagnostic::Diagnostic;
 use crate::playbook::read::similar::nearest;
 use crate::playbook::read::uses::{Place, Use};
@@ -18,6 +20,8 @@ pub(crate) struct Reader {
     pub(crate) uses: Vec<Use>,
     pub(crate) step: Option<usize>,
     pub(crate) place: Place,
+    /// Where each jump names its target, by the first byte of its rule.
+    pub(crate) jumps: BTreeMap<u32, Span>,
     inherited: usize,
 }
 
@@ -35,6 +39,8 @@ pub(crate) struct Shape<'a> {
 /// A map whose keys have been checked against a shape.
 pub(crate) struct Fields<'n> {
     found: Vec<(String, &'n Entry)>,
+    /// Keys that were reported.
+    bad: Vec<&'n str>,
     pub(crate) span: Span,
 }
 
@@ -54,6 +60,16 @@ impl<'n> Fields<'n> {
             .map(|(_, entry)| *entry)
     }
 
+    /// Whether any key was reported; what seems to be missing may be one of them.
+    pub(crate) fn has_bad_keys(&self) -> bool {
+        !self.bad.is_empty()
+    }
+
+    /// Whether a key that was reported is probably a misspelling of `name`.
+    pub(crate) fn is_misspelled(&self, name: &str) -> bool {
+        self.bad.iter().any(|bad| nearest(bad, [name]).is_some())
+    }
+
     /// Every entry, by canonical name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'n Entry)> {
         self.found
@@ -70,6 +86,7 @@ impl Reader {
             uses: Vec::new(),
             step: None,
             place: Place::Call,
+            jumps: BTreeMap::new(),
             inherited: 0,
         }
     }
@@ -146,6 +163,7 @@ impl Reader {
     ) -> Fields<'n> {
         let mut fields = Fields {
             found: Vec::new(),
+            bad: Vec::new(),
             span: node.span,
         };
         let Some(entries) = node.as_map() else {
@@ -162,7 +180,10 @@ impl Reader {
         for entry in entries {
             match canonical(shape, &entry.key) {
                 Some(name) => self.found(&mut fields, name, entry),
-                None => self.unknown_key(entry, shape, title),
+                None => {
+                    fields.bad.push(&entry.key);
+                    self.unknown_key(entry, shape, title);
+                }
             }
         }
         fields

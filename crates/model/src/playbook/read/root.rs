@@ -107,7 +107,7 @@ impl Reader {
             }
             None => &[],
         };
-        if nodes.is_empty() {
+        if nodes.is_empty() && !fields.is_misspelled("workflow") {
             let span = fields
                 .entry("workflow")
                 .map_or(root.span, |entry| entry.span);

@@ -56,7 +56,7 @@ impl Reader {
     }
 
     fn rule(&mut self, node: &Node) -> Option<Rule> {
-        let fields = self.fields(node, &RULE, "rule");
+        let fields = self.fields(node, &RULE, "a rule");
         let (when, then) = match (fields.entry("when"), fields.entry("else")) {
             (Some(when), None) => {
                 let when = self.condition(&when.value, "when");
@@ -71,7 +71,7 @@ impl Reader {
                 (None, then)
             }
             _ => {
-                self.rule_shape(node);
+                self.rule_shape(node, &fields);
                 return None;
             }
         };
@@ -83,6 +83,9 @@ impl Reader {
             Some(when) => Some(when?),
             None => None,
         };
+        if let Some(to) = target(node) {
+            self.jumps.insert(node.span.start, to.span);
+        }
         Some(Rule {
             when,
             then,
@@ -103,7 +106,7 @@ impl Reader {
 
     /// `else: {then: {do: …}}`, or what `then` holds directly.
     fn otherwise(&mut self, node: &Node) -> Option<Then> {
-        let fields = self.fields(node, &ELSE, "else");
+        let fields = self.fields(node, &ELSE, "`else`");
         match fields.get("then") {
             Some(then) => {
                 if let Some((name, entry)) = fields.iter().find(|(name, _)| *name != "then") {
@@ -128,7 +131,7 @@ impl Reader {
             );
             return plain();
         }
-        let fields = self.fields(node, &THEN, "then");
+        let fields = self.fields(node, &THEN, "`then`");
         self.directive(&fields, node)
     }
 
@@ -207,6 +210,15 @@ impl Reader {
         }
         Some(Jump::Label(name))
     }
+}
+
+/// Where a rule names the task it jumps to.
+fn target(rule: &Node) -> Option<&Node> {
+    let otherwise = rule.get("else");
+    let then = rule
+        .get("then")
+        .or_else(|| otherwise.and_then(|otherwise| otherwise.get("then")));
+    then.or(otherwise)?.get("to")
 }
 
 /// What a rule says that says nothing.

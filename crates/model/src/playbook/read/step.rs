@@ -82,7 +82,7 @@ impl Reader {
         match fields.get("step") {
             Some(name) => self.name(name, "the step's name"),
             None => {
-                if node.as_map().is_some() {
+                if node.as_map().is_some() && !fields.is_misspelled("step") {
                     self.missing("step", "the step", node.span, "step: <name>");
                 }
                 None
@@ -115,11 +115,7 @@ impl Reader {
 
     fn does_something(&mut self, fields: &Fields<'_>, node: &Node, title: &str) {
         let is_empty = fields.get("tool").is_none() && fields.get("next").is_none();
-        let refused = [
-            "pipe", "type", "kind", "run", "uses", "tools", "tasks", "case",
-        ];
-        let is_explained = refused.iter().any(|key| node.get(key).is_some());
-        if is_empty && !is_explained && node.as_map().is_some() {
+        if is_empty && !fields.has_bad_keys() && node.as_map().is_some() {
             let message = format!("{title} has neither `tool` nor `next`");
             let span = fields.get("step").map_or(node.span, |name| name.span);
             self.error(
@@ -142,7 +138,7 @@ impl Reader {
         let Some(node) = node else {
             return knobs;
         };
-        let fields = self.fields(node, &STEP_SPEC, "step spec");
+        let fields = self.fields(node, &STEP_SPEC, "the step's spec");
         if let Some(join) = fields.get("join") {
             let words = [("each", false), ("merge", true)];
             knobs.joins = self.word(join, "join", &words).unwrap_or(true);
@@ -158,7 +154,7 @@ impl Reader {
     }
 
     fn step_policy(&mut self, node: &Node, knobs: &mut Knobs) {
-        let fields = self.fields(node, &STEP_POLICY, "step policy");
+        let fields = self.fields(node, &STEP_POLICY, "the step's policy");
         if let Some(admit) = fields.get("admit") {
             knobs.admission = self.admission(admit);
         }

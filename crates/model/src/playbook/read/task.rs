@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::Name;
-use crate::playbook::kinds::{self, KINDS, KindSpec, NOT_BUILT_IN};
+use crate::playbook::kinds::{self, KINDS, KeySpec, KindSpec, NOT_BUILT_IN};
 use crate::playbook::read::layers::stack;
 use crate::playbook::read::reader::{Fields, Reader, Shape};
 use crate::playbook::read::shapes::{TASK, TASK_REFUSED, TASK_SPEC};
@@ -11,7 +11,7 @@ use crate::playbook::read::uses::Place;
 use crate::playbook::read::workbook::Workbook;
 use crate::playbook::{Effect, FieldMode, ResultControl, Task, WriteTarget};
 use crate::template::Tree;
-use crate::yaml::{Entry, Node, Style, Value, overlay};
+use crate::yaml::{Entry, Node, Value, overlay};
 
 const EFFECTS: &[(&str, Effect)] = &[
     ("at_least_once", Effect::AtLeastOnce),
@@ -114,7 +114,7 @@ impl Reader {
 
     fn required(&mut self, kind: &KindSpec, fields: &Fields<'_>, title: &str) {
         for key in kind.keys.iter().filter(|key| key.is_required) {
-            if fields.get(key.name).is_none() {
+            if fields.get(key.name).is_none() && !is_misspelled(key, fields) {
                 let title = format!("{title} (kind `{}`)", kind.name);
                 self.missing(key.name, &title, fields.span, &format!("{}: …", key.name));
             }
@@ -125,7 +125,9 @@ impl Reader {
         };
         let choice = given(kind.one_of);
         let rivals = given(kind.at_most_one_of);
-        let is_missing = choice.is_empty() && !kind.one_of.is_empty();
+        let is_missing = choice.is_empty()
+            && !kind.one_of.is_empty()
+            && !kind.one_of.iter().any(|name| fields.is_misspelled(name));
         if is_missing {
             let message = format!("{title} (kind `{}`) needs one more key", kind.name);
             let label = format!("add one of: {}", kind.one_of.join(" "));
@@ -250,6 +252,11 @@ fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
     (task, map(kept))
 }
 
+fn is_misspelled(key: &KeySpec, fields: &Fields<'_>) -> bool {
+    let mut spellings = key.aliases.iter().chain([&key.name]);
+    spellings.any(|name| fields.is_misspelled(name))
+}
+
 fn task_keys(kind: &'static KindSpec) -> Keys<'static> {
     let own = kind.keys.iter().map(|key| (key.name, key.aliases));
     let mut keys: Keys<'static> = own.collect();
@@ -266,10 +273,10 @@ fn task_keys(kind: &'static KindSpec) -> Keys<'static> {
     keys
 }
 
-/// The line on which the first line of a code block stands.
+/// The line on which the first line of a code block stands. A block begins at its first line that is not blank.
 fn code_line(node: &Node) -> u32 {
-    let is_block = node
-        .as_text()
-        .is_some_and(|text| text.style == Style::Block);
-    node.span.line + u32::from(is_block)
+    let text = node.as_str().unwrap_or_default();
+    let blank = text.bytes().take_while(|byte| *byte == b'\n').count();
+    let blank = u32::try_from(blank).unwrap_or(0);
+    node.span.line.saturating_sub(blank)
 }

@@ -1,0 +1,197 @@
+//! Lists and maps.
+
+use minijinja::value::{Kwargs, Rest, Value as Native, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, filters, functions};
+
+use crate::template::budget::{self, ITEM_BYTES};
+use crate::template::operators::{self, is_list, items};
+use crate::template::session;
+
+/// How deeply maps are merged and lists flattened.
+const MERGE_DEPTH_MAX: usize = 64;
+
+pub(crate) fn register(env: &mut Environment<'static>) {
+    env.add_filter("list", |value: &Native| items(value).map(Native::from));
+    env.add_filter(
+        "batch",
+        |state: &State<'_, '_>, value: Native, count: usize, fill: Option<Native>| {
+            session::charge(count.saturating_mul(ITEM_BYTES))?;
+            filters::batch(state, value, count, fill)
+        },
+    );
+    env.add_filter(
+        "slice",
+        |state: &State<'_, '_>, value: Native, count: usize, fill: Option<Native>| {
+            session::charge(count.saturating_mul(ITEM_BYTES))?;
+            filters::slice(state, value, count, fill)
+        },
+    );
+    env.add_filter("map", map);
+    env.add_filter("keys", keys);
+    env.add_filter("values", values);
+    env.add_filter("get", get);
+    env.add_filter("combine", combine);
+    env.add_filter("flatten", flatten);
+    env.add_filter("dict2items", dict2items);
+    env.add_filter("items2dict", items2dict);
+    env.add_function(
+        "range",
+        |from: isize, to: Option<isize>, step: Option<isize>| {
+            let range = functions::range(from, to, step)
+                .map_err(|_| budget::exceeded("range() is limited to 100000 items"))?;
+            session::charge(range.len().unwrap_or(0).saturating_mul(ITEM_BYTES))?;
+            Ok::<_, Error>(range)
+        },
+    );
+}
+
+/// `map('filter', …)` or `map(attribute='path', default=…)`, item by item, so that each result is accounted for.
+fn map(
+    state: &mut State<'_, '_>,
+    value: &Native,
+    args: Rest<Native>,
+    kwargs: Kwargs,
+) -> Result<Native, Error> {
+    let named = args.first().and_then(|name| name.as_str());
+    let attribute: Option<Native> = kwargs.get("attribute")?;
+    let default: Option<Native> = kwargs.get("default")?;
+    kwargs.assert_all_used()?;
+    if named.is_none_or(|name| name.starts_with('%')) && attribute.is_none() {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "map needs the name of a filter, or an attribute",
+        ));
+    }
+    let mut results = Vec::new();
+    for item in items(value)? {
+        let result = match (named, &attribute) {
+            (Some(name), _) => {
+                let mut call = vec![item];
+                call.extend(args.iter().skip(1).cloned());
+                state.apply_filter(name, &call)?
+            }
+            (None, attribute) => {
+                let path = attribute
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                follow(&item, &path).or(default.clone()).unwrap_or_default()
+            }
+        };
+        session::charge(operators::size(&result))?;
+        results.push(result);
+    }
+    Ok(Native::from(results))
+}
+
+/// What a dotted path leads to, if it is there.
+fn follow(value: &Native, path: &str) -> Option<Native> {
+    let mut found = value.clone();
+    for part in path.split('.') {
+        let key = part
+            .parse::<usize>()
+            .map_or_else(|_| Native::from(part), Native::from);
+        found = found
+            .get_item(&key)
+            .ok()
+            .filter(|found| !found.is_undefined())?;
+    }
+    Some(found)
+}
+
+fn keys(value: &Native) -> Result<Native, Error> {
+    mapping(value)?;
+    items(value).map(Native::from)
+}
+
+fn values(value: &Native) -> Result<Native, Error> {
+    mapping(value)?;
+    let values = items(value)?
+        .iter()
+        .map(|key| value.get_item(key))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Native::from(values))
+}
+
+fn get(value: &Native, key: &Native, default: Option<Native>) -> Native {
+    let found = value
+        .get_item(key)
+        .ok()
+        .filter(|found| !found.is_undefined());
+    found.or(default).unwrap_or(Native::from(()))
+}
+
+/// Merges maps from left to right; `recursive=true` merges maps inside, too.
+fn combine(value: &Native, others: Rest<Native>, kwargs: Kwargs) -> Result<Native, Error> {
+    let recursive = kwargs.get::<Option<bool>>("recursive")?.unwrap_or(false);
+    kwargs.assert_all_used()?;
+    let mut merged = value.clone();
+    mapping(&merged)?;
+    for other in others.iter() {
+        merged = merge(&merged, other, if recursive { MERGE_DEPTH_MAX } else { 0 })?;
+    }
+    Ok(merged)
+}
+
+fn merge(a: &Native, b: &Native, depth: usize) -> Result<Native, Error> {
+    mapping(b)?;
+    let mut pairs = Vec::new();
+    for key in items(a)?.into_iter().chain(items(b)?) {
+        let (old, new) = (a.get_item(&key)?, b.get_item(&key)?);
+        let both = old.kind() == ValueKind::Map && new.kind() == ValueKind::Map;
+        let value = if new.is_undefined() {
+            old
+        } else if both && depth > 0 {
+            merge(&old, &new, depth - 1)?
+        } else {
+            new
+        };
+        pairs.push((key, value));
+    }
+    Ok(Native::from_pairs(pairs))
+}
+
+fn flatten(value: &Native, levels: Option<usize>) -> Result<Native, Error> {
+    let mut flat = Vec::new();
+    flatten_into(value, levels.unwrap_or(MERGE_DEPTH_MAX), &mut flat)?;
+    Ok(Native::from(flat))
+}
+
+fn flatten_into(value: &Native, levels: usize, flat: &mut Vec<Native>) -> Result<(), Error> {
+    for item in items(value)? {
+        if is_list(&item) && levels > 0 {
+            flatten_into(&item, levels - 1, flat)?;
+        } else {
+            flat.push(item);
+        }
+    }
+    Ok(())
+}
+
+fn dict2items(value: &Native) -> Result<Native, Error> {
+    mapping(value)?;
+    let mut pairs = Vec::new();
+    for key in items(value)? {
+        let found = value.get_item(&key)?;
+        pairs.push(Native::from_pairs([("key", key), ("value", found)]));
+    }
+    Ok(Native::from(pairs))
+}
+
+fn items2dict(value: &Native) -> Result<Native, Error> {
+    let pairs = items(value)?
+        .iter()
+        .map(|item| Ok((item.get_attr("key")?, item.get_attr("value")?)))
+        .collect::<Result<Vec<_>, Error>>()?;
+    Ok(Native::from_pairs(pairs))
+}
+
+fn mapping(value: &Native) -> Result<(), Error> {
+    if value.kind() == ValueKind::Map {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidOperation,
+        format!("a map is needed, not a {}", value.kind()),
+    ))
+}

@@ -1,0 +1,187 @@
+//! Statements, and what is found on the way.
+
+use std::collections::BTreeSet;
+
+use minijinja::Value as Native;
+use minijinja::machinery::ast::{self, Expr, Spanned, Stmt};
+
+use super::place::{PathUse, constant, emit, error};
+use crate::template::operators::Text;
+use crate::template::tree::SyntaxError;
+
+/// How an expression's value is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// As it is: an attribute of it is read, or a comparison looks at it.
+    Raw,
+    /// Whole, and it may be missing.
+    Maybe,
+    /// Whole, and it must be there.
+    Used,
+}
+
+/// Rewrites one template and notes what it reads.
+#[derive(Default)]
+pub(crate) struct Rewriter<'s> {
+    pub(super) source: &'s str,
+    pub(crate) roots: BTreeSet<&'s str>,
+    pub(crate) uses: Vec<PathUse>,
+    /// Whether text is captured into a variable, which mixes the author's text with values.
+    pub(crate) captures: bool,
+    pub(super) bound: BTreeSet<&'s str>,
+    pub(super) depth: usize,
+}
+
+pub(super) type Done<T> = Result<T, SyntaxError>;
+
+impl<'s> Rewriter<'s> {
+    /// For the template with this text.
+    pub(crate) fn new(source: &'s str) -> Self {
+        Self {
+            source,
+            ..Self::default()
+        }
+    }
+
+    /// A list of statements.
+    pub(crate) fn body(&mut self, statements: &[Stmt<'s>]) -> Done<Vec<Stmt<'s>>> {
+        statements.iter().map(|stmt| self.statement(stmt)).collect()
+    }
+
+    fn statement(&mut self, statement: &Stmt<'s>) -> Done<Stmt<'s>> {
+        Ok(match statement {
+            Stmt::EmitRaw(raw) => {
+                let text = constant(Native::from_object(Text(raw.raw.into())), raw.span());
+                emit(text, raw.span())
+            }
+            Stmt::EmitExpr(node) => emit(self.printed(&node.expr)?, node.span()),
+            Stmt::Template(node) => {
+                let children = self.body(&node.children)?;
+                Stmt::Template(Spanned::new(ast::Template { children }, node.span()))
+            }
+            Stmt::ForLoop(node) => self.for_loop(node)?,
+            Stmt::IfCond(node) => {
+                let rewritten = ast::IfCond {
+                    expr: self.expression(&node.expr, Taken::Maybe)?,
+                    true_body: self.body(&node.true_body)?,
+                    false_body: self.body(&node.false_body)?,
+                };
+                Stmt::IfCond(Spanned::new(rewritten, node.span()))
+            }
+            Stmt::WithBlock(node) => {
+                let mut assignments = Vec::new();
+                for (target, value) in &node.assignments {
+                    let value = self.kept(value)?;
+                    assignments.push((self.target(target)?, value));
+                }
+                let body = self.body(&node.body)?;
+                Stmt::WithBlock(Spanned::new(
+                    ast::WithBlock { assignments, body },
+                    node.span(),
+                ))
+            }
+            Stmt::Set(node) => {
+                let expr = self.kept(&node.expr)?;
+                let target = self.target(&node.target)?;
+                Stmt::Set(Spanned::new(ast::Set { target, expr }, node.span()))
+            }
+            Stmt::SetBlock(node) => {
+                self.captures = true;
+                let rewritten = ast::SetBlock {
+                    target: self.target(&node.target)?,
+                    filter: node
+                        .filter
+                        .as_ref()
+                        .map(|filter| self.expression(filter, Taken::Used))
+                        .transpose()?,
+                    body: self.body(&node.body)?,
+                };
+                Stmt::SetBlock(Spanned::new(rewritten, node.span()))
+            }
+            Stmt::FilterBlock(node) => {
+                self.captures = true;
+                let rewritten = ast::FilterBlock {
+                    filter: self.expression(&node.filter, Taken::Used)?,
+                    body: self.body(&node.body)?,
+                };
+                Stmt::FilterBlock(Spanned::new(rewritten, node.span()))
+            }
+            other => return Err(refused(other)),
+        })
+    }
+
+    fn for_loop(&mut self, node: &Spanned<ast::ForLoop<'s>>) -> Done<Stmt<'s>> {
+        if node.recursive {
+            return Err(error("a recursive loop cannot be used here", node.span()));
+        }
+        let iter = self.expression(&node.iter, Taken::Used)?;
+        let target = self.target(&node.target)?;
+        self.bound.insert("loop");
+        let rewritten = ast::ForLoop {
+            target,
+            iter,
+            filter_expr: match &node.filter_expr {
+                Some(filter) => Some(self.expression(filter, Taken::Maybe)?),
+                None => None,
+            },
+            recursive: false,
+            body: self.body(&node.body)?,
+            else_body: self.body(&node.else_body)?,
+        };
+        Ok(Stmt::ForLoop(Spanned::new(rewritten, node.span())))
+    }
+
+    /// Where a value is stored: names, lists of names, attributes of a namespace.
+    fn target(&mut self, target: &Expr<'s>) -> Done<Expr<'s>> {
+        match target {
+            Expr::Var(var) => {
+                self.bound.insert(var.id);
+                Ok(Expr::Var(Spanned::new(ast::Var { id: var.id }, var.span())))
+            }
+            Expr::Tuple(tuple) => {
+                let items = tuple
+                    .items
+                    .iter()
+                    .map(|item| self.target(item))
+                    .collect::<Done<_>>()?;
+                Ok(Expr::Tuple(Spanned::new(
+                    ast::Tuple { items },
+                    tuple.span(),
+                )))
+            }
+            Expr::List(list) => {
+                let items = list
+                    .items
+                    .iter()
+                    .map(|item| self.target(item))
+                    .collect::<Done<_>>()?;
+                Ok(Expr::List(Spanned::new(ast::List { items }, list.span())))
+            }
+            other => self.expression(other, Taken::Raw),
+        }
+    }
+}
+
+fn refused(statement: &Stmt<'_>) -> SyntaxError {
+    let (word, at) = match statement {
+        Stmt::Block(node) => ("block", node.span()),
+        Stmt::Extends(node) => ("extends", node.span()),
+        Stmt::Include(node) => ("include", node.span()),
+        Stmt::Import(node) => ("import", node.span()),
+        Stmt::FromImport(node) => ("from", node.span()),
+        Stmt::Macro(node) => ("macro", node.span()),
+        Stmt::CallBlock(node) => ("call", node.call.span()),
+        Stmt::Do(node) => ("do", node.span()),
+        Stmt::AutoEscape(node) => ("autoescape", node.span()),
+        _ => {
+            return SyntaxError {
+                message: "this statement cannot be used in a playbook".to_owned(),
+                range: None,
+            };
+        }
+    };
+    error(
+        &format!("`{{% {word} %}}` cannot be used in a playbook"),
+        at,
+    )
+}

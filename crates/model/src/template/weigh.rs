@@ -1,0 +1,125 @@
+//! How heavy values are, so that what reads them is bounded: a list that holds itself twice, many times over, is short
+//! to write and endless to walk.
+
+use minijinja::value::{Value as Native, ValueKind};
+use minijinja::{Environment, Error, ErrorKind};
+
+use crate::template::budget::{self, DEPTH_MAX, ITEM_WORK};
+use crate::template::operators::{is_list, items, print};
+use crate::template::session;
+
+/// Filters that look at their subject's surface only.
+const CHEAP: &[&str] = &[
+    "default", "d", "length", "count", "first", "ident", "raw_sql", "raw_sh", "int", "float",
+    "bool", "ternary", "get", "abs", "round", "attr",
+];
+/// Filters that read their subject as text.
+const TEXT: &[&str] = &[
+    "safe",
+    "escape",
+    "e",
+    "lower",
+    "upper",
+    "title",
+    "capitalize",
+    "trim",
+    "split",
+    "lines",
+    "wordcount",
+    "wordwrap",
+    "replace",
+    "indent",
+    "format",
+    "center",
+    "truncate",
+    "striptags",
+    "b64encode",
+    "b64decode",
+    "regex_replace",
+    "regex_search",
+    "regex_findall",
+    "hash",
+    "quote",
+    "fromjson",
+    "from_json",
+    "to_datetime",
+    "strftime",
+    "string",
+];
+
+/// The filter through which the subject of filter `name` goes, if any.
+pub(crate) fn for_filter(name: &str) -> Option<&'static str> {
+    if CHEAP.contains(&name) {
+        None
+    } else if TEXT.contains(&name) {
+        Some("%text")
+    } else {
+        Some("%deep")
+    }
+}
+
+/// Registers what values go through.
+pub(crate) fn register(env: &mut Environment<'static>) {
+    env.add_filter("%text", text);
+    env.add_filter("%deep", |value: Native| deep(&value, 0).map(|()| value));
+    env.add_filter("%kept", kept);
+    env.add_filter("%key", key);
+}
+
+/// A subject that will be read as text.
+fn text(value: Native) -> Result<Native, Error> {
+    match value.kind() {
+        ValueKind::String => {
+            session::work(value.as_str().map_or(0, str::len))?;
+            Ok(value)
+        }
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => Ok(Native::from(print(&value)?)),
+        _ => Ok(value),
+    }
+}
+
+/// Accounts for reading all of a value.
+pub(crate) fn deep(value: &Native, depth: usize) -> Result<(), Error> {
+    if depth > DEPTH_MAX {
+        return Err(budget::exceeded("a value is nested too deeply"));
+    }
+    session::work(ITEM_WORK)?;
+    match value.kind() {
+        ValueKind::String => session::work(value.as_str().map_or(0, str::len)),
+        ValueKind::Seq | ValueKind::Iterable => {
+            for item in value.try_iter()?.checked() {
+                deep(&item?, depth + 1)?;
+            }
+            Ok(())
+        }
+        ValueKind::Map => {
+            for key in value.try_iter()?.checked() {
+                deep(&value.get_item(&key?)?, depth + 1)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A value that a variable keeps: not nested without end, and no view of a view of a view.
+fn kept(value: Native) -> Result<Native, Error> {
+    let value = if value.kind() == ValueKind::Iterable {
+        Native::from(items(&value)?)
+    } else {
+        value
+    };
+    deep(&value, 0)?;
+    Ok(value)
+}
+
+/// A key of a map or an index.
+fn key(value: Native) -> Result<Native, Error> {
+    if is_list(&value) || value.kind() == ValueKind::Map {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("a {} cannot be a key", value.kind()),
+        ));
+    }
+    Ok(value)
+}

@@ -1,0 +1,165 @@
+//! No template takes more than a second or 64 MiB, however it is written.
+#![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the table is worth reading when a bomb goes off"
+)]
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use model::source::Span;
+use model::template::{Data, RenderError, Scope, Template};
+use serde_json::json;
+
+const MEMORY_KIB_MAX: u64 = 64 * 1024;
+/// What a thread of the worker has.
+const STACK_BYTES: usize = 2 * 1024 * 1024;
+
+/// The most memory this process has held so far.
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn bombs() -> Vec<(&'static str, String)> {
+    let doubling = "{% set a = a ~ a %}".repeat(40);
+    let lists = "{% set a = [a, a] %}".repeat(60);
+    let maps = "{% set a = {'x': a, 'y': a} %}".repeat(60);
+    let deep = "{% set a = [a] %}".repeat(3000);
+    let accumulated = "{% set ns = namespace(x=[]) %}{% for i in range(10000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    vec![
+        ("text doubled", format!("{{% set a = text %}}{doubling}{{{{ a }}}}")),
+        ("text added", format!("{{% set a = text %}}{}{{{{ a }}}}", "{% set a = a + a %}".repeat(40))),
+        ("text in one expression", format!("{{{{ {} }}}}", ["big"; 100].join(" ~ "))),
+        ("a list of itself printed", format!("{{% set a = [1] %}}{lists}{{{{ a }}}}")),
+        ("a list of itself as text", format!("{{% set a = [1] %}}{lists}{{{{ a | upper }}}}")),
+        ("a list of itself made unique", format!("{{% set a = [1] %}}{lists}{{{{ [a, a] | unique }}}}")),
+        ("lists of themselves compared", format!("{{% set a = [1] %}}{lists}{{% set b = a %}}{{% set a = [1] %}}{lists}{{{{ a == b }}}}")),
+        ("a map of itself as JSON", format!("{{% set a = 1 %}}{maps}{{{{ a | tojson }}}}")),
+        ("a map of itself as a key", format!("{{% set a = 1 %}}{maps}{{{{ {{a: 1}} }}}}")),
+        ("deep lists", format!("{{% set a = 1 %}}{deep}{{{{ a }}}}")),
+        ("lists nested in a loop", format!("{accumulated}{{{{ ns.x }}}}")),
+        ("views of views", "{% set ns = namespace(x=[1]) %}{% for i in range(9000) %}{% set ns.x = ns.x[0:] %}{% endfor %}{{ ns.x }}".to_owned()),
+        ("lists added in a loop", "{% set ns = namespace(x=[1]) %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | length }}".to_owned()),
+        ("text repeated", "{{ 'x' * 100000000 }}".to_owned()),
+        ("lists repeated", "{{ [0] * 100000000 }}".to_owned()),
+        ("replace", "{{ big | replace('x', big) }}".to_owned()),
+        ("replace nothing", "{{ big | replace('', big) }}".to_owned()),
+        ("replace by method", "{{ big.replace('x', big) }}".to_owned()),
+        ("indent", "{{ lines | indent(1000000) }}".to_owned()),
+        ("indent by text", "{{ lines | indent(big) }}".to_owned()),
+        ("center", "{{ 'x' | center(1000000000) }}".to_owned()),
+        ("format", "{{ '%01000000000d' | format(1) }}".to_owned()),
+        ("format by argument", "{{ '%*d' | format(1000000000, 1) }}".to_owned()),
+        ("format by method", "{{ '{:>1000000000}'.format(1) }}".to_owned()),
+        ("join", "{{ range(90000) | join(big) }}".to_owned()),
+        ("join by method", "{{ big.join(range(90000)) }}".to_owned()),
+        ("batch", "{{ [1] | batch(1000000000, 'x') }}".to_owned()),
+        ("slice", "{{ [1] | slice(1000000000, 'x') }}".to_owned()),
+        ("map", "{{ ([big] * 1000) | map('upper') | list | length }}".to_owned()),
+        ("sort", "{{ ([big] * 10000) | sort | length }}".to_owned()),
+        ("JSON indented", "{{ [[[[1]]]] | tojson(indent=100000000) }}".to_owned()),
+        ("wordwrap", "{{ big | wordwrap(1, wrapstring=big) }}".to_owned()),
+        ("a giant range", "{{ range(1000000000000) | list }}".to_owned()),
+        ("loops in loops", "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}x{% endfor %}{% endfor %}{% endfor %}".to_owned()),
+        ("text in loops", format!("{{% for a in range(9999) %}}{}{{% endfor %}}", "x".repeat(60_000))),
+        ("searches", "{% for i in range(9000) %}{{ 'y' in big }}{% endfor %}".to_owned()),
+        ("comparisons", "{% for i in range(9000) %}{{ big == same }}{% endfor %}".to_owned()),
+        ("a wide pattern", "{{ big | regex_replace('(x{1,500}){1,500}', 'y') }}".to_owned()),
+        ("regex growth", "{{ big | regex_replace('x', big) }}".to_owned()),
+        ("a deep sum", format!("{{{{ 1{} }}}}", " + 1".repeat(15_000))),
+        ("deep attributes", format!("{{{{ a{} }}}}", ".a".repeat(30_000))),
+        ("deep brackets", format!("{{{{ {}1{} }}}}", "(".repeat(30_000), ")".repeat(30_000))),
+        ("deep lists written out", format!("{{{{ {}1{} }}}}", "[".repeat(30_000), "]".repeat(30_000))),
+        ("many filters", format!("{{{{ 1{} }}}}", "|abs".repeat(15_000))),
+        ("nested ifs", "{% if 1 %}".repeat(5000) + "{% endif %}"),
+        ("a chain of elif", format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(4500))),
+        ("not not not", format!("{{{{ {} a }}}}", "not ".repeat(15_000))),
+        ("minus minus", format!("{{{{ {}a }}}}", "-".repeat(60_000))),
+        ("powers", "{{ 9 ** 9 ** 9 ** 9 }}".to_owned()),
+        ("a recursive macro", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}".to_owned()),
+        ("comparison chains", format!("{{{{ 1{} }}}}", " < 2".repeat(15_000))),
+        ("slices of slices", format!("{{{{ text{} }}}}", "[0:]".repeat(1400))),
+        ("too long a source", "x".repeat(70_000) + "{{ 1 }}"),
+    ]
+}
+
+fn scope() -> Scope {
+    Scope {
+        workload: Data::new(json!({
+            "text": "0123456789abcdef".repeat(64),
+            "big": "x".repeat(500_000),
+            "same": "x".repeat(500_000),
+            "lines": "\n".repeat(100_000),
+        })),
+        ..Scope::default()
+    }
+}
+
+#[test]
+fn no_template_takes_more_than_a_second_or_64_mib() {
+    let (scope, base) = (scope(), peak_kib());
+    for (name, source) in bombs() {
+        let scope = scope.clone();
+        let run = move || {
+            let started = Instant::now();
+            let result =
+                Template::parse(&source, Span::default()).map(|template| template.render(&scope));
+            (
+                started.elapsed(),
+                result.map(|rendered| rendered.map(|_| ())),
+            )
+        };
+        let thread = std::thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn(run)
+            .unwrap();
+        let (took, result) = thread.join().unwrap();
+        assert!(
+            took < Duration::from_secs(1),
+            "{name} took {took:?}: {result:?}"
+        );
+        let grown = peak_kib() - base;
+        assert!(
+            grown < MEMORY_KIB_MAX,
+            "{name} took {grown} KiB: {result:?}"
+        );
+        if let Ok(Err(RenderError::Failed { code, message, .. })) = &result {
+            assert!(
+                ["TEMPLATE_LIMIT", "TEMPLATE_ERROR"].contains(code),
+                "{name}: {code} {message}"
+            );
+        }
+        println!("{name}: {took:?} {grown} KiB {result:?}");
+    }
+}
+
+#[test]
+fn over_budget_is_its_own_code() {
+    for source in [
+        "{{ 'x' * 100000000 }}",
+        "{{ big | replace('x', big) }}",
+        "{% for a in range(99999) %}x{% endfor %}",
+        "{{ range(1000000) }}",
+    ] {
+        let rendered = Template::parse(source, Span::default())
+            .unwrap()
+            .render(&scope());
+        assert!(
+            matches!(
+                rendered,
+                Err(RenderError::Failed {
+                    code: "TEMPLATE_LIMIT",
+                    ..
+                })
+            ),
+            "{source}: {rendered:?}"
+        );
+    }
+}

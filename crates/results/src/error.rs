@@ -1,0 +1,71 @@
+//! What can go wrong with a body, with the code that tasks and API show.
+
+use std::path::PathBuf;
+
+/// Why a body could not be stored, found or trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The body is not there.
+    #[error(
+        "the body of `{uri}` is not available: run the task that made it again (`do: jump, to: previous`)"
+    )]
+    NotAvailable {
+        /// The reference.
+        uri: String,
+    },
+    /// The body is not what was stored.
+    #[error("the body of `{uri}` is corrupt: restore `{}` from a backup, or run the task that made it again", file.display())]
+    Corrupt {
+        /// The reference.
+        uri: String,
+        /// The file.
+        file: PathBuf,
+    },
+    /// No space is left.
+    #[error("no space is left for `{}`: free some, then go on", file.display())]
+    Full {
+        /// What was being written.
+        file: PathBuf,
+    },
+    /// The disk refuses.
+    #[error("`{}` cannot be used", file.display())]
+    Unavailable {
+        /// What was being read or written.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The body could not be read from where it came.
+    #[error("the body broke off while it was stored")]
+    Interrupted(#[source] std::io::Error),
+    /// A `select` path that is no JSONPath.
+    #[error("`{path}` is not a JSONPath: {problem}")]
+    Select {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// The stable code a policy rule can match.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotAvailable { .. } => "REFERENCE_NOT_AVAILABLE",
+            Self::Corrupt { .. } => "REFERENCE_CORRUPT",
+            Self::Full { .. } => "STORAGE_FULL",
+            Self::Unavailable { .. } | Self::Interrupted(_) => "STORAGE_UNAVAILABLE",
+            Self::Select { .. } => "SELECT_INVALID",
+        }
+    }
+
+    /// Whether trying again may help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::Full { .. } | Self::Unavailable { .. } | Self::Interrupted(_)
+        )
+    }
+}

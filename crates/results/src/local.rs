@@ -1,0 +1,228 @@
+//! Bodies in a local directory: `bodies/ab/cdef…` by sha256, written beside, flushed, then moved into place.
+//!
+//! A crash leaves a temporary file at worst, never half a body under a body's name.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use model::result_ref::ResultRef;
+use serde_json::Map;
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncReadExt as _;
+
+use crate::{Bodies, Error, Source, Stored};
+
+/// The name of this kind of store in references.
+const STORE: &str = "file";
+
+/// What is read from a stream at a time.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// A draft untouched for so long was left by a process that died.
+const DRAFT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Tells the drafts of this process apart.
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
+
+/// Bodies in a directory.
+#[derive(Debug, Clone)]
+pub struct Local {
+    dir: PathBuf,
+}
+
+impl Local {
+    /// Bodies under `dir/bodies`, which is made if there is none.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let dir = dir.join("bodies");
+        let fresh = dir.join("new");
+        fs::create_dir_all(&fresh).map_err(|error| name(&fresh, error))?;
+        sync_dir(&dir)?;
+        sweep(&fresh);
+        Ok(Self { dir })
+    }
+
+    fn path(&self, sha256: &str) -> Option<PathBuf> {
+        let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hash.then(|| self.dir.join(&sha256[..2]).join(&sha256[2..]))
+    }
+
+    fn begin(&self) -> Result<Draft, Error> {
+        loop {
+            let n = DRAFTS.fetch_add(1, Ordering::Relaxed);
+            let path = self
+                .dir
+                .join("new")
+                .join(format!("{}-{n}", std::process::id()));
+            match File::create_new(&path) {
+                Ok(file) => {
+                    return Ok(Draft {
+                        file,
+                        path,
+                        hash: Sha256::new(),
+                        bytes: 0,
+                    });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(name(&path, error)),
+            }
+        }
+    }
+
+    /// Makes the draft durable under the name of its content.
+    fn finish(&self, draft: Draft) -> Result<Stored, Error> {
+        let sha256 = hex::encode(draft.hash.clone().finalize());
+        let stored = Stored {
+            bytes: draft.bytes,
+            store: STORE,
+            location: Map::new(),
+            sha256,
+        };
+        let target = self
+            .path(&stored.sha256)
+            .expect("a sha256 in hex names a body");
+        let shelf = target.parent().expect("a body stands on a shelf");
+        // Written even if it is there: what is there may be damaged, or not flushed yet.
+        draft
+            .file
+            .sync_all()
+            .map_err(|error| name(&draft.path, error))?;
+        fs::create_dir_all(shelf).map_err(|error| name(shelf, error))?;
+        fs::rename(&draft.path, &target).map_err(|error| name(&target, error))?;
+        sync_dir(shelf)?;
+        // The shelf may be new, made here or by another process a moment ago.
+        sync_dir(&self.dir)?;
+        Ok(stored)
+    }
+}
+
+/// A body being written; removed unless it is finished.
+struct Draft {
+    file: File,
+    path: PathBuf,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl Draft {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.file
+            .write_all(bytes)
+            .map_err(|error| name(&self.path, error))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After the move into place there is nothing left under this name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes what dead processes left; what cannot be removed does no harm.
+fn sweep(drafts: &Path) {
+    let Ok(entries) = fs::read_dir(drafts) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let modified = entry.metadata().and_then(|meta| meta.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        if age.is_some_and(|age| age > DRAFT_AGE_MAX) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn sync_dir(dir: &Path) -> Result<(), Error> {
+    File::open(dir)
+        .and_then(|opened| opened.sync_all())
+        .map_err(|error| name(dir, error))
+}
+
+fn name(file: &Path, error: std::io::Error) -> Error {
+    use std::io::ErrorKind;
+    let file = file.to_owned();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full { file },
+        _ => Error::Unavailable {
+            file,
+            source: error,
+        },
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
+}
+
+#[async_trait]
+impl Bodies for Local {
+    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+        let mut draft = self.begin()?;
+        match body {
+            Source::Bytes(bytes) => {
+                draft = blocking(move || draft.write(&bytes).map(|()| draft)).await?;
+            }
+            Source::Stream(reader) => {
+                let mut chunk = vec![0; CHUNK_BYTES];
+                loop {
+                    let read = reader.read(&mut chunk).await.map_err(Error::Interrupted)?;
+                    if read == 0 {
+                        break;
+                    }
+                    (draft, chunk) =
+                        blocking(move || draft.write(&chunk[..read]).map(|()| (draft, chunk)))
+                            .await?;
+                }
+            }
+        }
+        let here = self.clone();
+        blocking(move || here.finish(draft)).await
+    }
+
+    async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
+        let uri = reference.uri.clone();
+        let sha256 = reference.meta.sha256.to_ascii_lowercase();
+        let Some(file) = self.path(&sha256) else {
+            return Err(Error::NotAvailable { uri });
+        };
+        blocking(move || {
+            let bytes = match fs::read(&file) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(Error::NotAvailable { uri });
+                }
+                Err(error) => return Err(name(&file, error)),
+            };
+            if hex::encode(Sha256::digest(&bytes)) != sha256 {
+                return Err(Error::Corrupt { uri, file });
+            }
+            Ok(Bytes::from(bytes))
+        })
+        .await
+    }
+
+    async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
+        let Some(file) = self.path(&reference.meta.sha256.to_ascii_lowercase()) else {
+            return Ok(());
+        };
+        blocking(move || match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(name(&file, error)),
+            _ => Ok(()),
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! The drive's loop: orders in, decisions made, commits under way, answers out.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Input, Net, State, Undecided};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use model::id::{ExecutionId, IdBlock, Seq};
+use model::template::Need;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Shared;
+use crate::drive::claims::Claims;
+use crate::drive::commits::Outcome;
+use crate::drive::handle::{Order, Posted};
+use crate::drive::slot::{Slot, Waiting};
+use crate::error::Error;
+use crate::loading::{self, Opened};
+
+/// How long the drive waits before it tries again what the store or the disk refused.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Ids that one decision may draw beyond those of the events reported to it.
+const IDS_PER_DECISION: usize = 1_200;
+
+pub(super) struct Drive {
+    pub(super) shared: Arc<Shared>,
+    pub(super) slots: HashMap<ExecutionId, Slot>,
+    pub(super) claims: Claims,
+    pub(super) work: FuturesUnordered<BoxFuture<'static, Done>>,
+    drains: Vec<oneshot::Sender<()>>,
+}
+
+/// Something the drive was waiting for.
+pub(super) enum Done {
+    Opened(ExecutionId, Result<Option<Opened>, Error>),
+    Loaded(ExecutionId, Result<model::template::Loaded, Error>),
+    Committed(ExecutionId, Outcome),
+    Claimed(Result<Vec<store::Claim>, Error>, wire::Ask, oneshot::Sender<Result<Vec<wire::Claimed>, Error>>),
+    Again(ExecutionId),
+}
+
+/// Runs until every handle is gone or the server stops.
+pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) {
+    let stop = shared.stop.clone();
+    let mut drive = Drive {
+        shared,
+        slots: HashMap::new(),
+        claims: Claims::default(),
+        work: FuturesUnordered::new(),
+        drains: Vec::new(),
+    };
+    loop {
+        tokio::select! {
+            biased;
+            Some(done) = drive.work.next() => drive.done(done),
+            order = orders.recv() => match order {
+                Some(order) => drive.take(order),
+                None => break,
+            },
+            () = stop.cancelled() => break,
+        }
+        drive.flush();
+        drive.answer_drains();
+    }
+}
+
+impl Drive {
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Submit { submit, net, consumed, reply } => {
+                let execution = submit.execution;
+                let waiting = Waiting { input: Input::Submit(submit), hands: None, consumed, reply: Some(reply) };
+                let slot = Slot::new(net, None, Vec::new(), Seq(0));
+                self.slots.insert(execution, slot);
+                self.line_up(execution, waiting);
+            }
+            Order::Move { execution, input, hands, consumed, reply } => {
+                let waiting = Waiting { input, hands, consumed, reply: Some(reply) };
+                if self.slots.contains_key(&execution) {
+                    self.line_up(execution, waiting);
+                } else {
+                    self.open(execution, VecDeque::from([waiting]));
+                }
+            }
+            Order::Claim { ask, reply } => self.ask(ask, reply),
+            Order::Listen { worker, reply } => self.claims.listen(worker, reply),
+            Order::Offered => self.offered(),
+            Order::Forget(command) => self.claims.forget(command),
+            Order::Drain(reply) => self.drains.push(reply),
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Opened(execution, opened) => self.opened(execution, opened),
+            Done::Loaded(execution, loaded) => self.loaded(execution, loaded),
+            Done::Committed(execution, outcome) => self.committed(execution, outcome),
+            Done::Claimed(claims, ask, reply) => self.claimed(claims, ask, reply),
+            Done::Again(execution) => {
+                if let Some(slot) = self.slots.remove(&execution) {
+                    self.open(execution, slot.queue);
+                }
+            }
+        }
+    }
+
+    /// Brings an execution into memory; its inputs wait.
+    pub(super) fn open(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>) {
+        let nothing = Arc::new(loading::no_net());
+        let mut slot = Slot::new(nothing, None, Vec::new(), Seq(0));
+        slot.queue = queue;
+        slot.is_loading = true;
+        self.slots.insert(execution, slot);
+        let shared = self.shared.clone();
+        let opening = async move { Done::Opened(execution, loading::open(&shared, execution).await) };
+        self.work.push(Box::pin(opening));
+    }
+
+    fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Opened>, Error>) {
+        let Some(slot) = self.slots.remove(&execution) else { return };
+        match opened {
+            Ok(Some(opened)) => {
+                let mut fresh = Slot::new(opened.net, Some(opened.state), opened.tail, opened.snapshot_seq);
+                fresh.queue = slot.queue;
+                self.slots.insert(execution, fresh);
+                self.decide(execution);
+            }
+            Ok(None) => refuse_all(slot.queue, || Error::NotFound(execution)),
+            Err(error) if error.is_passing() => {
+                tracing::warn!(%execution, %error, "cannot load an execution; trying again");
+                self.slots.insert(execution, slot);
+                self.again(execution);
+            }
+            Err(error) => {
+                tracing::error!(%execution, %error, "cannot load an execution");
+                let mut error = Some(error);
+                refuse_all(slot.queue, || error.take().unwrap_or(Error::NotFound(execution)));
+            }
+        }
+    }
+
+    /// Loads the execution again after a while, its inputs still in line.
+    pub(super) fn again(&mut self, execution: ExecutionId) {
+        if let Some(slot) = self.slots.get_mut(&execution) {
+            slot.is_loading = true;
+        }
+        self.work.push(Box::pin(async move {
+            tokio::time::sleep(RETRY_AFTER).await;
+            Done::Again(execution)
+        }));
+    }
+
+    pub(super) fn line_up(&mut self, execution: ExecutionId, waiting: Waiting) {
+        if let Some(slot) = self.slots.get_mut(&execution) {
+            slot.queue.push_back(waiting);
+            self.decide(execution);
+        }
+    }
+
+    /// Decides the inputs in line, until one needs something loaded.
+    pub(super) fn decide(&mut self, execution: ExecutionId) {
+        loop {
+            let Some(slot) = self.slots.get_mut(&execution) else { return };
+            if slot.is_loading {
+                return;
+            }
+            let Some(waiting) = slot.queue.pop_front() else { return };
+            let stamp = stamp(&self.shared, &waiting.input);
+            let net: Arc<Net> = slot.net.clone();
+            let state: Option<&State> = slot.state.as_ref();
+            match engine::decide(&net, state, waiting.input.clone(), stamp, &slot.loaded) {
+                Ok(decision) => {
+                    slot.loaded = model::template::Loaded::default();
+                    self.gather(execution, waiting, decision);
+                }
+                Err(Undecided::Needs(needs)) => {
+                    slot.queue.push_front(waiting);
+                    return self.load(execution, needs);
+                }
+                Err(Undecided::Refused(refusal)) => self.refuse(execution, waiting, refusal),
+            }
+        }
+    }
+
+    /// An input that does not fit changes nothing, but the message that brought it is done with.
+    fn refuse(&mut self, execution: ExecutionId, waiting: Waiting, refusal: engine::Refusal) {
+        if waiting.consumed.is_some() {
+            self.gather_consumed(execution, &waiting);
+        }
+        if let Some(reply) = waiting.reply {
+            // Nobody waits for the answer any more: nothing to do.
+            let _ = reply.send(Err(Posted::Refused(refusal)));
+        }
+    }
+
+    fn load(&mut self, execution: ExecutionId, needs: Vec<Need>) {
+        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        slot.is_loading = true;
+        let mut loaded = std::mem::take(&mut slot.loaded);
+        let needs: Vec<Need> = needs.into_iter().filter(|need| !loading::from_recent(slot, need, &mut loaded)).collect();
+        let shared = self.shared.clone();
+        self.work.push(Box::pin(async move {
+            let result = loading::load(&shared, execution, needs, loaded).await;
+            Done::Loaded(execution, result)
+        }));
+    }
+
+    fn loaded(&mut self, execution: ExecutionId, loaded: Result<model::template::Loaded, Error>) {
+        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        slot.is_loading = false;
+        match loaded {
+            Ok(loaded) => {
+                slot.loaded = loaded;
+                self.decide(execution);
+            }
+            Err(error) => {
+                tracing::warn!(%execution, %error, "cannot load what a decision needs; trying again");
+                self.again(execution);
+            }
+        }
+    }
+
+    fn answer_drains(&mut self) {
+        if !self.drains.is_empty() && self.slots.values().all(Slot::is_idle) {
+            for drain in self.drains.drain(..) {
+                let _ = drain.send(());
+            }
+        }
+    }
+}
+
+fn refuse_all(queue: VecDeque<Waiting>, mut error: impl FnMut() -> Error) {
+    for waiting in queue {
+        if let Some(reply) = waiting.reply {
+            let _ = reply.send(Err(Posted::Failed(error())));
+        }
+    }
+}
+
+fn stamp(shared: &Shared, input: &Input) -> engine::Stamp {
+    let reported = match input {
+        Input::Report(report) => report.events.len(),
+        _ => 0,
+    };
+    let count = u32::try_from(reported + IDS_PER_DECISION).unwrap_or(u32::MAX);
+    let ids = IdBlock::starting_at(shared.store.ids(count));
+    engine::Stamp { now: shared.store.now(), ids }
+}

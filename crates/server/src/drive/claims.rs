@@ -1,0 +1,280 @@
+//! Claims: who holds which command, who waits for work, and what workers are told.
+
+use std::collections::{HashMap, VecDeque};
+
+use model::command::{Command, Work};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use tokio::sync::oneshot;
+use wire::{Ask, Claimed, Resume, Told};
+
+use crate::drive::actor::{Done, Drive};
+use crate::error::Error;
+
+/// What the drive knows of workers.
+#[derive(Default)]
+pub(super) struct Claims {
+    /// Who holds which command.
+    holders: HashMap<CommandId, WorkerId>,
+    /// Workers that wait for work, in the order they asked.
+    asks: VecDeque<Parked>,
+    /// Commands on offer that nobody was waiting for, by pool; possibly more than there are.
+    on_offer: HashMap<Name, usize>,
+    /// Workers that listen, and what there is to tell those that do not at the moment.
+    listeners: HashMap<WorkerId, Listener>,
+}
+
+struct Parked {
+    ask: Ask,
+    reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
+    /// Commands assigned to it that are not durable yet.
+    assigned: u32,
+    ready: Vec<Claimed>,
+}
+
+#[derive(Default)]
+struct Listener {
+    reply: Option<oneshot::Sender<Vec<Told>>>,
+    untold: Vec<Told>,
+}
+
+impl Claims {
+    /// Who gets a command that is being issued: the worker that reports, or one that waits. The flag says which.
+    pub(super) fn assign(
+        &mut self,
+        command: &Command,
+        hands: &Option<(WorkerId, Name, u32)>,
+        handed: usize,
+    ) -> Option<(WorkerId, bool)> {
+        if let Some((worker, pool, free)) = hands {
+            if *pool == command.pool && handed < *free as usize {
+                self.holders.insert(command.id, worker.clone());
+                return Some((worker.clone(), true));
+            }
+        }
+        let fits = |parked: &&mut Parked| {
+            let open = !parked.reply.is_closed();
+            open && parked.ask.pool == command.pool && parked.assigned < parked.ask.max
+        };
+        let parked = self.asks.iter_mut().find(fits)?;
+        parked.assigned += 1;
+        self.holders.insert(command.id, parked.ask.worker.clone());
+        Some((parked.ask.worker.clone(), false))
+    }
+
+    /// The commit that would have handed these over did not happen.
+    pub(super) fn unassign(&mut self, execution: ExecutionId, handed: &[(Seq, LeaseEpoch)]) {
+        for (seq, _) in handed {
+            self.holders.remove(&CommandId { execution, seq: *seq });
+        }
+    }
+
+    pub(super) fn forget(&mut self, command: CommandId) {
+        self.holders.remove(&command);
+    }
+
+    pub(super) fn is_held(&self, command: CommandId) -> bool {
+        self.holders.contains_key(&command)
+    }
+
+    pub(super) fn listen(&mut self, worker: WorkerId, reply: oneshot::Sender<Vec<Told>>) {
+        let listener = self.listeners.entry(worker).or_default();
+        if listener.untold.is_empty() {
+            listener.reply = Some(reply);
+        } else {
+            let _ = reply.send(std::mem::take(&mut listener.untold));
+        }
+    }
+
+    /// Tells the holder of a command.
+    pub(super) fn tell(&mut self, told: Told) {
+        let Some(worker) = self.holders.get(&told.command) else { return };
+        let listener = self.listeners.entry(worker.clone()).or_default();
+        listener.untold.push(told);
+        if let Some(reply) = listener.reply.take() {
+            if let Err(untold) = reply.send(std::mem::take(&mut listener.untold)) {
+                listener.untold = untold;
+            }
+        }
+    }
+}
+
+impl Drive {
+    /// A worker asks. What is on offer goes to it at once; else it waits its turn.
+    pub(super) fn ask(&mut self, ask: Ask, reply: oneshot::Sender<Result<Vec<Claimed>, Error>>) {
+        self.claims.asks.retain(|parked| !parked.reply.is_closed() || parked.assigned > 0);
+        let on_offer = self.claims.on_offer.get(&ask.pool).copied().unwrap_or(0);
+        if on_offer == 0 {
+            let parked = Parked { ask, reply, assigned: 0, ready: Vec::new() };
+            self.claims.asks.push_back(parked);
+            return;
+        }
+        let shared = self.shared.clone();
+        self.work.push(Box::pin(async move {
+            let wanted = store::Ask {
+                worker: ask.worker.clone(),
+                pool: ask.pool.clone(),
+                max: ask.max,
+                owner: Some(shared.owner.clone()),
+            };
+            let claims = shared.store.claim(&wanted).await.map_err(Error::from);
+            Done::Claimed(claims, ask, reply)
+        }));
+    }
+
+    /// Commands came from the store for a worker that asked.
+    pub(super) fn claimed(
+        &mut self,
+        claims: Result<Vec<store::Claim>, Error>,
+        ask: Ask,
+        reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
+    ) {
+        let claims = match claims {
+            Ok(claims) => claims,
+            Err(error) => {
+                let _ = reply.send(Err(error));
+                return;
+            }
+        };
+        let on_offer = self.claims.on_offer.entry(ask.pool.clone()).or_default();
+        if claims.len() < ask.max as usize {
+            *on_offer = 0;
+        } else {
+            *on_offer = on_offer.saturating_sub(claims.len());
+        }
+        if claims.is_empty() {
+            return self.ask(ask, reply);
+        }
+        let mut ready = Vec::new();
+        for claim in claims {
+            let id = claim.command.id;
+            self.claims.holders.insert(id, ask.worker.clone());
+            match self.build_from(&claim.command, claim.lease_epoch) {
+                Some(claimed) => ready.push(claimed),
+                None => self.give_back(id, claim.lease_epoch),
+            }
+        }
+        if ready.is_empty() {
+            return self.ask(ask, reply);
+        }
+        if let Err(Ok(unwanted)) = reply.send(Ok(ready)) {
+            for claimed in unwanted {
+                self.give_back(claimed.command.id, claimed.lease_epoch);
+            }
+        }
+    }
+
+    /// A claim nobody can use: the command is offered again, and its execution brought into memory for the next ask.
+    fn give_back(&mut self, command: CommandId, epoch: LeaseEpoch) {
+        self.claims.forget(command);
+        if !self.slots.contains_key(&command.execution) {
+            self.open(command.execution, VecDeque::new());
+        }
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            if let Err(error) = shared.store.release(command, epoch).await {
+                tracing::warn!(%command, %error, "cannot give a command back; its lease will lapse");
+            }
+            // A drive that is gone needs no hint.
+            let _ = shared.drive.send(crate::drive::handle::Order::Offered).await;
+        });
+    }
+
+    /// A command that was assigned to a waiting worker is durable; it goes to the worker.
+    pub(super) fn hand(&mut self, execution: ExecutionId, worker: &WorkerId, seq: Seq, epoch: LeaseEpoch) {
+        let Some(claimed) = self.build(execution, seq, epoch) else { return };
+        let position = self.claims.asks.iter().position(|parked| parked.ask.worker == *worker && parked.assigned > 0);
+        let Some(position) = position else { return self.give_back(claimed.command.id, epoch) };
+        let parked = &mut self.claims.asks[position];
+        parked.assigned -= 1;
+        parked.ready.push(claimed);
+        if parked.assigned == 0 {
+            let parked = self.claims.asks.remove(position).expect("the position was just found");
+            if let Err(Ok(unwanted)) = parked.reply.send(Ok(parked.ready)) {
+                for claimed in unwanted {
+                    self.give_back(claimed.command.id, claimed.lease_epoch);
+                }
+            }
+        }
+    }
+
+    /// A command is on offer to whoever asks.
+    pub(super) fn offer(&mut self, pool: &Name) {
+        *self.claims.on_offer.entry(pool.clone()).or_default() += 1;
+        self.wake_one(pool);
+    }
+
+    /// There may be commands on offer in any pool that is asked for.
+    pub(super) fn offered(&mut self) {
+        let pools: Vec<Name> = self.claims.asks.iter().map(|parked| parked.ask.pool.clone()).collect();
+        for pool in pools {
+            let on_offer = self.claims.on_offer.entry(pool.clone()).or_default();
+            *on_offer = (*on_offer).max(1);
+            self.wake_one(&pool);
+        }
+    }
+
+    /// A worker that waits and has nothing assigned asks again.
+    fn wake_one(&mut self, pool: &Name) {
+        let idle = |parked: &Parked| parked.ask.pool == *pool && parked.assigned == 0 && parked.ready.is_empty();
+        let position = self.claims.asks.iter().position(idle);
+        if let Some(parked) = position.and_then(|position| self.claims.asks.remove(position)) {
+            self.ask(parked.ask, parked.reply);
+        }
+    }
+
+    /// A live command as a worker gets it.
+    pub(super) fn build(&mut self, execution: ExecutionId, seq: Seq, epoch: LeaseEpoch) -> Option<Claimed> {
+        let slot = self.slots.get_mut(&execution)?;
+        let state = slot.state.as_ref()?;
+        let live = state.commands.get(&seq)?;
+        let run = state.run(&live.run)?;
+        let command = Command {
+            id: CommandId { execution, seq },
+            playbook: state.hash.clone(),
+            run: live.run.clone(),
+            work: live.work,
+            dispatch: run.dispatches.max(1),
+            pool: "".into(),
+            args: run.args.clone(),
+            loop_started: run.loop_.as_ref().map(|loop_| loop_.started),
+        };
+        self.build_from(&command, epoch)
+    }
+
+    fn build_from(&mut self, command: &Command, lease_epoch: LeaseEpoch) -> Option<Claimed> {
+        let slot = self.slots.get_mut(&command.id.execution)?;
+        let context = slot.context()?;
+        let state = slot.state.as_ref()?;
+        state.commands.get(&command.id.seq)?;
+        let run = state.run(&command.run)?;
+        let mut resume = Vec::new();
+        let mut over = Vec::new();
+        match (command.work, &run.loop_) {
+            (Work::Range { from, to, .. }, Some(loop_)) => {
+                let live = loop_.live.range(from..to).filter(|(index, _)| !loop_.suspended.contains(index));
+                resume.extend(live.map(|(index, continuation)| Resume {
+                    iteration: Some(*index),
+                    continuation: continuation.clone(),
+                    started: true,
+                }));
+                let is_over = |index: &u64| {
+                    loop_.has_ended(*index) || loop_.suspended.contains(index) || loop_.awake.contains(index)
+                };
+                if loop_.ended() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty() {
+                    over.extend((from..to).filter(is_over));
+                }
+            }
+            (Work::Iteration { index }, Some(loop_)) => {
+                let continuation = loop_.live.get(&index).cloned().unwrap_or_default();
+                let started = loop_.live.contains_key(&index);
+                resume.push(Resume { iteration: Some(index), continuation, started });
+            }
+            (Work::Pipeline, _) if run.started => {
+                let continuation = run.pipeline.clone();
+                resume.push(Resume { iteration: None, continuation, started: true });
+            }
+            _ => {}
+        }
+        Some(Claimed { command: command.clone(), lease_epoch, context, resume, over })
+    }
+}

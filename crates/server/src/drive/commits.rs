@@ -1,0 +1,295 @@
+//! Commits: decisions gather, become durable, and are answered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::{CommandChange, Decision, Input, TimerChange};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use model::raw::Raw;
+use store::{Commit, Committed, Fence, Issue, Message, MessageKey, Snapshot};
+use wire::{Told, Verdict};
+
+use crate::Shared;
+use crate::drive::actor::{Done, Drive};
+use crate::drive::handle::{Posted, Published, Reply};
+use crate::drive::slot::{Decided, Gathered, Slot, Waiting};
+use crate::error::Error;
+use crate::loading::SNAPSHOT_VERSION;
+
+/// A snapshot is taken when this many events have come since the last.
+const SNAPSHOT_EVERY: u64 = 5_000;
+
+/// What became of a commit, and everything that hangs on it.
+pub(super) struct Outcome {
+    result: Result<Committed, Error>,
+    rest: Rest,
+}
+
+/// What a commit carries beside what the store is given.
+struct Rest {
+    events: Vec<model::event::Event>,
+    stops: Vec<(Seq, WorkerId)>,
+    handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
+    offered: Vec<Name>,
+    has_messages: bool,
+    has_timers: bool,
+}
+
+impl Drive {
+    /// Adds a decision to what the execution will commit next.
+    pub(super) fn gather(&mut self, execution: ExecutionId, waiting: Waiting, decision: Decision) {
+        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        slot.remember(&decision);
+        let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
+        let command = match &waiting.input {
+            Input::Report(report) => Some(report.command),
+            _ => None,
+        };
+        let mut decided = Decided { waiting, handed: Vec::new(), command };
+        let gathered = slot.gathered.get_or_insert_with(|| Gathered::new(execution, expected));
+        if expected == Seq(0) {
+            gathered.commit.creation.name = Some(slot.net.as_ref().map_or_else(|| "".into(), |net| net.playbook.name.clone()));
+            gathered.commit.creation.owner = Some(self.shared.owner.clone());
+        }
+        let more = decision.more;
+        for change in decision.commands {
+            match change {
+                CommandChange::Close { seq } => {
+                    self.claims.forget(CommandId { execution, seq });
+                    gathered.commit.commands.push(store::CommandChange::Close { seq });
+                }
+                CommandChange::Issue { command, schedule_to_start } => {
+                    let seq = command.id.seq;
+                    let holder = self.claims.assign(&command, &decided.waiting.hands, decided.handed.len());
+                    match &holder {
+                        Some((worker, true)) => decided.handed.push((seq, LeaseEpoch(1))).then_note(worker),
+                        Some((worker, false)) => gathered.handed.push((worker.clone(), seq, LeaseEpoch(1))),
+                        None => gathered.offered.push(command.pool.clone()),
+                    }
+                    let claimed = holder.map(|(worker, _)| (worker, LeaseEpoch(1)));
+                    let start_by = Some(self.shared.store.now().after(schedule_to_start));
+                    let issue = Issue { command: *command, claimed, start_by };
+                    gathered.commit.commands.push(store::CommandChange::Issue(Box::new(issue)));
+                }
+            }
+        }
+        gathered.add(execution, decision.events, &decided);
+        gathered.commit.timers.extend(decision.timers.into_iter().map(timer));
+        gathered.commit.messages.extend(decision.messages.into_iter().map(|message| out(execution, &message)));
+        gathered.commit.keys.extend(decision.keys.into_iter().map(key));
+        let fences = decision.fences.into_iter().map(|(command, lease_epoch)| Fence { command, lease_epoch });
+        gathered.commit.fences.extend(fences);
+        gathered.bodies.extend(decision.bodies);
+        gathered.stops.extend(decision.stops);
+        gathered.decided.push(decided);
+        slot.state = Some(decision.state);
+        slot.snapshot_if_due();
+        if more {
+            slot.queue.push_front(Waiting { input: Input::GoOn, hands: None, consumed: None, reply: None });
+        }
+    }
+
+    /// A message whose input was refused is consumed all the same.
+    pub(super) fn gather_consumed(&mut self, execution: ExecutionId, waiting: &Waiting) {
+        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
+        let gathered = slot.gathered.get_or_insert_with(|| Gathered::new(execution, expected));
+        gathered.commit.consumed.extend(waiting.consumed);
+    }
+
+    /// Hands what has gathered to the store, one commit per execution at a time.
+    pub(super) fn flush(&mut self) {
+        let shared = &self.shared;
+        for (execution, slot) in &mut self.slots {
+            if slot.under_way.is_some() {
+                continue;
+            }
+            let Some(gathered) = slot.gathered.take() else { continue };
+            let Gathered { commit, bodies, decided, stops, handed, offered } = gathered;
+            slot.under_way = Some(decided);
+            let rest = Rest {
+                events: commit.events.clone(),
+                stops,
+                handed,
+                offered,
+                has_messages: !commit.messages.is_empty(),
+                has_timers: !commit.timers.is_empty(),
+            };
+            let (shared, execution) = (shared.clone(), *execution);
+            self.work.push(Box::pin(async move {
+                let result = write(&shared, commit, bodies).await;
+                Done::Committed(execution, Outcome { result, rest })
+            }));
+        }
+    }
+
+    pub(super) fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
+        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        let decided = slot.under_way.take().unwrap_or_default();
+        match outcome.result {
+            Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
+            Ok(Committed::Moved { .. } | Committed::Fenced) => self.put_back(execution, decided, None),
+            Err(error) if error.is_passing() => {
+                tracing::warn!(%execution, %error, "a commit did not happen; trying again");
+                self.put_back(execution, decided, None);
+            }
+            Err(error) => {
+                tracing::error!(%execution, %error, "a commit was refused");
+                self.put_back(execution, decided, Some(error));
+            }
+        }
+    }
+
+    /// The commit did not happen: its inputs go back in line on freshly loaded state, or are answered with the error.
+    fn put_back(&mut self, execution: ExecutionId, decided: Vec<Decided>, error: Option<Error>) {
+        let Some(mut slot) = self.slots.remove(&execution) else { return };
+        let gathered = slot.gathered.take().map(|gathered| gathered.decided).unwrap_or_default();
+        let mut queue: VecDeque<Waiting> = VecDeque::new();
+        let mut error = error;
+        for entry in decided.into_iter().chain(gathered) {
+            self.claims.unassign(execution, &entry.handed);
+            match error.take() {
+                Some(error) => {
+                    if let Some(reply) = entry.waiting.reply {
+                        let _ = reply.send(Err(Posted::Failed(error)));
+                    }
+                }
+                None => queue.push_back(entry.waiting),
+            }
+        }
+        queue.append(&mut slot.queue);
+        let was_new = queue.front().is_some_and(|waiting| matches!(waiting.input, Input::Submit(_)));
+        slot.queue = queue;
+        if was_new {
+            slot.state = None;
+        }
+        self.slots.insert(execution, slot);
+        self.again(execution);
+    }
+
+    /// The commit is durable: answers, hints and streams may leave.
+    fn announce(&mut self, execution: ExecutionId, decided: Vec<Decided>, rest: Rest) {
+        for (worker, seq, epoch) in rest.handed {
+            self.hand(execution, &worker, seq, epoch);
+        }
+        for entry in decided {
+            let next = entry.handed.iter().filter_map(|(seq, epoch)| self.build(execution, *seq, *epoch)).collect();
+            let verdict = match (entry.command, self.slots.get(&execution)) {
+                (Some(command), Some(slot)) => slot.verdict(command),
+                _ => Verdict::Proceed,
+            };
+            if let Some(reply) = entry.waiting.reply {
+                let _ = reply.send(Ok(Reply { verdict, next }));
+            }
+        }
+        for pool in rest.offered {
+            self.offer(&pool);
+        }
+        self.tell_stops(execution, &rest.stops);
+        if rest.has_messages {
+            self.shared.sweeps.messages.notify_one();
+        }
+        if rest.has_timers {
+            self.shared.sweeps.timers.notify_one();
+        }
+        self.publish(execution, rest.events);
+        let ended = self.slots.get(&execution).is_some_and(|slot| {
+            slot.is_idle() && slot.state.as_ref().is_some_and(engine::State::is_ended)
+        });
+        if ended {
+            self.slots.remove(&execution);
+        }
+    }
+
+    fn publish(&mut self, execution: ExecutionId, events: Vec<model::event::Event>) {
+        let Some(slot) = self.slots.get(&execution) else { return };
+        let status = slot.state.as_ref().map_or(model::status::RunStatus::Running, engine::State::status);
+        if events.iter().any(|event| matches!(event.body, model::event::Body::PlaybookPaused(_))) {
+            let live = slot.commands(execution);
+            for command in live {
+                self.claims.tell(Told { command, verdict: Verdict::Yield });
+            }
+        }
+        // Nobody watching is fine.
+        let _ = self.shared.published.send(Arc::new(Published { execution, events, status }));
+    }
+
+    /// Workers that hold a command which should stop are told; a command nobody holds is withdrawn at once.
+    fn tell_stops(&mut self, execution: ExecutionId, stops: &[(Seq, WorkerId)]) {
+        for (seq, _) in stops {
+            let command = CommandId { execution, seq: *seq };
+            if self.claims.is_held(command) {
+                self.claims.tell(Told { command, verdict: Verdict::Stop });
+            } else {
+                let waiting = Waiting { input: Input::Unclaimed(*seq), hands: None, consumed: None, reply: None };
+                self.line_up(execution, waiting);
+            }
+        }
+    }
+}
+
+impl Gathered {
+    fn new(execution: ExecutionId, expected: Seq) -> Self {
+        Self {
+            commit: Commit::new(execution, expected, Vec::new()),
+            bodies: Vec::new(),
+            decided: Vec::new(),
+            stops: Vec::new(),
+            handed: Vec::new(),
+            offered: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, _execution: ExecutionId, events: Vec<model::event::Event>, decided: &Decided) {
+        self.commit.events.extend(events);
+        self.commit.consumed.extend(decided.waiting.consumed);
+    }
+}
+
+impl Slot {
+    /// Rides a snapshot along when enough has happened since the last.
+    fn snapshot_if_due(&mut self) {
+        let Some(state) = &self.state else { return };
+        if state.seq.0 < self.snapshot_seq.0 + SNAPSHOT_EVERY {
+            return;
+        }
+        let mut bytes = Vec::new();
+        if ciborium::into_writer(state, &mut bytes).is_ok() {
+            self.snapshot_seq = state.seq;
+            let snapshot = Snapshot { version: SNAPSHOT_VERSION, seq: state.seq, bytes };
+            if let Some(gathered) = &mut self.gathered {
+                gathered.commit.snapshot = Some(snapshot);
+            }
+        }
+    }
+}
+
+/// Bodies first, then the events that point at them.
+async fn write(shared: &Shared, commit: Commit, bodies: Vec<engine::BodyToKeep>) -> Result<Committed, Error> {
+    for body in bodies {
+        shared.bodies.put(&body.reference, body.text.text().as_bytes().to_vec().into()).await?;
+    }
+    Ok(shared.store.commit(commit).await?)
+}
+
+fn timer(change: TimerChange) -> store::TimerChange {
+    match change {
+        TimerChange::Set { seq, due } => store::TimerChange::Set { seq, due },
+        TimerChange::Clear { seq } => store::TimerChange::Clear { seq },
+    }
+}
+
+fn key(key: engine::Key) -> store::Key {
+    match key {
+        engine::Key::Terminal { generation } => store::Key::Terminal { generation },
+        engine::Key::Boundary { run, generation } => store::Key::Boundary { run, generation },
+    }
+}
+
+fn out(from: ExecutionId, message: &engine::OutMessage) -> Message {
+    Message {
+        key: MessageKey { from, seq: message.seq, n: message.n },
+        to: message.to,
+        body: Raw::of(&message.body),
+    }
+}

@@ -1,0 +1,128 @@
+//! How the rest of the server speaks to the drive.
+
+use std::sync::Arc;
+
+use engine::{Input, Net, Refusal, Submit};
+use model::event::Event;
+use model::id::{CommandId, ExecutionId, Name, WorkerId};
+use model::status::RunStatus;
+use store::MessageKey;
+use tokio::sync::{mpsc, oneshot};
+use wire::{Claimed, Told, Verdict};
+
+use crate::error::Error;
+
+/// Orders waiting for the drive; a full queue makes senders wait.
+const ORDERS_MAX: usize = 4096;
+
+/// A commit that became durable.
+#[derive(Debug)]
+pub struct Published {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// How the execution stands.
+    pub status: RunStatus,
+}
+
+/// What the drive answers when an input is durable.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// How the reporting worker goes on.
+    pub(crate) verdict: Verdict,
+    /// Commands handed over to it.
+    pub(crate) next: Vec<Claimed>,
+}
+
+/// Why an input was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Posted {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// Something for the drive to do.
+pub(crate) enum Order {
+    /// Start an execution.
+    Submit {
+        submit: Box<Submit>,
+        net: Arc<Net>,
+        consumed: Option<MessageKey>,
+        reply: oneshot::Sender<Result<Reply, Posted>>,
+    },
+    /// Move an execution.
+    Move {
+        execution: ExecutionId,
+        input: Input,
+        /// The worker that can take further commands, its pool, and how many.
+        hands: Option<(WorkerId, Name, u32)>,
+        consumed: Option<MessageKey>,
+        reply: oneshot::Sender<Result<Reply, Posted>>,
+    },
+    /// A worker asks for commands; answered when there are some.
+    Claim {
+        ask: wire::Ask,
+        reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
+    },
+    /// A worker listens for what it should be told.
+    Listen {
+        worker: WorkerId,
+        reply: oneshot::Sender<Vec<Told>>,
+    },
+    /// Commands on offer may exist that this drive has not seen being issued.
+    Offered,
+    /// A command is held by nobody of this process any more.
+    Forget(CommandId),
+    /// Answer when everything taken in so far is durable.
+    Drain(oneshot::Sender<()>),
+}
+
+/// The sending side.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    orders: mpsc::Sender<Order>,
+}
+
+/// A drive's queue.
+pub(crate) fn channel() -> (Handle, mpsc::Receiver<Order>) {
+    let (orders, receiver) = mpsc::channel(ORDERS_MAX);
+    (Handle { orders }, receiver)
+}
+
+impl Handle {
+    pub(crate) async fn send(&self, order: Order) -> Result<(), Error> {
+        self.orders.send(order).await.map_err(|_| Error::Stopping)
+    }
+
+    /// Moves an execution and waits until that is durable.
+    pub(crate) async fn post(
+        &self,
+        execution: ExecutionId,
+        input: Input,
+        hands: Option<(WorkerId, Name, u32)>,
+        consumed: Option<MessageKey>,
+    ) -> Result<Reply, Posted> {
+        let (reply, answer) = oneshot::channel();
+        let order = Order::Move {
+            execution,
+            input,
+            hands,
+            consumed,
+            reply,
+        };
+        self.send(order).await?;
+        answer.await.unwrap_or(Err(Posted::Failed(Error::Stopping)))
+    }
+
+    /// Waits until everything taken in so far is durable.
+    pub(crate) async fn drain(&self) {
+        let (reply, answer) = oneshot::channel();
+        if self.send(Order::Drain(reply)).await.is_ok() {
+            // A drive that is gone has nothing left to wait for.
+            let _ = answer.await;
+        }
+    }
+}

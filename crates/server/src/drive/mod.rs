@@ -1,0 +1,15 @@
+//! The drive: one task that decides for every execution of this process, in order, and commits.
+//!
+//! Enters: orders from transports, sweeps and people. A decision advances the state in memory at once; nothing leaves
+//! the process before its commit. While one commit of an execution is under way, later decisions of it gather into
+//! the next. A commit that did not happen puts its inputs back in line on freshly loaded state.
+
+mod actor;
+mod claims;
+mod commits;
+mod handle;
+mod slot;
+
+pub(crate) use actor::run;
+pub(crate) use handle::{Handle, Order, Posted, Reply, channel};
+pub use handle::Published;

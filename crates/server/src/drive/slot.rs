@@ -1,0 +1,149 @@
+//! A slot: one execution in memory, its inputs in line, and what is not durable yet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::{BodyToKeep, Decision, Input, Net, State};
+use model::event::Event;
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use model::template::Loaded;
+use store::{Commit, MessageKey};
+use tokio::sync::oneshot;
+use wire::{Context, Verdict};
+
+use crate::drive::handle::{Posted, Reply};
+
+/// How many recent events are kept at hand for templates.
+const TAIL_MAX: usize = 512;
+
+/// One execution in memory.
+pub(super) struct Slot {
+    pub(super) net: Arc<Net>,
+    pub(super) state: Option<State>,
+    /// Inputs not decided yet.
+    pub(super) queue: VecDeque<Waiting>,
+    /// What has been loaded for the input in front.
+    pub(super) loaded: Loaded,
+    /// Whether something is being loaded for the input in front, or for the slot itself.
+    pub(super) is_loading: bool,
+    /// Decided, not handed to the store yet.
+    pub(super) gathered: Option<Gathered>,
+    /// Handed to the store: the inputs, to be put back in line should the commit not happen.
+    pub(super) under_way: Option<Vec<Decided>>,
+    /// The last seq that a snapshot covers.
+    pub(super) snapshot_seq: Seq,
+    tail: VecDeque<Event>,
+    context: Option<((Seq, Option<Seq>), Arc<Context>)>,
+}
+
+/// An input in line.
+pub(super) struct Waiting {
+    pub(super) input: Input,
+    pub(super) hands: Option<(WorkerId, Name, u32)>,
+    pub(super) consumed: Option<MessageKey>,
+    pub(super) reply: Option<oneshot::Sender<Result<Reply, Posted>>>,
+}
+
+/// An input that is decided and waits to be durable.
+pub(super) struct Decided {
+    pub(super) waiting: Waiting,
+    /// Commands that go to the reporting worker with the answer.
+    pub(super) handed: Vec<(Seq, LeaseEpoch)>,
+    /// The reported command, for the verdict.
+    pub(super) command: Option<Seq>,
+}
+
+/// Decisions that will be committed together.
+pub(super) struct Gathered {
+    pub(super) commit: Commit,
+    pub(super) bodies: Vec<BodyToKeep>,
+    pub(super) decided: Vec<Decided>,
+    pub(super) stops: Vec<(Seq, WorkerId)>,
+    /// Commands handed to workers that were waiting for work.
+    pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
+    /// Commands on offer to whoever asks.
+    pub(super) offered: Vec<Name>,
+}
+
+impl Slot {
+    pub(super) fn new(net: Arc<Net>, state: Option<State>, tail: Vec<Event>, snapshot_seq: Seq) -> Self {
+        let skip = tail.len().saturating_sub(TAIL_MAX);
+        Self {
+            net,
+            state,
+            queue: VecDeque::new(),
+            loaded: Loaded::default(),
+            is_loading: false,
+            gathered: None,
+            under_way: None,
+            snapshot_seq,
+            tail: tail.into_iter().skip(skip).collect(),
+            context: None,
+        }
+    }
+
+    /// Whether nothing is in line or on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.gathered.is_none() && self.under_way.is_none() && !self.is_loading
+    }
+
+    /// Keeps the events of a decision at hand: the store does not have them yet.
+    pub(super) fn remember(&mut self, decision: &Decision) {
+        self.tail.extend(decision.events.iter().cloned());
+        while self.tail.len() > TAIL_MAX && self.under_way.is_none() {
+            self.tail.pop_front();
+        }
+    }
+
+    /// A recent event.
+    pub(super) fn recent(&self, seq: Seq) -> Option<&Event> {
+        let first = self.tail.front()?.seq;
+        let index = usize::try_from(seq.0.checked_sub(first.0)?).ok()?;
+        self.tail.get(index)
+    }
+
+    /// The execution's data for workers; the same value until `ctx` or a step's result changes.
+    pub(super) fn context(&mut self) -> Option<Arc<Context>> {
+        let state = self.state.as_ref()?;
+        let key = (state.ctx_seq, state.last_boundary.as_ref().map(|pointer| pointer.seq));
+        if let Some((known, context)) = &self.context {
+            if *known == key {
+                return Some(context.clone());
+            }
+        }
+        let context = Arc::new(context_of(state));
+        self.context = Some((key, context.clone()));
+        Some(context)
+    }
+
+    /// How the holder of a command goes on.
+    pub(super) fn verdict(&self, command: Seq) -> Verdict {
+        let Some(state) = &self.state else { return Verdict::Stop };
+        if state.stop.is_some() || state.is_ended() {
+            return Verdict::Stop;
+        }
+        let Some(live) = state.commands.get(&command) else { return Verdict::Stop };
+        let run = state.run(&live.run);
+        let stopped = run.and_then(|run| run.loop_.as_ref()).is_some_and(engine::LoopRun::is_stopped);
+        if state.paused || stopped { Verdict::Yield } else { Verdict::Proceed }
+    }
+
+    /// The commands of this execution that are live.
+    pub(super) fn commands(&self, execution: ExecutionId) -> Vec<CommandId> {
+        let live = self.state.iter().flat_map(|state| state.commands.keys());
+        live.map(|seq| CommandId { execution, seq: *seq }).collect()
+    }
+}
+
+fn context_of(state: &State) -> Context {
+    let workload = state.workload.clone();
+    let mut context = Context::new(state.execution, state.path.clone(), workload);
+    context.ctx_seq = state.ctx_seq;
+    context.version = state.version;
+    context.parent_execution_id = state.parent.as_ref().map(|parent| parent.execution_id);
+    context.parent_iter = state.parent.as_ref().and_then(|parent| parent.iter.clone());
+    context.ctx = model::raw::Raw::of(&*state.ctx);
+    let latest = state.steps.iter().filter_map(|(name, step)| Some((name.clone(), step.latest.clone()?)));
+    context.steps = latest.collect();
+    context
+}

@@ -1,0 +1,47 @@
+//! What can go wrong with an operation of the server.
+
+/// Why an operation did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// A body could not be read or kept.
+    #[error(transparent)]
+    Body(#[from] results::Error),
+    /// There is no such execution.
+    #[error("there is no execution {0}")]
+    NotFound(model::id::ExecutionId),
+    /// The playbook of an execution is not in the catalog.
+    #[error("playbook {0} is not in the catalog")]
+    NoPlaybook(model::id::PlaybookHash),
+    /// The log of an execution does not begin with its request.
+    #[error("the log of execution {0} is broken")]
+    BrokenLog(model::id::ExecutionId),
+    /// The server is stopping.
+    #[error("the server is stopping")]
+    Stopping,
+}
+
+impl Error {
+    /// The stable code shown to people.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.code(),
+            Self::Body(error) => error.code(),
+            Self::NotFound(_) => "EXECUTION_NOT_FOUND",
+            Self::NoPlaybook(_) => "PLAYBOOK_NOT_FOUND",
+            Self::BrokenLog(_) => "LOG_BROKEN",
+            Self::Stopping => "SERVER_STOPPING",
+        }
+    }
+
+    /// Whether the same request may succeed later without anyone changing it.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_passing(),
+            Self::Body(_) => true,
+            _ => false,
+        }
+    }
+}

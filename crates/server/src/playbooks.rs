@@ -1,0 +1,112 @@
+//! Playbooks by hash: read from the catalog once, parsed once, kept.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use engine::{Limits, Net};
+use model::diagnostic::Diagnostic;
+use model::id::PlaybookHash;
+use store::{CatalogEntry, Store};
+
+use crate::error::Error;
+
+/// The playbooks this process has read.
+pub(crate) struct Playbooks {
+    store: Arc<dyn Store>,
+    limits: Limits,
+    files: Option<PathBuf>,
+    nets: Mutex<HashMap<PlaybookHash, Arc<Net>>>,
+}
+
+/// A playbook that is registered and ready to run.
+pub(crate) struct Registered {
+    pub(crate) entry: CatalogEntry,
+    pub(crate) net: Arc<Net>,
+}
+
+/// Why a playbook cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    #[error("the playbook has errors")]
+    Invalid(Vec<Diagnostic>),
+    #[error("there is no playbook `{0}`")]
+    NotFound(String),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+impl Playbooks {
+    pub(crate) fn new(store: Arc<dyn Store>, limits: Limits, files: Option<PathBuf>) -> Self {
+        Self {
+            store,
+            limits,
+            files,
+            nets: Mutex::default(),
+        }
+    }
+
+    /// The net of a playbook that is in the catalog.
+    pub(crate) async fn net(&self, hash: &PlaybookHash) -> Result<Arc<Net>, Error> {
+        if let Some(net) = self.known(hash) {
+            return Ok(net);
+        }
+        let entry = self.store.playbook(hash).await?;
+        let entry = entry.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
+        let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
+        let playbook = parsed.playbook.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
+        Ok(self.keep(hash.clone(), Net::new(Arc::new(playbook), self.limits)))
+    }
+
+    /// Checks a text and puts it into the catalog under `path`.
+    pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, Unusable> {
+        let parsed = model::playbook::parse(path, text.as_bytes());
+        let Some(playbook) = parsed.playbook else {
+            return Err(Unusable::Invalid(parsed.diagnostics));
+        };
+        let entry = self.store.put_playbook(path, text).await?;
+        let net = match self.known(&entry.hash) {
+            Some(net) => net,
+            None => self.keep(entry.hash.clone(), Net::new(Arc::new(playbook), self.limits)),
+        };
+        Ok(Registered { entry, net })
+    }
+
+    /// The playbook that a task of the playbook at `base` calls `path`: a file beside it, or a catalog entry.
+    pub(crate) async fn find(&self, path: &str, version: Option<u32>, base: &str) -> Result<Registered, Unusable> {
+        if let Some(file) = self.file_beside(path, base) {
+            let text = tokio::fs::read_to_string(&file).await;
+            let text = text.map_err(|_| Unusable::NotFound(path.to_owned()))?;
+            return self.register(&file.to_string_lossy(), &text).await;
+        }
+        let entry = self.store.latest(path, version).await?;
+        let entry = entry.ok_or_else(|| Unusable::NotFound(path.to_owned()))?;
+        let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
+        let Some(playbook) = parsed.playbook else {
+            return Err(Unusable::Invalid(parsed.diagnostics));
+        };
+        let net = self.keep(entry.hash.clone(), Net::new(Arc::new(playbook), self.limits));
+        Ok(Registered { entry, net })
+    }
+
+    /// A file of that name, beside the caller's file or in the server's folder.
+    fn file_beside(&self, path: &str, base: &str) -> Option<PathBuf> {
+        let folder = self.files.as_ref()?;
+        let beside = Path::new(base).parent().unwrap_or(Path::new(""));
+        let named = |path: &str| [folder.join(beside).join(path), folder.join(path)];
+        let with_suffix = format!("{path}.yaml");
+        let mut candidates = named(path).into_iter().chain(named(&with_suffix));
+        candidates.find(|file| file.is_file())
+    }
+
+    fn known(&self, hash: &PlaybookHash) -> Option<Arc<Net>> {
+        self.nets.lock().expect("the cache is never left half-written").get(hash).cloned()
+    }
+
+    fn keep(&self, hash: PlaybookHash, net: Net) -> Arc<Net> {
+        let net = Arc::new(net);
+        let mut nets = self.nets.lock().expect("the cache is never left half-written");
+        nets.insert(hash, net.clone());
+        net
+    }
+}

@@ -1,0 +1,193 @@
+//! Commits to test with.
+
+use model::command::{Command, Work};
+use model::event::{
+    At, Body, CommandIssued, Ending, Event, Finished, Nothing, Requested, Source, StepScheduled,
+    TaskEnded,
+};
+use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
+use model::playbook::Directive;
+use model::raw::Raw;
+use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
+use serde_json::{Map, json};
+
+use crate::{CommandChange, Commit, Issue, Store};
+
+/// The commit that creates an execution.
+pub fn request(store: &dyn Store) -> Commit {
+    let execution = ExecutionId(store.ids(1).0);
+    let requested = Requested {
+        path: "examples/hello".into(),
+        version: 1,
+        hash: PlaybookHash::of("text"),
+        workload: Raw::of(&json!({"greeting": "hello"})),
+        parent: None,
+        depth: 0,
+        trace_id: None,
+    };
+    let mut events = after(
+        store,
+        execution,
+        Seq(0),
+        vec![
+            (At::default(), Body::ExecutionRequested(Box::new(requested))),
+            (At::default(), Body::PlaybookStarted(Nothing {})),
+        ],
+    );
+    events[0].cause_seq = None;
+    Commit::new(execution, Seq(0), events)
+}
+
+/// A commit of the given bodies.
+pub(super) fn next(
+    store: &dyn Store,
+    execution: ExecutionId,
+    expected: Seq,
+    bodies: Vec<(At, Body)>,
+) -> Commit {
+    let events = after(store, execution, expected, bodies);
+    Commit::new(execution, expected, events)
+}
+
+fn after(
+    store: &dyn Store,
+    execution: ExecutionId,
+    expected: Seq,
+    bodies: Vec<(At, Body)>,
+) -> Vec<Event> {
+    let count = u32::try_from(bodies.len()).expect("tests are small");
+    let mut ids = model::id::IdBlock::starting_at(store.ids(count));
+    let now = store.now();
+    let seqs = expected.0 + 1..;
+    seqs.zip(bodies)
+        .map(|(seq, (at, body))| Event {
+            event_id: ids.event(),
+            execution_id: execution,
+            seq: Seq(seq),
+            cause_seq: Some(Seq(seq - 1)),
+            timestamp: now,
+            recorded_at: now,
+            source: Source::Server,
+            at,
+            duration_ms: None,
+            worker_id: None,
+            meta: None,
+            body,
+        })
+        .collect()
+}
+
+/// The end of a run.
+pub(super) fn finished(generation: u32, ended: Ending) -> (At, Body) {
+    let finished = Finished {
+        generation,
+        result: None,
+        error: None,
+        ended,
+    };
+    (At::default(), Body::PlaybookFinished(Box::new(finished)))
+}
+
+/// One run of a plain step.
+pub struct PlainStep {
+    run: StepRunId,
+}
+
+impl PlainStep {
+    /// The n-th run of a step.
+    pub fn new(step: &str, run: u32) -> Self {
+        Self {
+            run: StepRunId {
+                step: step.into(),
+                run,
+            },
+        }
+    }
+
+    /// It is scheduled and its command offered.
+    pub fn schedule(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
+        let scheduled = StepScheduled {
+            tokens: vec![TokenId {
+                seq: expected,
+                arc: 0,
+            }],
+            args: None,
+            args_from: None,
+            is_final: false,
+        };
+        let issued = CommandIssued {
+            work: Work::Pipeline,
+            dispatch: 1,
+            pool: "default".into(),
+        };
+        let at = At::step_run(&self.run);
+        let bodies = vec![
+            (at.clone(), Body::StepScheduled(Box::new(scheduled))),
+            (at, Body::CommandIssued(issued)),
+        ];
+        let mut commit = next(store, execution, expected, bodies);
+        commit.commands.push(CommandChange::Issue(Box::new(Issue {
+            command: Command {
+                id: CommandId {
+                    execution,
+                    seq: Seq(expected.0 + 2),
+                },
+                playbook: PlaybookHash::of("text"),
+                run: self.run.clone(),
+                work: Work::Pipeline,
+                dispatch: 1,
+                pool: "default".into(),
+                args: None,
+                loop_started: None,
+            },
+            claimed: None,
+            start_by: None,
+        })));
+        commit
+    }
+
+    /// Its task ends with a body outside the log, and the step with it.
+    pub fn finish(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
+        let ended = TaskEnded {
+            outcome: Raw::of(&json!({"status": "ok", "result": null})),
+            result_ref: Some(Box::new(reference(execution))),
+            matched_rule_index: None,
+            directive: Directive::Continue,
+            to: None,
+            set_iter: None,
+            set_ctx: None,
+            set: None,
+        };
+        let at = At::step_run(&self.run);
+        let task = At {
+            task: Some(Name::from("fetch")),
+            visit: 1,
+            attempt: 1,
+            ..at.clone()
+        };
+        let bodies = vec![
+            (task, Body::TaskDone(Box::new(ended))),
+            (at, Body::StepDone(Nothing {})),
+        ];
+        next(store, execution, expected, bodies)
+    }
+}
+
+fn reference(execution: ExecutionId) -> ResultRef {
+    ResultRef {
+        kind: RefKind::Result,
+        uri: format!("noetl://execution/{execution}/step/a/task/fetch/run/1/attempt/1"),
+        store: "file".to_owned(),
+        scope: Scope::Execution,
+        expires_at: None,
+        meta: BodyMeta {
+            content_type: "application/json".to_owned(),
+            bytes: 100_000,
+            sha256: "00".to_owned(),
+            compression: None,
+            location: Map::new(),
+        },
+        extracted: Map::new(),
+        preview: None,
+    }
+}

@@ -1,0 +1,260 @@
+//! The log: versions, keys, snapshots, lists, projections.
+
+use model::event::{Body, Ending, Note, Retried};
+use model::id::{EventId, Seq};
+use model::status::RunStatus;
+
+use super::build::{PlainStep, finished, next, request};
+use super::{Site, ok};
+use crate::{Committed, Error, Filter, Foreign, Key, Snapshot};
+
+/// Reading gives what was written, by range and by seq.
+pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    assert_eq!(ok(store.commit(first.clone()).await), Committed::Done);
+    let second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    assert_eq!(ok(store.commit(second.clone()).await), Committed::Done);
+    let all = [first.events, second.events].concat();
+    assert_eq!(ok(store.events(id, Seq(0), 100).await), all);
+    assert_eq!(ok(store.events(id, Seq(1), 2).await), all[1..3]);
+    let chosen = ok(store.events_at(id, &[Seq(4), Seq(1), Seq(9)]).await);
+    assert_eq!(chosen, [all[0].clone(), all[3].clone()]);
+    let loaded = ok(store.load(id, 1).await).expect("it exists");
+    assert_eq!((loaded.row.version, loaded.tail), (Seq(4), all));
+    assert_eq!(ok(site.join().execution(id).await), Some(loaded.row));
+}
+
+/// A decision made on an old state is not written.
+pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let step = PlainStep::new("a", 1);
+    ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
+    let late = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
+    let moved = Committed::Moved { version: Seq(4) };
+    assert_eq!(ok(store.commit(late).await), moved);
+    let turn = vec![finished(1, Ending::Success)];
+    let late = next(&*store, id, Seq(3), turn);
+    assert_eq!(ok(store.commit(late).await), moved);
+    assert_eq!(ok(store.events(id, Seq(0), 100).await).len(), 4);
+    assert_eq!(ok(store.open_commands(id).await).len(), 1);
+    let stray = next(
+        &*store,
+        model::id::ExecutionId(5),
+        Seq(7),
+        vec![finished(1, Ending::Success)],
+    );
+    let moved = Committed::Moved { version: Seq(0) };
+    assert_eq!(ok(store.commit(stray).await), moved);
+}
+
+/// The same request twice starts one run.
+pub async fn creating_twice_creates_once(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    assert_eq!(ok(store.commit(first.clone()).await), Committed::Done);
+    let moved = Committed::Moved { version: Seq(2) };
+    assert_eq!(ok(store.commit(first).await), moved);
+    assert_eq!(ok(store.executions(&Filter::default()).await).len(), 1);
+}
+
+/// A log has no holes.
+pub async fn seqs_with_a_gap_are_refused(site: &dyn Site) {
+    let store = site.join();
+    let mut first = request(&*store);
+    first.events[1].seq = Seq(3);
+    let refused = store.commit(first).await;
+    assert!(matches!(refused, Err(Error::Malformed(_))), "{refused:?}");
+}
+
+/// Every event follows from an earlier one.
+pub async fn a_cause_after_its_effect_is_refused(site: &dyn Site) {
+    let store = site.join();
+    let mut first = request(&*store);
+    first.events[1].cause_seq = Some(Seq(2));
+    let refused = store.commit(first).await;
+    assert!(matches!(refused, Err(Error::Malformed(_))), "{refused:?}");
+}
+
+/// Foreign ids are looked up before, and held by a key after.
+pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn Site) {
+    let store = site.join();
+    let mut first = request(&*store);
+    let id = first.execution;
+    let foreign = Foreign {
+        event_id: EventId(77),
+        seq: Seq(2),
+        hash: [7; 32],
+    };
+    first.foreign.push(foreign);
+    ok(store.commit(first).await);
+    let found = ok(store.foreign(id, &[EventId(78), EventId(77)]).await);
+    assert_eq!(found, [foreign]);
+    let mut again = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    again.foreign.push(foreign);
+    let refused = store.commit(again).await;
+    let is_named = matches!(&refused, Err(Error::Invariant(Key::Event(EventId(77)))));
+    assert!(is_named, "{refused:?}");
+    assert_eq!(ok(store.events(id, Seq(0), 100).await).len(), 2);
+}
+
+/// One terminal event per generation; another generation may end again.
+pub async fn an_end_is_recorded_once_per_generation(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let end = |expected, generation| {
+        let mut commit = next(
+            &*store,
+            id,
+            expected,
+            vec![finished(generation, Ending::Error)],
+        );
+        commit.keys.push(Key::Terminal { generation });
+        commit
+    };
+    assert_eq!(ok(store.commit(end(Seq(2), 1)).await), Committed::Done);
+    let refused = store.commit(end(Seq(3), 1)).await;
+    let is_named = matches!(
+        &refused,
+        Err(Error::Invariant(Key::Terminal { generation: 1 }))
+    );
+    assert!(is_named, "{refused:?}");
+    assert_eq!(ok(store.commit(end(Seq(3), 2)).await), Committed::Done);
+}
+
+/// Of commits that share a transaction only the faulty one is left out.
+pub async fn one_members_violation_does_not_touch_the_others(site: &dyn Site) {
+    let store = site.join();
+    let key = Key::Terminal { generation: 1 };
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let mut first = request(&*store);
+        first.keys.push(key.clone());
+        ids.push(first.execution);
+        ok(store.commit(first).await);
+    }
+    let commits = ids.iter().enumerate().map(|(n, id)| {
+        let mut commit = PlainStep::new("a", 1).schedule(&*store, *id, Seq(2));
+        commit.keys.extend((n == 1).then(|| key.clone()));
+        let store = std::sync::Arc::clone(&store);
+        tokio::spawn(async move { store.commit(commit).await })
+    });
+    let commits: Vec<_> = commits.collect();
+    let mut outcomes = Vec::new();
+    for commit in commits {
+        outcomes.push(commit.await.expect("a commit does not panic").is_ok());
+    }
+    assert_eq!(outcomes, [true, false, true]);
+    assert_eq!(ok(store.events(ids[1], Seq(0), 9).await).len(), 2);
+    assert_eq!(ok(store.events(ids[2], Seq(0), 9).await).len(), 4);
+}
+
+/// Status, generation and place are a function of the log.
+pub async fn the_row_follows_the_log_through_a_life(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let note = || Note { reason: None };
+    let at = model::event::At::default;
+    let turns = [
+        (Body::PlaybookPaused(note()), RunStatus::Paused, 1),
+        (Body::PlaybookResumed(note()), RunStatus::Running, 1),
+        (finished(1, Ending::Cancelled).1, RunStatus::Cancelled, 1),
+        (
+            Body::ExecutionRetried(Retried { generation: 2 }),
+            RunStatus::Running,
+            2,
+        ),
+        (finished(2, Ending::Success).1, RunStatus::Completed, 2),
+    ];
+    for (seq, (body, status, generation)) in (2..).zip(turns) {
+        ok(store
+            .commit(next(&*store, id, Seq(seq), vec![(at(), body)]))
+            .await);
+        let row = ok(store.execution(id).await).expect("it exists");
+        assert_eq!((row.status, row.generation), (status, generation));
+        assert_eq!(row.finished_at.is_some(), status.is_terminal());
+    }
+}
+
+/// A snapshot is a shortcut only for those who understand it.
+pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let mut second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    let snapshot = Snapshot {
+        version: 3,
+        seq: Seq(3),
+        bytes: vec![1, 2, 3],
+    };
+    second.snapshot = Some(snapshot.clone());
+    ok(store.commit(second).await);
+    let loaded = ok(store.load(id, 3).await).expect("it exists");
+    assert_eq!((loaded.snapshot, loaded.tail.len()), (Some(snapshot), 1));
+    let loaded = ok(store.load(id, 4).await).expect("it exists");
+    assert_eq!((loaded.snapshot, loaded.tail.len()), (None, 4));
+}
+
+/// Lists filter and page.
+pub async fn lists_are_narrowed_and_newest_first(site: &dyn Site) {
+    let store = site.join();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let first = request(&*store);
+        ids.push(first.execution);
+        ok(store.commit(first).await);
+    }
+    let end = next(&*store, ids[1], Seq(2), vec![finished(1, Ending::Success)]);
+    ok(store.commit(end).await);
+    let list = async |filter: Filter| -> Vec<_> {
+        let found = ok(store.executions(&filter).await);
+        found.into_iter().map(|row| row.id).collect()
+    };
+    assert_eq!(list(Filter::default()).await, [ids[2], ids[1], ids[0]]);
+    let running = Filter {
+        status: Some(RunStatus::Running),
+        ..Filter::default()
+    };
+    assert_eq!(list(running).await, [ids[2], ids[0]]);
+    let page = Filter {
+        before: Some(ids[2]),
+        limit: 1,
+        ..Filter::default()
+    };
+    assert_eq!(list(page).await, [ids[1]]);
+    let other = Filter {
+        path: Some("examples/other".into()),
+        ..Filter::default()
+    };
+    assert!(list(other).await.is_empty());
+}
+
+/// What is dropped and folded again is what was there.
+pub async fn projections_rebuilt_are_the_same(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let step = PlainStep::new("a", 1);
+    ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
+    ok(store.commit(step.finish(&*store, id, Seq(4))).await);
+    let shown = async || {
+        let row = ok(store.execution(id).await);
+        (row, ok(store.steps(id).await), ok(store.results(id).await))
+    };
+    let before = shown().await;
+    assert_eq!((before.1.len(), before.2.len()), (1, 1));
+    assert!(before.1[0].last_result_ref.is_some());
+    let rebuilt = ok(store.rebuild_projections().await);
+    assert_eq!((rebuilt.executions, rebuilt.events), (1, 6));
+    assert_eq!(shown().await, before);
+}

@@ -1,0 +1,154 @@
+//! What executions and processes share: messages, the catalog, ownership, one directory.
+
+use std::sync::Arc;
+
+use model::id::{ExecutionId, Seq};
+use model::raw::Raw;
+
+use super::build::{PlainStep, request};
+use super::{Site, ok};
+use crate::{Adoption, Committed, Message, MessageKey, OwnerId, Store};
+
+fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
+    Message {
+        key: MessageKey {
+            from,
+            seq: Seq(2),
+            n,
+        },
+        to,
+        body: Raw::of("start"),
+    }
+}
+
+async fn started(store: &dyn Store, owner: Option<OwnerId>) -> ExecutionId {
+    let mut first = request(store);
+    first.creation.owner = owner;
+    let id = first.execution;
+    ok(store.commit(first).await);
+    id
+}
+
+/// Sent with the sender's commit, gone with the receiver's, and never back.
+pub async fn a_message_arrives_once(site: &dyn Site) {
+    let store = site.join();
+    let receiver = started(&*store, None).await;
+    let mut sender = request(&*store);
+    let letter = message(sender.execution, 0, receiver);
+    sender.messages.push(letter.clone());
+    ok(store.commit(sender).await);
+    ok(store.send(letter.clone()).await);
+    assert_eq!(ok(store.inbox(None, 9).await), [letter.clone()]);
+    let mut answer = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
+    answer.consumed.push(letter.key);
+    ok(store.commit(answer).await);
+    ok(store.send(letter).await);
+    assert!(ok(store.inbox(None, 9).await).is_empty());
+}
+
+/// Each process gets the mail of what it drives.
+pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    let (me, other) = (ok(here.owner()), ok(there.owner()));
+    let mine = started(&*here, Some(me.clone())).await;
+    let theirs = started(&*there, Some(other.clone())).await;
+    let fresh = ExecutionId(here.ids(1).0);
+    let to_fresh = message(mine, 0, fresh);
+    let to_theirs = message(mine, 1, theirs);
+    ok(here.send(to_fresh.clone()).await);
+    ok(here.send(to_theirs.clone()).await);
+    assert_eq!(ok(here.inbox(Some(&me), 9).await), [to_fresh.clone()]);
+    assert_eq!(ok(there.inbox(Some(&other), 9).await), [to_theirs.clone()]);
+    assert_eq!(ok(there.inbox(None, 9).await), [to_fresh, to_theirs]);
+}
+
+/// Registering the same text again changes nothing.
+pub async fn the_catalog_counts_only_changes(site: &dyn Site) {
+    let store = site.join();
+    let one = ok(store.put_playbook("a/b", "one").await);
+    assert_eq!(ok(store.put_playbook("a/b", "one").await), one);
+    let two = ok(store.put_playbook("a/b", "two").await);
+    assert_eq!((one.version, two.version), (1, 2));
+    let back = ok(store.put_playbook("a/b", "one").await);
+    assert_eq!(back.version, 3);
+    assert_eq!(ok(store.latest("a/b", None).await), Some(back.clone()));
+    assert_eq!(ok(store.latest("a/b", Some(2)).await), Some(two.clone()));
+    assert_eq!(ok(store.latest("a/c", None).await), None);
+    assert_eq!(ok(store.playbook(&two.hash).await), Some(two));
+    assert_eq!(ok(store.catalog().await), [back]);
+}
+
+/// The living keep what they drive; what the dead drove is free.
+pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    let (me, other) = (ok(here.owner()), ok(there.owner()));
+    assert_ne!(me, other);
+    let mine = started(&*here, Some(me.clone())).await;
+    let theirs = started(&*there, Some(other.clone())).await;
+    let dead = OwnerId("nobody".into());
+    let orphan = started(&*here, Some(dead)).await;
+    assert_eq!(ok(here.adopt(mine, &me).await), Adoption::Mine);
+    assert_eq!(ok(here.adopt(theirs, &me).await), Adoption::HeldBy(other));
+    assert_eq!(ok(here.abandoned().await), [orphan]);
+    assert_eq!(ok(here.adopt(orphan, &me).await), Adoption::Mine);
+    assert!(ok(here.abandoned().await).is_empty());
+    let row = ok(there.execution(orphan).await).expect("it exists");
+    assert_eq!(row.owner, Some(me.clone()));
+    let nowhere = ok(here.adopt(ExecutionId(1), &me).await);
+    assert_eq!(nowhere, Adoption::Unknown);
+}
+
+/// Of two processes that append to one log exactly one wins each place.
+pub async fn two_processes_appending_at_once_lose_nothing(site: &dyn Site) {
+    const EACH: u32 = 15;
+    let id = started(&*site.join(), None).await;
+    let tasks = ["a", "b"].map(|step| {
+        let store: Arc<dyn Store> = site.join();
+        tokio::spawn(async move {
+            let mut version = Seq(2);
+            for run in 1..=EACH {
+                loop {
+                    let commit = PlainStep::new(step, run).schedule(&*store, id, version);
+                    let after = commit.version();
+                    match ok(store.commit(commit).await) {
+                        Committed::Done => {
+                            version = after;
+                            break;
+                        }
+                        Committed::Moved { version: moved } => version = moved,
+                        Committed::Fenced => panic!("nothing is fenced here"),
+                    }
+                }
+            }
+        })
+    });
+    for task in tasks {
+        task.await.expect("appending does not panic");
+    }
+    let store = site.join();
+    let events = ok(store.events(id, Seq(0), 1000).await);
+    let seqs: Vec<u64> = events.iter().map(|event| event.seq.0).collect();
+    let expected: Vec<u64> = (1..=u64::from(2 + 2 * 2 * EACH)).collect();
+    assert_eq!(seqs, expected);
+    let mut ids: Vec<_> = events.iter().map(|event| event.event_id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), events.len());
+}
+
+/// A process that waits hears of the others.
+pub async fn another_processes_commit_is_noticed(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    ok(here.put_playbook("mine", "x").await);
+    let waiting = {
+        let here = Arc::clone(&here);
+        tokio::spawn(async move { here.changed().await })
+    };
+    let mut n = 0;
+    while !waiting.is_finished() {
+        n += 1;
+        assert!(n < 1_000_000, "nobody told the waiting process");
+        ok(there.put_playbook("theirs", &n.to_string()).await);
+    }
+    waiting.await.expect("waiting does not panic");
+}

@@ -1,0 +1,190 @@
+//! Commands, claims, sessions and timers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::event::{At, Body, Note};
+use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
+
+use super::build::{PlainStep, next, request};
+use super::{Site, ok};
+use crate::{Ask, CommandChange, Committed, Error, Fence, Key, Store, TimerChange};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+fn ask(worker: &str, max: u32) -> Ask {
+    Ask {
+        worker: WorkerId(worker.into()),
+        pool: "default".into(),
+        max,
+        owner: None,
+    }
+}
+
+/// A run whose first step has been offered: log at 4, command at 4.
+async fn offered(store: &dyn Store) -> ExecutionId {
+    let first = request(store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    ok(store
+        .commit(PlainStep::new("a", 1).schedule(store, id, Seq(2)))
+        .await);
+    id
+}
+
+/// Workers that ask at the same time share the work without overlap.
+pub async fn a_command_is_claimed_by_one_worker_only(site: &dyn Site) {
+    const COMMANDS: usize = 40;
+    let store = site.join();
+    for _ in 0..COMMANDS {
+        offered(&*store).await;
+    }
+    let workers = (0..4).map(|n| {
+        let store: Arc<dyn Store> = site.join();
+        tokio::spawn(async move {
+            let mut claimed = Vec::new();
+            loop {
+                let batch = ok(store.claim(&ask(&format!("w{n}"), 3)).await);
+                if batch.is_empty() {
+                    return claimed;
+                }
+                claimed.extend(batch.into_iter().map(|claim| claim.command.id));
+            }
+        })
+    });
+    let mut all = Vec::new();
+    for worker in workers.collect::<Vec<_>>() {
+        all.extend(worker.await.expect("claiming does not panic"));
+    }
+    assert_eq!(all.len(), COMMANDS);
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), COMMANDS);
+}
+
+/// Nothing is handed out of a run that should not go on.
+pub async fn paused_and_cancelling_executions_offer_nothing(site: &dyn Site) {
+    let store = site.join();
+    for body in [Body::PlaybookPaused, Body::CancelRequested] {
+        let id = offered(&*store).await;
+        let stop = vec![(At::default(), body(Note { reason: None }))];
+        ok(store.commit(next(&*store, id, Seq(4), stop)).await);
+        assert!(ok(store.claim(&ask("w", 9)).await).is_empty());
+    }
+}
+
+/// Each hand-over has its own epoch.
+pub async fn a_released_command_comes_back_with_a_higher_epoch(site: &dyn Site) {
+    let store = site.join();
+    let id = offered(&*store).await;
+    let first = ok(store.claim(&ask("w1", 1)).await).remove(0);
+    assert_eq!(
+        (first.command.id.execution, first.lease_epoch),
+        (id, LeaseEpoch(1))
+    );
+    ok(store.release(first.command.id, LeaseEpoch(9)).await);
+    assert!(ok(store.claim(&ask("w2", 1)).await).is_empty());
+    ok(store.release(first.command.id, LeaseEpoch(1)).await);
+    let second = ok(store.claim(&ask("w2", 1)).await).remove(0);
+    assert_eq!(second.lease_epoch, LeaseEpoch(2));
+}
+
+/// Only the current holder's report is written.
+pub async fn a_stale_claim_is_fenced_and_leaves_nothing(site: &dyn Site) {
+    let store = site.join();
+    let id = offered(&*store).await;
+    let report = |lease_epoch| {
+        let mut commit = PlainStep::new("a", 1).finish(&*store, id, Seq(4));
+        commit.fence = Some(Fence {
+            command: Seq(4),
+            lease_epoch: LeaseEpoch(lease_epoch),
+        });
+        commit.commands.push(CommandChange::Close { seq: Seq(4) });
+        commit
+    };
+    assert_eq!(ok(store.commit(report(0)).await), Committed::Fenced);
+    let claim = ok(store.claim(&ask("w1", 1)).await).remove(0);
+    ok(store.release(claim.command.id, claim.lease_epoch).await);
+    assert_eq!(ok(store.commit(report(1)).await), Committed::Fenced);
+    ok(store.claim(&ask("w2", 1)).await);
+    assert_eq!(ok(store.commit(report(1)).await), Committed::Fenced);
+    assert_eq!(ok(store.events(id, Seq(0), 99).await).len(), 4);
+    assert_eq!(ok(store.commit(report(2)).await), Committed::Done);
+    assert!(ok(store.open_commands(id).await).is_empty());
+    assert_eq!(ok(store.commit(report(2)).await), Committed::Fenced);
+}
+
+/// A lease is its session's, by the store's clock.
+pub async fn a_claim_is_lost_with_its_session(site: &dyn Site) {
+    let store = site.join();
+    offered(&*store).await;
+    let claim = ok(store.claim(&ask("w", 1)).await).remove(0);
+    assert_eq!(ok(store.lost_claims(None).await).len(), 1);
+    let worker = WorkerId("w".into());
+    ok(store.renew(&worker, LONG).await);
+    assert!(ok(store.lost_claims(None).await).is_empty());
+    ok(store.renew(&worker, Duration::ZERO).await);
+    let lost = ok(store.lost_claims(None).await).remove(0);
+    assert_eq!((lost.command, lost.worker), (claim.command.id, worker));
+    assert_eq!(lost.lease_epoch, claim.lease_epoch);
+}
+
+/// Work nobody takes is seen.
+pub async fn a_pending_command_becomes_overdue(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    if let CommandChange::Issue(issue) = &mut commit.commands[0] {
+        issue.start_by = Some(store.now());
+    }
+    ok(store.commit(commit).await);
+    offered(&*store).await;
+    let overdue = ok(store.overdue_commands(None).await);
+    assert_eq!(
+        overdue.iter().map(|id| id.execution).collect::<Vec<_>>(),
+        [id]
+    );
+    ok(store.claim(&ask("w", 9)).await);
+    assert!(ok(store.overdue_commands(None).await).is_empty());
+}
+
+/// One command per part of a step run and dispatch.
+pub async fn the_same_work_is_not_offered_twice_at_once(site: &dyn Site) {
+    let store = site.join();
+    let id = offered(&*store).await;
+    let again = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
+    let refused = store.commit(again).await;
+    let is_named = matches!(&refused, Err(Error::Invariant(Key::Work(_))));
+    assert!(is_named, "{refused:?}");
+    assert_eq!(ok(store.open_commands(id).await).len(), 1);
+}
+
+/// Timers are found when due and not after they are cleared.
+pub async fn timers_are_due_in_order_until_cleared(site: &dyn Site) {
+    let store = site.join();
+    let now = store.now();
+    let later = now.after(LONG);
+    let mut first = request(&*store);
+    let id = first.execution;
+    let set = |seq, due| TimerChange::Set { seq: Seq(seq), due };
+    let past = model::time::Time(now.0 - 5);
+    first.timers = vec![set(1, later), set(2, now), set(3, past)];
+    ok(store.commit(first).await);
+    assert_eq!(
+        ok(store.due_timers(None, 9).await),
+        [(id, Seq(3)), (id, Seq(2))]
+    );
+    assert_eq!(ok(store.due_timers(None, 1).await), [(id, Seq(3))]);
+    assert_eq!(ok(store.next_timer(None).await), Some(past));
+    let me = ok(store.owner());
+    assert!(ok(store.due_timers(Some(&me), 9).await).is_empty());
+    let mut clear = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    clear.timers = [2, 3]
+        .map(|seq| TimerChange::Clear { seq: Seq(seq) })
+        .into();
+    ok(store.commit(clear).await);
+    assert!(ok(store.due_timers(None, 9).await).is_empty());
+    assert_eq!(ok(store.next_timer(None).await), Some(later));
+}

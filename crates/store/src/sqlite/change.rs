@@ -1,0 +1,169 @@
+//! Writes that are not commits: claims, sessions, messages, the catalog, ownership, rebuilding.
+
+use std::time::Duration;
+
+use model::event::Body;
+use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::time::Time;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::commit::Creation;
+use crate::error::Error;
+use crate::projections::Delta;
+use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OwnerId, Rebuilt};
+use crate::sqlite::owners::Owners;
+use crate::sqlite::read::{self, Fault};
+use crate::sqlite::rows::{execution_row, integer, json, project, update_execution};
+use crate::sqlite::writer::Refused;
+
+pub(super) fn claim(db: &Connection, ask: &Ask) -> Result<Vec<Claim>, Refused> {
+    let mut pending = db.prepare_cached(
+        "SELECT c.body, c.lease_epoch FROM command c JOIN execution e USING (execution_id)
+         WHERE c.worker IS NULL AND c.pool = ?1 AND e.status = 'RUNNING' AND e.cancelling = 0
+           AND (?2 IS NULL OR e.owner = ?2)
+         ORDER BY c.issued_at, c.execution_id, c.seq LIMIT ?3",
+    )?;
+    let owner = ask.owner.as_ref().map(|owner| &*owner.0);
+    let claims = pending
+        .query_map(params![ask.pool.as_str(), owner, ask.max], |row| {
+            Ok(Claim {
+                command: json(row, 0)?,
+                lease_epoch: LeaseEpoch(row.get::<_, u32>(1)? + 1),
+            })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut take = db.prepare_cached(
+        "UPDATE command SET worker = ?3, lease_epoch = ?4 WHERE execution_id = ?1 AND seq = ?2",
+    )?;
+    for claim in &claims {
+        let id = claim.command.id;
+        take.execute(params![
+            id.execution.0,
+            integer(id.seq.0),
+            &*ask.worker.0,
+            claim.lease_epoch.0
+        ])?;
+    }
+    Ok(claims)
+}
+
+pub(super) fn release(
+    db: &Connection,
+    command: CommandId,
+    lease_epoch: LeaseEpoch,
+) -> Result<(), Refused> {
+    db.prepare_cached(
+        "UPDATE command SET worker = NULL WHERE execution_id = ?1 AND seq = ?2 AND lease_epoch = ?3",
+    )?
+    .execute(params![
+        command.execution.0,
+        integer(command.seq.0),
+        lease_epoch.0
+    ])?;
+    Ok(())
+}
+
+pub(super) fn renew(
+    db: &Connection,
+    worker: &WorkerId,
+    now: Time,
+    ttl: Duration,
+) -> Result<(), Refused> {
+    db.prepare_cached("INSERT OR REPLACE INTO session (worker, expires_at) VALUES (?1, ?2)")?
+        .execute(params![&*worker.0, now.after(ttl).0])?;
+    Ok(())
+}
+
+pub(super) fn put_playbook(
+    db: &Connection,
+    path: &str,
+    text: &str,
+    now: Time,
+) -> Result<CatalogEntry, Refused> {
+    let hash = PlaybookHash::of(text);
+    let latest = read::latest(db, path, None)?;
+    if let Some(same) = latest.clone().filter(|entry| entry.hash == hash) {
+        return Ok(same);
+    }
+    let entry = CatalogEntry {
+        path: path.into(),
+        version: latest.map_or(1, |entry| entry.version + 1),
+        hash,
+        text: text.into(),
+        registered_at: now,
+    };
+    db.prepare_cached(
+        "INSERT INTO catalog (path, version, hash, text, registered_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![path, entry.version, &*entry.hash.0, text, now.0])?;
+    Ok(entry)
+}
+
+pub(super) fn adopt(
+    db: &Connection,
+    owners: &Owners,
+    id: ExecutionId,
+    me: &OwnerId,
+) -> Result<Adoption, Refused> {
+    let owner: Option<Option<String>> = db
+        .prepare_cached("SELECT owner FROM execution WHERE execution_id = ?1")?
+        .query_row([id.0], |row| row.get(0))
+        .optional()?;
+    match owner.map(|owner| owner.map(|owner| OwnerId(owner.into()))) {
+        None => Ok(Adoption::Unknown),
+        Some(Some(owner)) if owner == *me => Ok(Adoption::Mine),
+        Some(Some(owner)) if owners.is_alive(&owner) => Ok(Adoption::HeldBy(owner)),
+        Some(_) => {
+            db.prepare_cached("UPDATE execution SET owner = ?2 WHERE execution_id = ?1")?
+                .execute(params![id.0, &*me.0])?;
+            Ok(Adoption::Mine)
+        }
+    }
+}
+
+/// Drops the projections and folds the whole log again.
+pub(super) fn rebuild(db: &Connection) -> Result<Rebuilt, Refused> {
+    db.execute_batch("DELETE FROM step_state; DELETE FROM result_index;")?;
+    let mut rebuilt = Rebuilt::default();
+    let ids: Vec<i64> = db
+        .prepare("SELECT execution_id FROM execution ORDER BY execution_id")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for id in ids {
+        rebuilt.events += rebuild_one(db, ExecutionId(id))?;
+        rebuilt.executions += 1;
+    }
+    Ok(rebuilt)
+}
+
+fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, Refused> {
+    /// Events folded at a time.
+    const PAGE: usize = 2_000;
+    let before = execution_row(db, id)?.expect("the id was just read in this transaction");
+    let mut row: Option<ExecutionRow> = None;
+    let mut last = Seq(0);
+    loop {
+        let events = read::events(db, id, last, PAGE).map_err(|fault| match fault {
+            Fault::Sqlite(error) => Refused::Group(error),
+            Fault::Codec(error) => Refused::Alone(Error::Unavailable(error.into())),
+        })?;
+        let Some(end) = events.last() else { break };
+        last = end.seq;
+        let delta = Delta::of(&events);
+        project(db, id, &delta)?;
+        if let (None, Body::ExecutionRequested(request)) = (&row, &events[0].body) {
+            let creation = Creation {
+                name: Some(before.name.clone()),
+                owner: before.owner.clone(),
+            };
+            row = Some(ExecutionRow::new(&events[0], request, &creation));
+        }
+        if let Some(row) = &mut row {
+            row.apply(&delta, last);
+        }
+    }
+    if let Some(row) = row {
+        update_execution(db, &row)?;
+    }
+    Ok(last.0)
+}

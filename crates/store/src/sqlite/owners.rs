@@ -1,0 +1,111 @@
+//! Which processes live: each holds a locked file, which the kernel unlocks when the process dies.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use model::time::Time;
+
+use crate::error::Error;
+use crate::ids::SLOTS;
+use crate::rows::OwnerId;
+use crate::sqlite::failure;
+
+/// The lock files of a store.
+#[derive(Debug, Clone)]
+pub(super) struct Owners {
+    dir: PathBuf,
+}
+
+/// A lock held until this is dropped.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) owner: OwnerId,
+    file: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // A file left behind is harmless: nobody holds its lock.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl Owners {
+    pub(super) fn new(store: &Path) -> Self {
+        Self {
+            dir: store.join("owners"),
+        }
+    }
+
+    /// Makes this process an owner.
+    pub(super) fn enter(&self, now: Time) -> Result<Life, Error> {
+        self.sweep();
+        for n in 0..u32::MAX {
+            let owner = OwnerId(format!("{}-{:x}-{n}", std::process::id(), now.0).into());
+            if let Some(life) = self.try_enter(owner)? {
+                return Ok(life);
+            }
+        }
+        unreachable!("some name is free")
+    }
+
+    fn try_enter(&self, owner: OwnerId) -> Result<Option<Life>, Error> {
+        let file = self.path(&owner);
+        let fresh = self.dir.join(format!("{owner}.new"));
+        let name = |error| failure::name_io(&fresh, error);
+        let Ok(lock) = File::create_new(&fresh) else {
+            return match fresh.try_exists() {
+                Ok(true) => Ok(None),
+                _ => Err(name(std::io::ErrorKind::PermissionDenied.into())),
+            };
+        };
+        lock.lock().map_err(name)?;
+        // Under its final name the file is never seen unlocked while its process lives.
+        let is_taken = fs::hard_link(&fresh, &file).is_err();
+        fs::remove_file(&fresh).map_err(name)?;
+        Ok((!is_taken).then_some(Life {
+            owner,
+            file,
+            _lock: lock,
+        }))
+    }
+
+    /// Whether the process lives.
+    pub(super) fn is_alive(&self, owner: &OwnerId) -> bool {
+        let Ok(file) = File::open(self.path(owner)) else {
+            return false;
+        };
+        // A shared lock, so that two processes that look at once do not see each other.
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+
+    /// A place for ids that no other living process has, with the lock that keeps it; none if all are taken.
+    pub(super) fn id_slot(&self) -> Option<(u8, File)> {
+        (0..SLOTS).find_map(|slot| {
+            let file = File::create(self.dir.join(format!("ids-{slot}"))).ok()?;
+            file.try_lock().ok()?;
+            Some((slot, file))
+        })
+    }
+
+    /// Removes what dead processes left.
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.dir) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let is_lock = path
+                .extension()
+                .is_some_and(|extension| extension == "lock");
+            if is_lock && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+
+    fn path(&self, owner: &OwnerId) -> PathBuf {
+        self.dir.join(format!("{owner}.lock"))
+    }
+}

@@ -1,0 +1,380 @@
+//! Queries. Each runs in a read transaction of its own connection and takes no lock.
+
+use std::collections::BTreeSet;
+
+use model::event::{CodecError, Event, unpack};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::time::Time;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
+
+use crate::commit::{Foreign, Key, Message, MessageKey};
+use crate::rows::{
+    CatalogEntry, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId, Recorded, ResultRow,
+    Snapshot, StepState,
+};
+use crate::sqlite::owners::Owners;
+use crate::sqlite::rows::{self, EXECUTION, integer, json, unsigned};
+
+/// Why a read failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The database's.
+    Sqlite(rusqlite::Error),
+    /// A row of the log that cannot be read.
+    Codec(CodecError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<CodecError> for Fault {
+    fn from(error: CodecError) -> Self {
+        Self::Codec(error)
+    }
+}
+
+const CATALOG: &str = "path, version, hash, text, registered_at";
+
+pub(super) fn load(
+    db: &Connection,
+    id: ExecutionId,
+    snapshot_version: u32,
+) -> Result<Option<Recorded>, Fault> {
+    let Some(row) = rows::execution_row(db, id)? else {
+        return Ok(None);
+    };
+    let snapshot = snapshot(db, id, snapshot_version)?;
+    let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
+    Ok(Some(Recorded {
+        row,
+        tail: events(db, id, from, usize::MAX)?,
+        snapshot,
+    }))
+}
+
+/// The snapshot if its bytes are whole; a damaged one is passed over, the log has everything.
+fn snapshot(db: &Connection, id: ExecutionId, version: u32) -> rusqlite::Result<Option<Snapshot>> {
+    let found = db
+        .prepare_cached(
+            "SELECT seq, bytes, sha256 FROM snapshot WHERE execution_id = ?1 AND version = ?2",
+        )?
+        .query_row(params![id.0, version], |row| {
+            let snapshot = Snapshot {
+                version,
+                seq: Seq(unsigned(row, 0)?),
+                bytes: row.get(1)?,
+            };
+            Ok((snapshot, row.get::<_, Vec<u8>>(2)?))
+        })
+        .optional()?;
+    Ok(found.and_then(|(snapshot, sha256)| {
+        (rows::checksum(&snapshot.bytes)[..] == sha256[..]).then_some(snapshot)
+    }))
+}
+
+pub(super) fn events(
+    db: &Connection,
+    id: ExecutionId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Event>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last > ?2 ORDER BY seq_last",
+    )?;
+    let mut found = statement.query(params![id.0, integer(after.0)])?;
+    let mut events = Vec::new();
+    while events.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let first = Seq(unsigned(row, 0)?);
+        let body = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        let unpacked = unpack(id, first, body)?;
+        let room = limit - events.len();
+        events.extend(
+            unpacked
+                .into_iter()
+                .filter(|event| event.seq > after)
+                .take(room),
+        );
+    }
+    Ok(events)
+}
+
+pub(super) fn events_at(
+    db: &Connection,
+    id: ExecutionId,
+    seqs: &[Seq],
+) -> Result<Vec<Event>, Fault> {
+    let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
+    let mut events: Vec<Event> = Vec::with_capacity(wanted.len());
+    let mut append: Vec<Event> = Vec::new();
+    for seq in wanted {
+        if append.last().is_none_or(|last| last.seq < seq) {
+            append = append_with(db, id, seq)?;
+        }
+        events.extend(append.iter().find(|event| event.seq == seq).cloned());
+    }
+    Ok(events)
+}
+
+/// The append that holds a seq.
+fn append_with(db: &Connection, id: ExecutionId, seq: Seq) -> Result<Vec<Event>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
+    )?;
+    let mut found = statement.query(params![id.0, integer(seq.0)])?;
+    let Some(row) = found.next()? else {
+        return Ok(Vec::new());
+    };
+    let body = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+    Ok(unpack(id, Seq(unsigned(row, 0)?), body)?)
+}
+
+pub(super) fn foreign(
+    db: &Connection,
+    id: ExecutionId,
+    event_ids: &[EventId],
+) -> Result<Vec<Foreign>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq, hash FROM event_key WHERE execution_id = ?1 AND key = ?2 AND hash IS NOT NULL",
+    )?;
+    let mut found = Vec::new();
+    for event_id in event_ids {
+        let key = Key::Event(*event_id).to_string();
+        found.extend(
+            statement
+                .query_row(params![id.0, key], |row| {
+                    Ok(Foreign {
+                        event_id: *event_id,
+                        seq: Seq(unsigned(row, 0)?),
+                        hash: row.get(1)?,
+                    })
+                })
+                .optional()?,
+        );
+    }
+    Ok(found)
+}
+
+pub(super) fn executions(db: &Connection, filter: &Filter) -> Result<Vec<ExecutionRow>, Fault> {
+    let mut sql = format!("SELECT {EXECUTION} FROM execution WHERE 1");
+    let mut values: Vec<Value> = Vec::new();
+    let mut narrow = |condition: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            values.push(value);
+            sql.push_str(condition);
+        }
+    };
+    let status = filter.status.map(|status| status.name().to_owned().into());
+    let path = filter.path.as_ref().map(|path| path.to_string().into());
+    narrow(" AND status = ?", status);
+    narrow(" AND path = ?", path);
+    narrow(
+        " AND started_at >= ?",
+        filter.since.map(|time| time.0.into()),
+    );
+    narrow(
+        " AND started_at < ?",
+        filter.until.map(|time| time.0.into()),
+    );
+    narrow(" AND parent_id = ?", filter.parent.map(|id| id.0.into()));
+    narrow(" AND execution_id < ?", filter.before.map(|id| id.0.into()));
+    let limit = integer(filter.limit as u64).into();
+    narrow(" ORDER BY execution_id DESC LIMIT ?", Some(limit));
+    let mut statement = db.prepare_cached(&sql)?;
+    let found = statement.query_map(params_from_iter(values), rows::execution)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn steps(db: &Connection, id: ExecutionId) -> Result<Vec<StepState>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT step_name, run, status, last_result_ref, aggregate_result_ref, seq
+         FROM step_state WHERE execution_id = ?1 ORDER BY step_name",
+    )?;
+    let found = statement.query_map([id.0], rows::step)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn results(db: &Connection, id: ExecutionId) -> Result<Vec<ResultRow>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT seq, step_name, run, task_label, visit, iteration, page, attempt, result_ref, status, created_at
+         FROM result_index WHERE execution_id = ?1 ORDER BY seq",
+    )?;
+    let found = statement.query_map([id.0], rows::result)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
+    owner.map(|owner| &*owner.0)
+}
+
+pub(super) fn lost_claims(
+    db: &Connection,
+    owner: Option<&OwnerId>,
+    now: Time,
+) -> Result<Vec<LostClaim>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
+         FROM command c JOIN execution e USING (execution_id) LEFT JOIN session s USING (worker)
+         WHERE c.worker IS NOT NULL AND coalesce(s.expires_at, 0) <= ?1 AND (?2 IS NULL OR e.owner = ?2)
+         ORDER BY c.execution_id, c.seq",
+    )?;
+    let found = statement.query_map(params![now.0, owner_name(owner)], |row| {
+        Ok(LostClaim {
+            command: CommandId {
+                execution: ExecutionId(row.get(0)?),
+                seq: Seq(unsigned(row, 1)?),
+            },
+            worker: WorkerId(row.get_ref(2)?.as_str()?.into()),
+            lease_epoch: LeaseEpoch(row.get(3)?),
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn overdue_commands(
+    db: &Connection,
+    owner: Option<&OwnerId>,
+    now: Time,
+) -> Result<Vec<CommandId>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.execution_id, c.seq FROM command c JOIN execution e USING (execution_id)
+         WHERE c.worker IS NULL AND c.start_by <= ?1 AND (?2 IS NULL OR e.owner = ?2)
+         ORDER BY c.execution_id, c.seq",
+    )?;
+    let found = statement.query_map(params![now.0, owner_name(owner)], |row| {
+        Ok(CommandId {
+            execution: ExecutionId(row.get(0)?),
+            seq: Seq(unsigned(row, 1)?),
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn open_commands(db: &Connection, id: ExecutionId) -> Result<Vec<OpenCommand>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT body, worker, lease_epoch, issued_at FROM command WHERE execution_id = ?1 ORDER BY seq",
+    )?;
+    let found = statement.query_map([id.0], |row| {
+        let worker: Option<String> = row.get(1)?;
+        Ok(OpenCommand {
+            command: json(row, 0)?,
+            worker: worker.map(|worker| WorkerId(worker.into())),
+            lease_epoch: LeaseEpoch(row.get(2)?),
+            issued_at: Time(row.get(3)?),
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Timers with the time they are due, earliest first, up to `until`.
+pub(super) fn timers(
+    db: &Connection,
+    owner: Option<&OwnerId>,
+    until: Time,
+    limit: usize,
+) -> Result<Vec<(ExecutionId, Seq, Time)>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT t.execution_id, t.seq, t.due FROM timer t JOIN execution e USING (execution_id)
+         WHERE t.due <= ?1 AND (?2 IS NULL OR e.owner = ?2)
+         ORDER BY t.due, t.execution_id, t.seq LIMIT ?3",
+    )?;
+    let limit = integer(limit as u64);
+    let found = statement.query_map(params![until.0, owner_name(owner), limit], |row| {
+        let due = Time(row.get(2)?);
+        Ok((ExecutionId(row.get(0)?), Seq(unsigned(row, 1)?), due))
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn inbox(
+    db: &Connection,
+    owners: &Owners,
+    owner: Option<&OwnerId>,
+    limit: usize,
+) -> Result<Vec<Message>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT m.from_id, m.seq, m.n, m.to_id, m.body, receiver.execution_id, receiver.owner, sender.owner
+         FROM message m
+         LEFT JOIN execution receiver ON receiver.execution_id = m.to_id
+         LEFT JOIN execution sender ON sender.execution_id = m.from_id
+         WHERE m.body IS NOT NULL ORDER BY m.ordinal",
+    )?;
+    let mut found = statement.query([])?;
+    let mut messages = Vec::new();
+    while messages.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let exists = row.get::<_, Option<i64>>(5)?.is_some();
+        let driver: Option<String> = row.get(if exists { 6 } else { 7 })?;
+        let is_mine = match (owner, driver.map(|driver| OwnerId(driver.into()))) {
+            (None, _) | (_, None) => true,
+            (Some(me), Some(driver)) => driver == *me || (!exists && !owners.is_alive(&driver)),
+        };
+        if is_mine {
+            messages.push(Message {
+                key: MessageKey {
+                    from: ExecutionId(row.get(0)?),
+                    seq: Seq(unsigned(row, 1)?),
+                    n: row.get(2)?,
+                },
+                to: ExecutionId(row.get(3)?),
+                body: json(row, 4)?,
+            });
+        }
+    }
+    Ok(messages)
+}
+
+pub(super) fn playbook(
+    db: &Connection,
+    hash: &PlaybookHash,
+) -> Result<Option<CatalogEntry>, Fault> {
+    Ok(db
+        .prepare_cached(&format!(
+            "SELECT {CATALOG} FROM catalog WHERE hash = ?1 LIMIT 1"
+        ))?
+        .query_row([&*hash.0], rows::catalog_entry)
+        .optional()?)
+}
+
+pub(super) fn latest(
+    db: &Connection,
+    path: &str,
+    version: Option<u32>,
+) -> rusqlite::Result<Option<CatalogEntry>> {
+    db.prepare_cached(&format!(
+        "SELECT {CATALOG} FROM catalog WHERE path = ?1 AND (?2 IS NULL OR version = ?2)
+         ORDER BY version DESC LIMIT 1"
+    ))?
+    .query_row(params![path, version], rows::catalog_entry)
+    .optional()
+}
+
+pub(super) fn catalog(db: &Connection) -> Result<Vec<CatalogEntry>, Fault> {
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT {CATALOG} FROM catalog c
+         WHERE version = (SELECT max(version) FROM catalog WHERE path = c.path) ORDER BY path"
+    ))?;
+    let found = statement.query_map([], rows::catalog_entry)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn abandoned(db: &Connection, owners: &Owners) -> Result<Vec<ExecutionId>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT execution_id, owner FROM execution WHERE status IN ('RUNNING', 'PAUSED') ORDER BY execution_id",
+    )?;
+    let mut found = statement.query([])?;
+    let mut abandoned = Vec::new();
+    while let Some(row) = found.next()? {
+        let owner: Option<String> = row.get(1)?;
+        if owner.is_none_or(|owner| !owners.is_alive(&OwnerId(owner.into()))) {
+            abandoned.push(ExecutionId(row.get(0)?));
+        }
+    }
+    Ok(abandoned)
+}

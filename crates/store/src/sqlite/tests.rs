@@ -1,0 +1,225 @@
+//! The store in a directory keeps the contract, and what only a directory can get wrong.
+
+use std::sync::Arc;
+
+use model::id::Seq;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::Sqlite;
+use crate::contract::{PlainStep, Site, request};
+use crate::{Adoption, Commit, Committed, Error, Store};
+
+struct Directory(TempDir);
+
+impl Directory {
+    fn raw(&self) -> Connection {
+        Connection::open(self.0.path().join("noetl.db")).unwrap()
+    }
+}
+
+impl Site for Directory {
+    fn join(&self) -> Arc<dyn Store> {
+        Arc::new(Sqlite::open(self.0.path()).unwrap())
+    }
+}
+
+fn site() -> Directory {
+    Directory(TempDir::new().unwrap())
+}
+
+crate::contract_suite!(site());
+
+async fn started(store: &dyn Store) -> Commit {
+    let first = request(store);
+    store.commit(first.clone()).await.unwrap();
+    first
+}
+
+#[test]
+fn the_schema_is_the_one_on_record() {
+    let site = site();
+    drop(site.join());
+    let db = site.raw();
+    let mut statement = db
+        .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type, name")
+        .unwrap();
+    let parts: Vec<String> = statement
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let schema = parts.join(";\n\n") + ";\n";
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/schema.sql");
+    if std::env::var_os("ACCEPT").is_some() {
+        std::fs::write(file, &schema).unwrap();
+    }
+    let recorded = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(schema == recorded, "schema.sql is stale: run with ACCEPT=1");
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let site = site();
+    drop(site.join());
+    site.raw().pragma_update(None, "user_version", 99).unwrap();
+    let refused = Sqlite::open(site.0.path()).err().unwrap();
+    assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }));
+}
+
+#[test]
+fn a_file_that_is_no_database_is_named() {
+    let site = site();
+    std::fs::write(site.0.path().join("noetl.db"), "hello, this is text").unwrap();
+    let refused = Sqlite::open(site.0.path()).err().unwrap();
+    let Error::Corrupt { file, .. } = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(file.ends_with("noetl.db"));
+}
+
+#[tokio::test]
+async fn a_damaged_page_is_reported_as_corrupt() {
+    let site = site();
+    let id = {
+        let store = site.join();
+        started(&*store).await.execution
+    };
+    let file = site.0.path().join("noetl.db");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[4096..].fill(0xAA);
+    std::fs::write(&file, bytes).unwrap();
+    let found = match Sqlite::open(site.0.path()) {
+        Ok(store) => store.execution(id).await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    assert!(matches!(found, Err(Error::Corrupt { .. })), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_passed_over() {
+    let site = site();
+    let store = site.join();
+    let first = started(&*store).await;
+    let mut second = PlainStep::new("a", 1).schedule(&*store, first.execution, Seq(2));
+    second.snapshot = Some(crate::Snapshot {
+        version: 1,
+        seq: Seq(4),
+        bytes: vec![1, 2, 3],
+    });
+    store.commit(second).await.unwrap();
+    site.raw()
+        .execute("UPDATE snapshot SET bytes = x'00'", [])
+        .unwrap();
+    let loaded = store.load(first.execution, 1).await.unwrap().unwrap();
+    assert_eq!((loaded.snapshot, loaded.tail.len()), (None, 4));
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_passes() {
+    let site = site();
+    let mut db = super::open::connect(&super::open::prepare(site.0.path()).unwrap()).unwrap();
+    let file = site.0.path().join("noetl.db");
+    super::open::migrate(&mut db, &file).unwrap();
+    let pages: i64 = db
+        .pragma_query_value(None, "page_count", |row| row.get(0))
+        .unwrap();
+    db.pragma_update(None, "max_page_count", pages).unwrap();
+    let (queue, writer) = super::writer::start(db, &file, Arc::default()).unwrap();
+    let mut store = Sqlite::open(site.0.path()).unwrap();
+    store.queue = Some(queue);
+    let blank = store.writer.replace(writer);
+    blank.unwrap().join().unwrap();
+    let text = "x".repeat(100_000);
+    let refused = store.put_playbook("big", &text).await;
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert_eq!(store.latest("big", None).await.unwrap(), None);
+    let first = request(&store);
+    assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
+}
+
+#[tokio::test]
+async fn a_log_row_cannot_be_changed() {
+    let site = site();
+    started(&*site.join()).await;
+    let refused = site.raw().execute("UPDATE log SET body = '{}'", []);
+    assert!(refused.unwrap_err().to_string().contains("never change"));
+}
+
+#[tokio::test]
+async fn what_was_committed_is_there_after_reopening() {
+    let site = site();
+    let first = started(&*site.join()).await;
+    let events = site
+        .join()
+        .events(first.execution, Seq(0), 9)
+        .await
+        .unwrap();
+    assert_eq!(events, first.events);
+}
+
+#[tokio::test]
+async fn a_process_that_is_gone_no_longer_holds_its_executions() {
+    let site = site();
+    let there = site.join();
+    let mut first = request(&*there);
+    first.creation.owner = Some(there.owner().unwrap());
+    let id = first.execution;
+    there.commit(first).await.unwrap();
+    let here = site.join();
+    let me = here.owner().unwrap();
+    assert!(matches!(
+        here.adopt(id, &me).await.unwrap(),
+        Adoption::HeldBy(_)
+    ));
+    drop(there);
+    assert_eq!(here.abandoned().await.unwrap(), [id]);
+    assert_eq!(here.adopt(id, &me).await.unwrap(), Adoption::Mine);
+}
+
+#[tokio::test]
+async fn the_event_view_shows_what_the_api_shows() {
+    let site = site();
+    let store = site.join();
+    let first = started(&*store).await;
+    let step = PlainStep::new("a", 1);
+    let id = first.execution;
+    store
+        .commit(step.schedule(&*store, id, Seq(2)))
+        .await
+        .unwrap();
+    store
+        .commit(step.finish(&*store, id, Seq(4)))
+        .await
+        .unwrap();
+    let db = site.raw();
+    let mut statement = db.prepare("SELECT * FROM event ORDER BY seq").unwrap();
+    let columns: Vec<String> = statement.column_names().map(ToString::to_string).collect();
+    let mut rows = statement.query([]).unwrap();
+    let events = store.events(id, Seq(0), 99).await.unwrap();
+    assert_eq!(events.len(), 6);
+    for event in events {
+        let row = rows.next().unwrap().unwrap();
+        let shown = event.to_json();
+        for (index, column) in columns.iter().enumerate() {
+            let stored = match row.get_ref(index).unwrap() {
+                rusqlite::types::ValueRef::Null => serde_json::Value::Null,
+                rusqlite::types::ValueRef::Integer(number) => number.into(),
+                other => other.as_str().unwrap().into(),
+            };
+            let wanted = &shown[column];
+            let same = match column.as_str() {
+                "payload" | "meta" if !stored.is_null() => {
+                    serde_json::from_str::<serde_json::Value>(stored.as_str().unwrap()).unwrap()
+                        == *wanted
+                }
+                _ => stored == *wanted || wanted.as_str() == Some(&stored.to_string()),
+            };
+            assert!(
+                same,
+                "{column} of {}: {stored} is not {wanted}",
+                event.kind()
+            );
+        }
+    }
+}

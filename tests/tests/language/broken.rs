@@ -1,0 +1,86 @@
+//! Broken playbooks as data: each `tests/broken/<name>.yaml` has beside it what is said of it, word by word.
+//!
+//! With `NOETL_ACCEPT` set, the expectations are rewritten for review.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use model::diagnostic::{CODES, Style};
+use model::playbook::parse;
+
+/// Codes whose playbooks cannot stand in a folder of small text files; `bombs` shows them.
+const SHOWN_ELSEWHERE: &[&str] = &["E0001", "E0002"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("broken")
+}
+
+fn cases() -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder()).expect("the folder of broken playbooks exists");
+    let mut cases: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("the folder is readable").path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .collect();
+    cases.sort();
+    cases
+}
+
+fn rendered(case: &Path) -> String {
+    let bytes = fs::read(case).expect("the playbook is readable");
+    let name = case.file_name().expect("a case is a file");
+    let parsed = parse(&name.to_string_lossy(), &bytes);
+    let style = Style {
+        color: false,
+        unicode: true,
+    };
+    let diagnostics = parsed.diagnostics.iter();
+    diagnostics
+        .map(|diagnostic| diagnostic.render(style))
+        .collect()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "accepting is asked for through the environment, as test runners pass no flags"
+)]
+fn accepts() -> bool {
+    std::env::var_os("NOETL_ACCEPT").is_some()
+}
+
+#[test]
+fn every_broken_playbook_is_explained_as_expected() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let expectation = case.with_extension("txt");
+        let actual = rendered(&case);
+        if accepts() {
+            fs::write(&expectation, &actual).expect("the expectation is writable");
+        } else if fs::read_to_string(&expectation).ok().as_deref() != Some(actual.as_str()) {
+            wrong.push(format!("{}:\n{actual}", case.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "not as expected:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_broken_playbook_says_something() {
+    for case in cases() {
+        assert!(!rendered(&case).is_empty(), "{}", case.display());
+    }
+    assert!(cases().len() >= 60);
+}
+
+#[test]
+fn every_code_is_shown_by_a_broken_playbook() {
+    let shown: String = cases().iter().map(|case| rendered(case)).collect();
+    let missing: BTreeSet<&str> = CODES
+        .iter()
+        .map(|entry| entry.code)
+        .filter(|code| !SHOWN_ELSEWHERE.contains(code) && !shown.contains(&format!("[{code}]")))
+        .collect();
+    assert!(missing.is_empty(), "no playbook shows {missing:?}");
+}
