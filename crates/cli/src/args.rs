@@ -9,7 +9,12 @@ use model::status::RunStatus;
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
-#[command(name = "noetl", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(
+    name = "noetl",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -348,7 +353,9 @@ fn status(text: &str) -> Result<RunStatus, String> {
         "succeeded" | "success" | "ok" | "done" => Ok(RunStatus::Completed),
         "error" => Ok(RunStatus::Failed),
         "canceled" => Ok(RunStatus::Cancelled),
-        _ => text.parse().map_err(|error: model::status::UnknownStatus| error.to_string()),
+        _ => text
+            .parse()
+            .map_err(|error: model::status::UnknownStatus| error.to_string()),
     }
 }
 

@@ -17,7 +17,9 @@ pub(crate) fn read(values: &Values) -> Result<Option<Map<String, Value>>, Proble
     for pair in &values.set {
         let (key, text) = split(pair, "--set")?;
         let value = model::playbook::data(key, text.as_bytes()).map_err(|problems| {
-            let why = problems.first().map_or("", |problem| problem.message.as_str());
+            let why = problems
+                .first()
+                .map_or("", |problem| problem.message.as_str());
             Problem::usage(format!("--set {pair}: the value is not YAML: {why}"))
                 .help("quote it for YAML, or use --set-string")
         })?;
@@ -81,7 +83,9 @@ fn put(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Prob
         return Ok(());
     };
     if head.is_empty() || tail.is_empty() {
-        return Err(Problem::usage(format!("`{key}` is not a key: a part of it is empty")));
+        return Err(Problem::usage(format!(
+            "`{key}` is not a key: a part of it is empty"
+        )));
     }
     let entry = map.entry(head).or_insert_with(|| Value::Object(Map::new()));
     if !entry.is_object() {
@@ -115,7 +119,14 @@ mod tests {
 
     #[test]
     fn set_reads_yaml_and_set_string_does_not() {
-        let set = ["n=3", "ok=true", "list=[1, a]", "zip=01234x", "empty=", "url=http://h/?a=b"];
+        let set = [
+            "n=3",
+            "ok=true",
+            "list=[1, a]",
+            "zip=01234x",
+            "empty=",
+            "url=http://h/?a=b",
+        ];
         let read = given(None, &set, &["v=1.10", "t=true"]).unwrap().unwrap();
         let expected = json!({
             "n": 3, "ok": true, "list": [1, "a"], "zip": "01234x", "empty": null,
@@ -126,7 +137,11 @@ mod tests {
 
     #[test]
     fn dotted_keys_reach_into_maps_and_set_beats_input() {
-        let read = given(Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#), &["a.b=9", "x.y.z=1"], &[]);
+        let read = given(
+            Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#),
+            &["a.b=9", "x.y.z=1"],
+            &[],
+        );
         let expected = json!({"a": {"b": 9, "c": 2}, "d": 3, "x": {"y": {"z": 1}}});
         assert_eq!(read.unwrap().unwrap(), expected);
     }
@@ -134,9 +149,16 @@ mod tests {
     #[test]
     fn wrong_pairs_and_inputs_are_usage_errors() {
         for set in ["novalue", "=1", "a..b=1", "a=[1"] {
-            assert_eq!(given(None, &[set], &[]).unwrap_err().exit, Exit::Usage, "{set}");
+            assert_eq!(
+                given(None, &[set], &[]).unwrap_err().exit,
+                Exit::Usage,
+                "{set}"
+            );
         }
-        assert_eq!(given(Some("{a: 1"), &[], &[]).unwrap_err().code, "INPUT_INVALID");
+        assert_eq!(
+            given(Some("{a: 1"), &[], &[]).unwrap_err().code,
+            "INPUT_INVALID"
+        );
         let missing = given(Some("no/such/file.yaml"), &[], &[]).unwrap_err();
         assert_eq!(missing.exit, Exit::NotFound);
     }

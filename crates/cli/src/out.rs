@@ -62,7 +62,13 @@ impl Out {
         let mut stdout = io::stdout().lock();
         let written = stdout
             .write_all(text.as_bytes())
-            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { stdout.write_all(b"\n") })
+            .and_then(|()| {
+                if text.ends_with('\n') {
+                    Ok(())
+                } else {
+                    stdout.write_all(b"\n")
+                }
+            })
             .and_then(|()| stdout.flush());
         drop(stdout);
         if let Err(error) = written {

@@ -77,10 +77,16 @@ impl Surface {
     /// A bar that is `part` of `whole` full.
     pub(crate) fn bar(self, part: u64, whole: u64, cells: usize) -> String {
         let eighths = cells as u64 * 8;
-        let full = (part.min(whole) * eighths).checked_div(whole).unwrap_or(eighths);
+        let full = (part.min(whole) * eighths)
+            .checked_div(whole)
+            .unwrap_or(eighths);
         let (cells_full, rest) = (usize::try_from(full / 8).unwrap_or(cells), full % 8);
         if !self.unicode {
-            return format!("[{}{}]", "#".repeat(cells_full), ".".repeat(cells - cells_full));
+            return format!(
+                "[{}{}]",
+                "#".repeat(cells_full),
+                ".".repeat(cells - cells_full)
+            );
         }
         let mut bar = "█".repeat(cells_full);
         if cells_full < cells {

@@ -33,7 +33,9 @@ impl Environment {
     pub(crate) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let variables: BTreeMap<String, String> = variables.into_iter().collect();
         let get = |name: &str| variables.get(name).filter(|value| !value.is_empty());
-        let locale = get("LC_ALL").or_else(|| get("LC_CTYPE")).or_else(|| get("LANG"));
+        let locale = get("LC_ALL")
+            .or_else(|| get("LC_CTYPE"))
+            .or_else(|| get("LANG"));
         let unicode = locale.is_some_and(|locale| {
             let locale = locale.to_ascii_lowercase();
             locale.contains("utf-8") || locale.contains("utf8")

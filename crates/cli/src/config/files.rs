@@ -41,7 +41,9 @@ impl Layer {
     pub(super) fn load(path: &Path) -> Result<Self, Problem> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(error) => return Err(Problem::unreadable(&path.display().to_string(), &error)),
         };
         let mut layer = Self::parse(&text, &path.display().to_string())?;
@@ -53,7 +55,10 @@ impl Layer {
     /// What this text says.
     pub(super) fn parse(text: &str, name: &str) -> Result<Self, Problem> {
         toml::from_str(text).map_err(|error| {
-            let message = format!("`{name}` is not a configuration: {}", error.to_string().trim_end());
+            let message = format!(
+                "`{name}` is not a configuration: {}",
+                error.to_string().trim_end()
+            );
             Problem::new(Exit::Usage, "CONFIG_INVALID", message)
                 .help("it takes: store, slots, color, python")
         })

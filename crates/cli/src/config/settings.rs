@@ -36,8 +36,16 @@ impl Settings {
         let own = environment.own_file();
         let own = own.map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
         let project = nearest(here).map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
-        let layers = [from_flags(flags), from_environment(environment)?, project, own, defaults];
-        let color = flags.color.or_else(|| pick(&layers, |layer| layer.color.map(ColorWhen::from)));
+        let layers = [
+            from_flags(flags),
+            from_environment(environment)?,
+            project,
+            own,
+            defaults,
+        ];
+        let color = flags
+            .color
+            .or_else(|| pick(&layers, |layer| layer.color.map(ColorWhen::from)));
         let missing = "the defaults are complete";
         let settings = Self {
             store: pick(&layers, |layer| layer.store.clone()).expect(missing),
@@ -46,7 +54,11 @@ impl Settings {
             python: pick(&layers, |layer| layer.python.clone()).expect(missing),
         };
         if !(1..=SLOTS_MAX).contains(&settings.slots) {
-            return Err(invalid("slots", &settings.slots.to_string(), "a number from 1 to 1024"));
+            return Err(invalid(
+                "slots",
+                &settings.slots.to_string(),
+                "a number from 1 to 1024",
+            ));
         }
         Ok(settings)
     }
@@ -133,7 +145,11 @@ mod tests {
         let load = |pairs: &[(&str, &str)]| {
             Settings::load(&flags(None), &environment(pairs), dir.path()).unwrap_err()
         };
-        assert!(load(&[("NOETL_SLOTS", "many")]).message.contains("NOETL_SLOTS"));
+        assert!(
+            load(&[("NOETL_SLOTS", "many")])
+                .message
+                .contains("NOETL_SLOTS")
+        );
         assert!(load(&[("NOETL_SLOTS", "0")]).message.contains("1 to 1024"));
         assert!(load(&[("NOETL_COLOR", "pink")]).message.contains("auto"));
         std::fs::write(dir.path().join("noetl.toml"), "slotz = 1\n").unwrap();

@@ -139,10 +139,19 @@ impl Taken {
             return Self::Plain;
         };
         let text = guard.trim();
-        let text = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}")).unwrap_or(text);
+        let text = text
+            .strip_prefix("{{")
+            .and_then(|text| text.strip_suffix("}}"))
+            .unwrap_or(text);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let speaks_of = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        if speaks_of(&["step.failed", "call.error", "'error'", "\"error\"", "step_failed"]) {
+        if speaks_of(&[
+            "step.failed",
+            "call.error",
+            "'error'",
+            "\"error\"",
+            "step_failed",
+        ]) {
             return Self::OnFailure;
         }
         let is_success = speaks_of(&["step.done", "loop.done", "call.done", "step.exit"]);

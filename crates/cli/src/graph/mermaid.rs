@@ -13,7 +13,11 @@ pub(crate) fn mermaid(diagram: &Diagram) -> String {
             kind => format!("<br/><small>{}</small>", text(kind)),
         };
         let name = text(&node.name);
-        let (open, close) = if node.lap.is_some() { ("[[", "]]") } else { ("[", "]") };
+        let (open, close) = if node.lap.is_some() {
+            ("[[", "]]")
+        } else {
+            ("[", "]")
+        };
         let _ = writeln!(out, "  n{index}{open}\"{name}{kind}\"{close}");
     }
     for arc in &diagram.arcs {

@@ -8,7 +8,11 @@ fn diagram(workflow: &str) -> Diagram {
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata:\n  name: demo\nworkflow:\n{workflow}"
     );
     let parsed = model::playbook::parse("demo.yaml", text.as_bytes());
-    let problems: Vec<_> = parsed.diagnostics.iter().map(|d| d.message.clone()).collect();
+    let problems: Vec<_> = parsed
+        .diagnostics
+        .iter()
+        .map(|d| d.message.clone())
+        .collect();
     Diagram::of(&parsed.playbook.unwrap_or_else(|| panic!("{problems:?}")))
 }
 
@@ -111,6 +115,9 @@ fn mermaid_and_dot_name_every_step_and_arc() {
     assert!(mermaid.contains("n1[[\"fetch<br/>"), "{mermaid}");
     assert!(mermaid.contains("n1 -. failed .-> n3"), "{mermaid}");
     let dot = dot(&diagram);
-    assert!(dot.contains("\"fetch\" -> \"cleanup\" [style=dashed, label=\"failed\"];"), "{dot}");
+    assert!(
+        dot.contains("\"fetch\" -> \"cleanup\" [style=dashed, label=\"failed\"];"),
+        "{dot}"
+    );
     assert_eq!(dot.matches(" -> ").count(), 5);
 }

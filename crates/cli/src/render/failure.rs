@@ -60,7 +60,13 @@ pub(crate) fn one(
             let _ = writeln!(out, "   {corner} {address}");
         }
     }
-    for key in ["exception_type", "exit_code", "status", "stderr", "child_execution_id"] {
+    for key in [
+        "exception_type",
+        "exit_code",
+        "status",
+        "stderr",
+        "child_execution_id",
+    ] {
         if let Some(value) = error.details.get(key).filter(|value| !value.is_null()) {
             let text = crate::render::preview::value(value, 120);
             let _ = writeln!(out, "   {} {key}: {text}", surface.dim("="));
@@ -105,7 +111,10 @@ fn place(step: Option<&StepView>, failure: &StepFailure, playbook: &Playbook) ->
         });
     }
     let known = playbook.step(step?.step.as_str())?;
-    let task = failure.task.as_ref().and_then(|label| known.task(label.as_str()));
+    let task = failure
+        .task
+        .as_ref()
+        .and_then(|label| known.task(label.as_str()));
     Some(task.map_or(known.span, |(_, task)| task.span))
 }
 
@@ -113,7 +122,10 @@ fn snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surfa
     let number = span.line.to_string();
     let gutter = " ".repeat(number.len().max(2));
     let text = &playbook.source.text;
-    let line = text.lines().nth((span.line as usize).saturating_sub(1)).unwrap_or("");
+    let line = text
+        .lines()
+        .nth((span.line as usize).saturating_sub(1))
+        .unwrap_or("");
     let line: String = human::tame(line).replace('\t', " ");
     let indent = line.chars().take_while(|c| c.is_whitespace()).count();
     let column = match span.column {
@@ -134,8 +146,16 @@ fn snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surfa
 
 /// How many characters to underline: the span's own on this line, else one word.
 fn underlined(text: &str, span: Span, line: &str, column: usize) -> usize {
-    let marked = text.get(span.start as usize..span.end as usize).unwrap_or("");
-    let first = marked.lines().next().unwrap_or("").trim_end().chars().count();
+    let marked = text
+        .get(span.start as usize..span.end as usize)
+        .unwrap_or("");
+    let first = marked
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim_end()
+        .chars()
+        .count();
     let rest = line.chars().skip(column);
     let room = rest.clone().count().max(1);
     let word = rest.take_while(|c| !c.is_whitespace() && *c != ':').count();
@@ -184,22 +204,30 @@ workflow:
             broken = broken.with(key, *value);
         }
         let mut log = Log::begun();
-        log.push(task("load", None, "save", 3), Body::TaskFailed(ended(&Outcome::error(broken.clone()))))
-            .push(at("load"), Body::StepFailed(failed(&broken)))
-            .push(At::default(), finished(Ending::Error, Some(broken)));
+        log.push(
+            task("load", None, "save", 3),
+            Body::TaskFailed(ended(&Outcome::error(broken.clone()))),
+        )
+        .push(at("load"), Body::StepFailed(failed(&broken)))
+        .push(At::default(), finished(Ending::Error, Some(broken)));
         RunView::of(&log.events)
     }
 
     fn playbook() -> Playbook {
-        model::playbook::parse("demo.yaml", TEXT.as_bytes()).playbook.unwrap()
+        model::playbook::parse("demo.yaml", TEXT.as_bytes())
+            .playbook
+            .unwrap()
     }
 
     #[test]
     fn the_block_points_at_the_task_that_failed() {
         let playbook = playbook();
         let block = run(&failed_run(&[]), Some(&playbook), "7", Surface::PLAIN).unwrap();
-        assert!(block.starts_with("error[BROKEN]: BROKEN happened\n"), "{block}");
-        assert!(block.contains("demo.yaml:8:"), "{block}");
+        assert!(
+            block.starts_with("error[BROKEN]: BROKEN happened\n"),
+            "{block}"
+        );
+        assert!(block.contains("demo.yaml:9:11"), "{block}");
         assert!(block.contains("save"), "{block}");
         assert!(block.contains("load/save, attempt 3"), "{block}");
         assert!(block.contains("noetl retry 7") && block.contains("noetl show 7 --failed"));

@@ -81,7 +81,13 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
 
 /// Text without the characters that move a terminal's cursor or change its colours.
 pub(crate) fn tame(text: &str) -> String {
-    let tamed = |c: char| if c.is_control() && c != '\n' && c != '\t' { '.' } else { c };
+    let tamed = |c: char| {
+        if c.is_control() && c != '\n' && c != '\t' {
+            '.'
+        } else {
+            c
+        }
+    };
     text.chars().map(tamed).collect()
 }
 
@@ -92,12 +98,18 @@ mod tests {
     #[test]
     fn spans_get_coarser_as_they_grow() {
         let shown = [0, 44, 999, 8_140, 72_000, 7_500_000, 273_600_000].map(span_ms);
-        assert_eq!(shown, ["0ms", "44ms", "999ms", "8.1s", "1m 12s", "2h 05m", "3d 4h"]);
+        assert_eq!(
+            shown,
+            ["0ms", "44ms", "999ms", "8.1s", "1m 12s", "2h 05m", "3d 4h"]
+        );
     }
 
     #[test]
     fn thousands_stand_apart() {
-        assert_eq!([0, 999, 1_000, 41_207, 1_234_567].map(count), ["0", "999", "1 000", "41 207", "1 234 567"]);
+        assert_eq!(
+            [0, 999, 1_000, 41_207, 1_234_567].map(count),
+            ["0", "999", "1 000", "41 207", "1 234 567"]
+        );
     }
 
     #[test]
@@ -111,7 +123,10 @@ mod tests {
 
     #[test]
     fn sizes_use_binary_units() {
-        assert_eq!([512, 18 * 1024, 1_153_434].map(size), ["512 B", "18 KiB", "1.1 MiB"]);
+        assert_eq!(
+            [512, 18 * 1024, 1_153_434].map(size),
+            ["512 B", "18 KiB", "1.1 MiB"]
+        );
     }
 
     #[test]

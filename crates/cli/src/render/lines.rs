@@ -26,7 +26,10 @@ impl Columns {
         };
         let step = widest(|step| step.name.as_str().chars().count(), 8, 32);
         let kind = widest(|step| kind(step).chars().count(), 6, 16);
-        let room = surface.columns.unwrap_or(100).saturating_sub(step + kind + 20);
+        let room = surface
+            .columns
+            .unwrap_or(100)
+            .saturating_sub(step + kind + 20);
         Self {
             step,
             kind,
@@ -36,7 +39,11 @@ impl Columns {
 
     /// A step's name and kind, padded.
     pub(crate) fn head(self, step: &str, kind: &str) -> String {
-        let Self { step: wide, kind: wide_kind, .. } = self;
+        let Self {
+            step: wide,
+            kind: wide_kind,
+            ..
+        } = self;
         let step = human::cut(step, wide);
         let kind = human::cut(kind, wide_kind);
         format!("{step:wide$}  {kind:wide_kind$}")
@@ -66,7 +73,11 @@ pub(crate) fn kind_of(playbook: Option<&Playbook>, step: &StepView) -> String {
 /// A run begins.
 pub(crate) fn header(name: &str, id: &str, place: &str, surface: Surface) -> String {
     let mark = surface.either("▸", ">");
-    format!("{mark} {}   run {id}   {}", surface.strong(name), surface.dim(place))
+    format!(
+        "{mark} {}   run {id}   {}",
+        surface.strong(name),
+        surface.dim(place)
+    )
 }
 
 /// A step ended.
@@ -101,11 +112,16 @@ pub(crate) fn what(step: &StepView, chars: usize) -> String {
     });
     let text = match (&step.lap, failure) {
         (Some(lap), failure) => {
-            let ended = format!("{} of {}", human::count(lap.succeeded), human::count(lap.total));
+            let ended = format!(
+                "{} of {}",
+                human::count(lap.succeeded),
+                human::count(lap.total)
+            );
             match (lap.failed.len(), failure) {
                 (0, None) => ended,
                 (failed, failure) => {
-                    let failure = failure.map_or_else(String::new, |failure| format!(", {failure}"));
+                    let failure =
+                        failure.map_or_else(String::new, |failure| format!(", {failure}"));
                     format!("{ended}, {failed} failed{failure}")
                 }
             }
@@ -129,7 +145,10 @@ pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: S
             surface.warn(surface.either("■", "-")),
             format!("cancelled after {took}"),
         ),
-        RunStatus::Paused => (surface.warn(surface.either("‖", "=")), "is paused".to_owned()),
+        RunStatus::Paused => (
+            surface.warn(surface.either("‖", "=")),
+            "is paused".to_owned(),
+        ),
         RunStatus::Running => (surface.dim(surface.either("▸", ">")), "goes on".to_owned()),
     };
     let events = human::counted(usize::try_from(view.events).unwrap_or(usize::MAX), "event");
@@ -138,7 +157,11 @@ pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: S
         RunStatus::Paused | RunStatus::Running => format!("{events}   noetl resume {id}"),
         RunStatus::Completed | RunStatus::Cancelled => format!("{events}   noetl show {id}"),
     };
-    format!("{mark} {} {says}   {}", surface.strong(name), surface.dim(&hint))
+    format!(
+        "{mark} {} {says}   {}",
+        surface.strong(name),
+        surface.dim(&hint)
+    )
 }
 
 /// Where a run failed: `fetch: 3 of 10 000 iterations failed`.
@@ -147,9 +170,15 @@ fn reason(view: &RunView) -> Option<String> {
     let what = match &step.lap {
         Some(lap) if !lap.failed.is_empty() => {
             let (failed, total) = (lap.failed.len() as u64, lap.total);
-            format!("{} of {} iterations failed", human::count(failed), human::count(total))
+            format!(
+                "{} of {} iterations failed",
+                human::count(failed),
+                human::count(total)
+            )
         }
-        _ => step.failure().map(|(_, failure)| failure.error.code.clone())?,
+        _ => step
+            .failure()
+            .map(|(_, failure)| failure.error.code.clone())?,
     };
     Some(format!("{}: {what}", step.step))
 }
@@ -166,7 +195,10 @@ mod tests {
     fn a_step_line_has_mark_name_result_and_time() {
         let mut log = Log::begun();
         log.push(at("greet"), Body::StepStarted(Nothing {}))
-            .push(task("greet", None, "a", 1), Body::TaskDone(ended(&Outcome::ok(json!({"n": 1})))))
+            .push(
+                task("greet", None, "a", 1),
+                Body::TaskDone(ended(&Outcome::ok(json!({"n": 1})))),
+            )
             .push(at("greet"), Body::StepDone(Nothing {}));
         let view = RunView::of(&log.events);
         let columns = Columns::of(None, Surface::PLAIN);

@@ -63,7 +63,11 @@ fn one(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
         });
         shown.insert("loop".to_owned(), stats);
     }
-    let waits: Vec<&String> = step.open.values().filter_map(|task| task.waits_for.as_ref()).collect();
+    let waits: Vec<&String> = step
+        .open
+        .values()
+        .filter_map(|task| task.waits_for.as_ref())
+        .collect();
     if !waits.is_empty() {
         shown.insert("waits_for".to_owned(), json!(waits));
     }
@@ -103,7 +107,15 @@ mod tests {
         assert_eq!(shown["status"], "FAILED");
         assert_eq!(shown["error"]["code"], "BROKEN");
         assert_eq!(shown["steps"][0]["failures"][0]["error"]["code"], "BROKEN");
-        for key in ["result", "name", "path", "started_at", "finished_at", "duration_ms", "generation"] {
+        for key in [
+            "result",
+            "name",
+            "path",
+            "started_at",
+            "finished_at",
+            "duration_ms",
+            "generation",
+        ] {
             assert!(shown.get(key).is_some(), "{key}");
         }
     }

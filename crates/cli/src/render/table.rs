@@ -13,7 +13,11 @@ pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>, surface: Surface)
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(u16::try_from(columns).unwrap_or(u16::MAX));
     }
-    table.set_header(headings.iter().map(|heading| Cell::new(surface.dim(heading))));
+    table.set_header(
+        headings
+            .iter()
+            .map(|heading| Cell::new(surface.dim(heading))),
+    );
     for row in rows {
         table.add_row(row);
     }

@@ -36,7 +36,9 @@ fn element(value: &Value, index: i64) -> Option<&Value> {
     let list = value.as_array()?;
     let place = match usize::try_from(index) {
         Ok(place) => place,
-        Err(_) => list.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
+        Err(_) => list
+            .len()
+            .checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
     };
     list.get(place)
 }
@@ -51,7 +53,9 @@ fn parts(path: &str) -> Result<Vec<Part>, Problem> {
     while !rest.is_empty() {
         if let Some(inner) = rest.strip_prefix('[') {
             let (text, tail) = inner.split_once(']').ok_or_else(wrong)?;
-            let quoted = text.strip_prefix(['"', '\'']).and_then(|text| text.strip_suffix(['"', '\'']));
+            let quoted = text
+                .strip_prefix(['"', '\''])
+                .and_then(|text| text.strip_suffix(['"', '\'']));
             parts.push(match quoted {
                 Some(key) => Part::Key(key.to_owned()),
                 None => Part::Index(text.trim().parse().map_err(|_| wrong())?),

@@ -118,6 +118,7 @@ impl StepView {
             self.standing = Standing::Running;
             self.started_at = event.recorded_at;
             self.ended_at = None;
+            self.boundary = None;
             self.failures.remove(&None);
         }
     }
@@ -125,6 +126,7 @@ impl StepView {
     pub(super) fn end(&mut self, standing: Standing, event: &Event) {
         self.standing = standing;
         self.ended_at = Some(event.recorded_at);
+        self.boundary = Some(event.seq);
         self.open.clear();
         self.suspects.clear();
         if standing == Standing::Done {
@@ -198,7 +200,8 @@ impl StepView {
         let Some(index) = event.at.iteration else {
             return;
         };
-        self.open.retain(|(iteration, _), _| *iteration != Some(index));
+        self.open
+            .retain(|(iteration, _), _| *iteration != Some(index));
         match error {
             Some(error) => self.fail(Some(index), error),
             None => {

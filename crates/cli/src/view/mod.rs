@@ -11,4 +11,4 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use run::RunView;
-pub(crate) use steps::{LoopView, Standing, StepFailure, StepView};
+pub(crate) use steps::{LoopView, OpenTask, Standing, StepFailure, StepView};

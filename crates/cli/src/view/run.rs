@@ -80,7 +80,10 @@ impl RunView {
 
     /// The step run whose failure is the run's: named by its error, else the last that failed.
     pub(crate) fn failed_step(&self) -> Option<&StepView> {
-        let named = self.error.as_ref().and_then(|error| error.details.get("step")?.as_str());
+        let named = self
+            .error
+            .as_ref()
+            .and_then(|error| error.details.get("step")?.as_str());
         let mut failed = self
             .steps
             .iter()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use model::id::Name;
+use model::id::{Name, Seq};
 use model::outcome::TaskError;
 use model::raw::Raw;
 use model::result_ref::ResultRef;
@@ -51,6 +51,8 @@ pub(crate) struct StepView {
     pub(crate) started_at: Time,
     /// When it ended.
     pub(crate) ended_at: Option<Time>,
+    /// The event that ended it.
+    pub(crate) boundary: Option<Seq>,
     /// How often a task of it was tried again.
     pub(crate) retries: u64,
     /// Its loop, if it has one.
@@ -105,7 +107,7 @@ pub(crate) struct LoopView {
     /// Those that go on.
     pub(crate) in_flight: BTreeSet<u64>,
     /// How long the latest took, in milliseconds.
-    durations: VecDeque<u64>,
+    pub(super) durations: VecDeque<u64>,
 }
 
 impl StepView {
@@ -116,6 +118,7 @@ impl StepView {
             standing: Standing::Running,
             started_at,
             ended_at: None,
+            boundary: None,
             retries: 0,
             lap: None,
             open: BTreeMap::new(),
@@ -169,6 +172,8 @@ impl LoopView {
     pub(crate) fn p95_ms(&self) -> Option<u64> {
         let mut sorted: Vec<u64> = self.durations.iter().copied().collect();
         sorted.sort_unstable();
-        sorted.get((sorted.len() * 95 / 100).min(sorted.len().checked_sub(1)?)).copied()
+        sorted
+            .get((sorted.len() * 95 / 100).min(sorted.len().checked_sub(1)?))
+            .copied()
     }
 }

@@ -1,6 +1,8 @@
 //! Logs built by hand, for tests of what is shown.
 
-use model::event::{At, Body, Ending, Event, Failed, Finished, LoopStarted, Requested, Source, TaskEnded};
+use model::event::{
+    At, Body, Ending, Event, Failed, Finished, LoopStarted, Requested, Source, TaskEnded,
+};
 use model::id::{EventId, ExecutionId, Name, PlaybookHash, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::{Directive, FailureMode, LoopMode};

@@ -34,8 +34,14 @@ fn retry(attempts: u32) -> Body {
 fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
     let mut log = Log::begun();
     log.push(at("greet"), Body::StepStarted(Nothing {}))
-        .push(task("greet", None, "a", 1), Body::TaskDone(ended(&Outcome::ok(json!(1)))))
-        .push(task("greet", None, "b", 1), Body::TaskDone(ended(&Outcome::ok(json!(2)))))
+        .push(
+            task("greet", None, "a", 1),
+            Body::TaskDone(ended(&Outcome::ok(json!(1)))),
+        )
+        .push(
+            task("greet", None, "b", 1),
+            Body::TaskDone(ended(&Outcome::ok(json!(2)))),
+        )
         .push(at("greet"), Body::StepDone(Nothing {}))
         .push(At::default(), finished(Ending::Success, None));
     let view = RunView::of(&log.events);
@@ -61,7 +67,10 @@ fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
     let broken = error("BROKEN", "each");
     log.push(iteration(0), done())
         .push(task("each", Some(1), "save", 1), retry(5))
-        .push(task("each", Some(2), "save", 3), Body::TaskFailed(ended(&Outcome::error(broken.clone()))))
+        .push(
+            task("each", Some(2), "save", 3),
+            Body::TaskFailed(ended(&Outcome::error(broken.clone()))),
+        )
         .push(iteration(2), Body::IterationFailed(failed(&broken)));
     let view = RunView::of(&log.events);
     let step = view.active().next().unwrap();
@@ -86,7 +95,13 @@ fn the_end_of_a_loop_clears_what_was_in_flight() {
     log.push(at("each"), loop_started(1))
         .push(iteration(0), Body::IterationStarted(Nothing {}))
         .push(iteration(0), done())
-        .push(at("each"), Body::LoopDone(LoopDone { stats, results: None }));
+        .push(
+            at("each"),
+            Body::LoopDone(LoopDone {
+                stats,
+                results: None,
+            }),
+        );
     let view = RunView::of(&log.events);
     assert_eq!(view.steps[0].standing, Standing::Done);
     assert!(view.steps[0].lap.as_ref().unwrap().in_flight.is_empty());
@@ -97,7 +112,10 @@ fn a_failure_keeps_the_task_and_the_try_it_came_from() {
     let mut log = Log::begun();
     let broken = error("BROKEN", "load");
     log.push(task("load", None, "save", 1), retry(2))
-        .push(task("load", None, "save", 2), Body::TaskFailed(ended(&Outcome::error(broken.clone()))))
+        .push(
+            task("load", None, "save", 2),
+            Body::TaskFailed(ended(&Outcome::error(broken.clone()))),
+        )
         .push(at("load"), Body::StepFailed(failed(&broken)))
         .push(At::default(), finished(Ending::Error, Some(broken)));
     let view = RunView::of(&log.events);
@@ -111,9 +129,15 @@ fn a_failure_keeps_the_task_and_the_try_it_came_from() {
 fn a_task_error_that_the_pipeline_survives_is_no_failure() {
     let mut log = Log::begun();
     let broken = error("BROKEN", "load");
-    log.push(task("load", None, "save", 1), Body::TaskFailed(ended(&Outcome::error(broken))))
-        .push(task("load", None, "go_on", 1), Body::TaskDone(ended(&Outcome::ok(json!(1)))))
-        .push(at("load"), Body::StepDone(Nothing {}));
+    log.push(
+        task("load", None, "save", 1),
+        Body::TaskFailed(ended(&Outcome::error(broken))),
+    )
+    .push(
+        task("load", None, "go_on", 1),
+        Body::TaskDone(ended(&Outcome::ok(json!(1)))),
+    )
+    .push(at("load"), Body::StepDone(Nothing {}));
     let view = RunView::of(&log.events);
     assert!(view.steps[0].failures.is_empty());
     assert_eq!(view.steps[0].standing, Standing::Done);
@@ -125,7 +149,10 @@ fn a_retried_run_lives_again_and_its_failed_step_with_it() {
     let broken = error("BROKEN", "load");
     log.push(at("load"), Body::StepFailed(failed(&broken)))
         .push(At::default(), finished(Ending::Error, Some(broken)))
-        .push(At::default(), Body::ExecutionRetried(Retried { generation: 2 }));
+        .push(
+            At::default(),
+            Body::ExecutionRetried(Retried { generation: 2 }),
+        );
     let mut view = RunView::of(&log.events);
     assert_eq!((view.status, view.generation), (RunStatus::Running, 2));
     assert!(view.error.is_none() && view.finished_at.is_none());
