@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use model::diagnostic::CODES;
 use model::event::{Emitter, Kind};
 
 const BEGIN: &str = "<!-- generated: begin -->\n";
@@ -58,6 +59,20 @@ fn events_table() -> String {
 #[test]
 fn the_page_of_events_lists_every_kind() {
     assert_current("docs/reference/events.md", &events_table());
+}
+
+fn codes_table() -> String {
+    let mut table = String::from("| Code | Meaning | Remedy |\n|---|---|---|\n");
+    for code in CODES {
+        let (meaning, remedy) = (code.meaning, code.remedy);
+        writeln!(table, "| `{}` | {meaning} | {remedy} |", code.code).expect("text grows");
+    }
+    table
+}
+
+#[test]
+fn the_page_of_errors_lists_every_code() {
+    assert_current("docs/reference/errors.md", &codes_table());
 }
 
 #[test]

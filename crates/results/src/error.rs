@@ -39,7 +39,7 @@ pub enum Error {
     /// The body could not be read from where it came.
     #[error("the body broke off while it was stored")]
     Interrupted(#[source] std::io::Error),
-    /// A `select` path that is no JSONPath.
+    /// A `select` path that is no `JSONPath`.
     #[error("`{path}` is not a JSONPath: {problem}")]
     Select {
         /// The path.
@@ -59,6 +59,11 @@ impl Error {
             Self::Unavailable { .. } | Self::Interrupted(_) => "STORAGE_UNAVAILABLE",
             Self::Select { .. } => "SELECT_INVALID",
         }
+    }
+
+    /// Whether the body is gone for good.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::NotAvailable { .. } | Self::Corrupt { .. })
     }
 
     /// Whether trying again may help.

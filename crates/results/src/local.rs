@@ -74,7 +74,7 @@ impl Local {
     }
 
     /// Makes the draft durable under the name of its content.
-    fn finish(&self, draft: Draft) -> Result<Stored, Error> {
+    fn finish(&self, draft: &Draft) -> Result<Stored, Error> {
         let sha256 = hex::encode(draft.hash.clone().finalize());
         let stored = Stored {
             bytes: draft.bytes,
@@ -85,16 +85,16 @@ impl Local {
         let target = self
             .path(&stored.sha256)
             .expect("a sha256 in hex names a body");
-        let shelf = target.parent().expect("a body stands on a shelf");
+        let rack = target.parent().expect("a body stands on a rack");
         // Written even if it is there: what is there may be damaged, or not flushed yet.
         draft
             .file
             .sync_all()
             .map_err(|error| name(&draft.path, error))?;
-        fs::create_dir_all(shelf).map_err(|error| name(shelf, error))?;
+        fs::create_dir_all(rack).map_err(|error| name(rack, error))?;
         fs::rename(&draft.path, &target).map_err(|error| name(&target, error))?;
-        sync_dir(shelf)?;
-        // The shelf may be new, made here or by another process a moment ago.
+        sync_dir(rack)?;
+        // The rack may be new, made here or by another process a moment ago.
         sync_dir(&self.dir)?;
         Ok(stored)
     }
@@ -187,7 +187,7 @@ impl Bodies for Local {
             }
         }
         let here = self.clone();
-        blocking(move || here.finish(draft)).await
+        blocking(move || here.finish(&draft)).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {

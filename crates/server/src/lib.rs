@@ -51,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) playbooks: playbooks::Playbooks,
     pub(crate) owner: store::OwnerId,
     pub(crate) drive: drive::Handle,
+    pub(crate) sweeps: sweep::Hints,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
     pub(crate) stop: CancellationToken,
 }
@@ -70,6 +71,7 @@ impl Server {
             bodies: config.bodies,
             owner,
             drive,
+            sweeps: sweep::Hints::default(),
             published,
             stop: CancellationToken::new(),
         });

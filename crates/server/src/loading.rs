@@ -28,18 +28,31 @@ pub(crate) struct Opened {
 
 /// Folds an execution's log, from its newest snapshot on.
 pub(crate) async fn open(shared: &Shared, execution: ExecutionId) -> Result<Option<Opened>, Error> {
-    let Some(recorded) = shared.store.load(execution, SNAPSHOT_VERSION).await? else { return Ok(None) };
+    let Some(recorded) = shared.store.load(execution, SNAPSHOT_VERSION).await? else {
+        return Ok(None);
+    };
     let snapshot = recorded.snapshot.as_ref();
     let snapshot_seq = snapshot.map_or(Seq(0), |snapshot| snapshot.seq);
-    let state = snapshot.and_then(|snapshot| ciborium::from_reader::<State, _>(snapshot.bytes.as_slice()).ok());
+    let state = snapshot
+        .and_then(|snapshot| ciborium::from_reader::<State, _>(snapshot.bytes.as_slice()).ok());
     let (state, tail) = match (state, snapshot.is_some()) {
-        (None, true) => (None, shared.store.events(execution, Seq(0), usize::MAX).await?),
+        (None, true) => (
+            None,
+            shared.store.events(execution, Seq(0), usize::MAX).await?,
+        ),
         (state, _) => (state, recorded.tail),
     };
-    let state = tail.iter().fold(state, |state, event| engine::fold(state, event));
+    let state = tail
+        .iter()
+        .fold(state, |state, event| engine::fold(state, event));
     let state = state.ok_or(Error::BrokenLog(execution))?;
     let net = shared.playbooks.net(&state.hash).await?;
-    Ok(Some(Opened { net, state, tail, snapshot_seq }))
+    Ok(Some(Opened {
+        net,
+        state,
+        tail,
+        snapshot_seq,
+    }))
 }
 
 /// Loads what a decision needs.
@@ -69,10 +82,14 @@ pub(crate) async fn load(
             Need::Body(reference) => match shared.bodies.get(&reference).await {
                 Ok(bytes) => {
                     let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-                    loaded.bodies.insert(reference.uri.clone(), Data::new(value));
+                    loaded
+                        .bodies
+                        .insert(reference.uri.clone(), Data::new(value));
                 }
                 Err(error) if error.is_missing() => {
-                    loaded.unavailable.insert(reference.uri.clone(), error.to_string());
+                    loaded
+                        .unavailable
+                        .insert(reference.uri.clone(), error.to_string());
                 }
                 Err(error) => return Err(error.into()),
             },
@@ -91,8 +108,12 @@ pub(crate) fn from_recent<'e>(
     need: &Need,
     loaded: &mut Loaded,
 ) -> bool {
-    let Need::Outcome(seq) = need else { return false };
-    let Some(outcome) = recent(*seq).and_then(outcome_of) else { return false };
+    let Need::Outcome(seq) = need else {
+        return false;
+    };
+    let Some(outcome) = recent(*seq).and_then(outcome_of) else {
+        return false;
+    };
     loaded.outcomes.insert(*seq, Arc::new(outcome));
     true
 }
@@ -111,7 +132,10 @@ pub(crate) async fn loop_results(
     execution: ExecutionId,
     pointer: &LoopPointer,
 ) -> Result<Value, Error> {
-    let ends = shared.store.events_at(execution, &[pointer.started, pointer.done]).await?;
+    let ends = shared
+        .store
+        .events_at(execution, &[pointer.started, pointer.done])
+        .await?;
     let mut total = 0;
     let mut stats = Value::Null;
     let mut run = None;
@@ -136,9 +160,20 @@ pub(crate) async fn loop_results(
         let page = shared.store.events(execution, after, PAGE).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
-        for event in page.iter().filter(|event| event.seq < pointer.done && event.at.step_run_id() == run) {
-            let Some(index) = event.at.iteration.and_then(|index| usize::try_from(index).ok()) else { continue };
-            if let (Some(Outcome::Ok(success)), Some(place)) = (outcome_of(event), results.get_mut(index)) {
+        for event in page
+            .iter()
+            .filter(|event| event.seq < pointer.done && event.at.step_run_id() == run)
+        {
+            let Some(index) = event
+                .at
+                .iteration
+                .and_then(|index| usize::try_from(index).ok())
+            else {
+                continue;
+            };
+            if let (Some(Outcome::Ok(success)), Some(place)) =
+                (outcome_of(event), results.get_mut(index))
+            {
                 *place = match success.reference {
                     Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
                     None => success.result,

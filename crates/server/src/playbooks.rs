@@ -54,7 +54,9 @@ impl Playbooks {
         let entry = self.store.playbook(hash).await?;
         let entry = entry.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
         let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
-        let playbook = parsed.playbook.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
+        let playbook = parsed
+            .playbook
+            .ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
         Ok(self.keep(hash.clone(), Net::new(Arc::new(playbook), self.limits)))
     }
 
@@ -67,13 +69,21 @@ impl Playbooks {
         let entry = self.store.put_playbook(path, text).await?;
         let net = match self.known(&entry.hash) {
             Some(net) => net,
-            None => self.keep(entry.hash.clone(), Net::new(Arc::new(playbook), self.limits)),
+            None => self.keep(
+                entry.hash.clone(),
+                Net::new(Arc::new(playbook), self.limits),
+            ),
         };
         Ok(Registered { entry, net })
     }
 
     /// The playbook that a task of the playbook at `base` calls `path`: a file beside it, or a catalog entry.
-    pub(crate) async fn find(&self, path: &str, version: Option<u32>, base: &str) -> Result<Registered, Unusable> {
+    pub(crate) async fn find(
+        &self,
+        path: &str,
+        version: Option<u32>,
+        base: &str,
+    ) -> Result<Registered, Unusable> {
         if let Some(file) = self.file_beside(path, base) {
             let text = tokio::fs::read_to_string(&file).await;
             let text = text.map_err(|_| Unusable::NotFound(path.to_owned()))?;
@@ -85,7 +95,10 @@ impl Playbooks {
         let Some(playbook) = parsed.playbook else {
             return Err(Unusable::Invalid(parsed.diagnostics));
         };
-        let net = self.keep(entry.hash.clone(), Net::new(Arc::new(playbook), self.limits));
+        let net = self.keep(
+            entry.hash.clone(),
+            Net::new(Arc::new(playbook), self.limits),
+        );
         Ok(Registered { entry, net })
     }
 
@@ -100,12 +113,19 @@ impl Playbooks {
     }
 
     fn known(&self, hash: &PlaybookHash) -> Option<Arc<Net>> {
-        self.nets.lock().expect("the cache is never left half-written").get(hash).cloned()
+        self.nets
+            .lock()
+            .expect("the cache is never left half-written")
+            .get(hash)
+            .cloned()
     }
 
     fn keep(&self, hash: PlaybookHash, net: Net) -> Arc<Net> {
         let net = Arc::new(net);
-        let mut nets = self.nets.lock().expect("the cache is never left half-written");
+        let mut nets = self
+            .nets
+            .lock()
+            .expect("the cache is never left half-written");
         nets.insert(hash, net.clone());
         net
     }

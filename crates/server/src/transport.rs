@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine::Refusal;
 use model::event::Event;
-use model::id::{ExecutionId, Name, PlaybookHash, Seq, WorkerId};
+use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
 use model::template::LoopPointer;
 use tokio::sync::oneshot;
@@ -34,7 +34,10 @@ impl InProcess {
 impl Transport for InProcess {
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claimed>, wire::Error> {
         let (reply, answer) = oneshot::channel();
-        let order = Order::Claim { ask: ask.clone(), reply };
+        let order = Order::Claim {
+            ask: ask.clone(),
+            reply,
+        };
         self.shared.drive.send(order).await.map_err(unavailable)?;
         match tokio::time::timeout(ask.wait, answer).await {
             Ok(Ok(claims)) => claims.map_err(unavailable),
@@ -45,7 +48,8 @@ impl Transport for InProcess {
 
     async fn report(&self, report: Report) -> Result<Receipt, wire::Error> {
         let command = report.command;
-        let hands = (report.free > 0).then(|| (report.worker.clone(), report_pool(&report), report.free));
+        let hands =
+            (report.free > 0).then(|| (report.worker.clone(), report.pool.clone(), report.free));
         let input = engine::Input::Report(engine::Report {
             command: command.seq,
             worker: report.worker,
@@ -53,9 +57,19 @@ impl Transport for InProcess {
             events: report.events,
             end: end(report.end),
         });
-        match self.shared.drive.post(command.execution, input, hands, None).await {
-            Ok(reply) => Ok(Receipt { verdict: reply.verdict, next: reply.next }),
-            Err(Posted::Refused(Refusal::Fenced | Refusal::Ended)) => Err(wire::Error::Fenced(command)),
+        match self
+            .shared
+            .drive
+            .post(command.execution, input, hands, None)
+            .await
+        {
+            Ok(reply) => Ok(Receipt {
+                verdict: reply.verdict,
+                next: reply.next,
+            }),
+            Err(Posted::Refused(Refusal::Fenced | Refusal::Ended)) => {
+                Err(wire::Error::Fenced(command))
+            }
             Err(Posted::Refused(refusal)) => Err(wire::Error::Refused(refusal.to_string())),
             Err(Posted::Failed(error)) => Err(unavailable(error)),
         }
@@ -68,7 +82,10 @@ impl Transport for InProcess {
 
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, wire::Error> {
         let (reply, answer) = oneshot::channel();
-        let order = Order::Listen { worker: worker.clone(), reply };
+        let order = Order::Listen {
+            worker: worker.clone(),
+            reply,
+        };
         self.shared.drive.send(order).await.map_err(unavailable)?;
         answer.await.map_err(|_| unavailable(Error::Stopping))
     }
@@ -76,22 +93,29 @@ impl Transport for InProcess {
     async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, wire::Error> {
         let net = self.shared.playbooks.net(hash).await.map_err(unavailable)?;
         let source = &net.playbook.source;
-        Ok(PlaybookText { name: source.name.clone(), text: source.text.clone() })
+        Ok(PlaybookText {
+            name: source.name.clone(),
+            text: source.text.clone(),
+        })
     }
 
-    async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, wire::Error> {
+    async fn events(
+        &self,
+        execution: ExecutionId,
+        seqs: &[Seq],
+    ) -> Result<Vec<Event>, wire::Error> {
         let events = self.shared.store.events_at(execution, seqs).await;
         events.map_err(|error| unavailable(error.into()))
     }
 
-    async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<Raw, wire::Error> {
+    async fn loop_results(
+        &self,
+        execution: ExecutionId,
+        pointer: &LoopPointer,
+    ) -> Result<Raw, wire::Error> {
         let results = crate::loading::loop_results(&self.shared, execution, pointer).await;
         results.map(|value| Raw::of(&value)).map_err(unavailable)
     }
-}
-
-fn report_pool(report: &Report) -> Name {
-    report.pool.clone()
 }
 
 fn end(end: ReportEnd) -> engine::ReportEnd {

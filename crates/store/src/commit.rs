@@ -34,8 +34,8 @@ pub struct Commit {
     pub keys: Vec<Key>,
     /// Events whose ids came from outside.
     pub foreign: Vec<Foreign>,
-    /// The claim that entitles to this commit.
-    pub fence: Option<Fence>,
+    /// The claims that entitle to this commit; all must be current.
+    pub fences: Vec<Fence>,
     /// The state after these events, now and then.
     pub snapshot: Option<Snapshot>,
 }
@@ -191,7 +191,7 @@ impl Commit {
             consumed: Vec::new(),
             keys: Vec::new(),
             foreign: Vec::new(),
-            fence: None,
+            fences: Vec::new(),
             snapshot: None,
         }
     }

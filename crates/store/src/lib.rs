@@ -128,7 +128,7 @@ pub trait Store: Send + Sync {
     /// Executions that go on, or should, and whose driver is dead or was never named, oldest first.
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error>;
 
-    /// Resolves when another process has committed something.
+    /// Resolves when another process has committed something, or after a short while; look again either way.
     async fn changed(&self);
 
     /// Drops every projection and folds it again from the log.

@@ -11,6 +11,13 @@ mod noop;
 mod process;
 mod python;
 mod registry;
+mod rhai;
+mod shell;
+mod sql;
+mod sqlite;
+#[cfg(test)]
+mod testing;
+mod transform;
 
 pub use call::{Call, LogSink, NoLog, Place, Stream, Timeout, Tool};
 pub use registry::{Config, HttpLimits, PythonConfig, Registry};

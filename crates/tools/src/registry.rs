@@ -11,6 +11,10 @@ use crate::call::Tool;
 use crate::http::{Clients, Http};
 use crate::noop::Noop;
 use crate::python::Python;
+use crate::rhai::Rhai;
+use crate::shell::Shell;
+use crate::sqlite::Sqlite;
+use crate::transform::Transform;
 
 /// How the built-in tools are set up.
 #[derive(Debug, Clone)]
@@ -107,11 +111,16 @@ impl Registry {
     /// Every kind that is built in.
     pub fn builtin(config: Config) -> Self {
         let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
+        let shell = Shell::new(config.environment.clone());
         let python = Python::new(&config.python, config.environment, clients.clone());
         let mut registry = Self::empty();
         registry.insert("noop", Arc::new(Noop));
         registry.insert("http", Arc::new(Http::new(clients)));
         registry.insert("python", Arc::new(python));
+        registry.insert("shell", Arc::new(shell));
+        registry.insert("rhai", Arc::new(Rhai));
+        registry.insert("transform", Arc::new(Transform));
+        registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
         registry
     }
 

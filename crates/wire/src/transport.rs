@@ -64,6 +64,8 @@ pub struct Report {
     pub events: Vec<Event>,
     /// Whether the worker is done with the command.
     pub end: ReportEnd,
+    /// The pool it serves.
+    pub pool: Name,
     /// How many further commands it could take at once.
     pub free: u32,
 }

@@ -1,1 +1,34 @@
-//! Placeholder.
+//! The worker: claims commands, runs task pipelines, stores results, reports events.
+//!
+//! Enters: commands, through a [`wire::Transport`]. Leaves: reports through the same. A command is held under a lease;
+//! what its tasks did is said in order, and nothing that has effects is followed by anything before it is durable.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod call;
+mod claim;
+mod clock;
+mod command;
+mod elements;
+mod hand;
+mod hold;
+mod keep;
+mod lease;
+mod load;
+mod logs;
+mod outside;
+mod patience;
+mod playbooks;
+mod pulse;
+mod range;
+mod render;
+mod restore;
+mod run;
+mod settle;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use clock::{Clock, SystemClock};
+pub use logs::{FileLogs, LOG_BYTES_MAX, LogLine, LogStream, Logs, read_logs};
+pub use worker::{Config, Worker};

@@ -84,3 +84,17 @@ fn every_code_is_shown_by_a_broken_playbook() {
         .collect();
     assert!(missing.is_empty(), "no playbook shows {missing:?}");
 }
+
+#[test]
+fn every_example_reads_without_a_word() {
+    let folder = folder().join("../../examples");
+    for entry in fs::read_dir(folder).expect("the folder of examples exists") {
+        let path = entry.expect("the folder is readable").path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            assert_eq!(rendered(&path), "", "{}", path.display());
+        }
+    }
+}

@@ -2,4 +2,5 @@
 
 mod bombs;
 mod broken;
+mod meaning;
 mod spellings;

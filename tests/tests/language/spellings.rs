@@ -1,1 +1,282 @@
-//! Spellings.
+//! Two dialects, one model: every accepted spelling reads as its canonical form does.
+
+use model::diagnostic::Style;
+use model::playbook::{Playbook, parse};
+use regex::Regex;
+
+/// The playbook of a text that must have no errors.
+pub(crate) fn read(text: &str) -> Playbook {
+    let parsed = parse("test.yaml", text.as_bytes());
+    let said: String = parsed
+        .diagnostics
+        .iter()
+        .map(|diagnostic| diagnostic.render(Style::default()))
+        .collect();
+    parsed.playbook.unwrap_or_else(|| panic!("{said}{text}"))
+}
+
+pub(crate) const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\n";
+
+/// What a playbook says, without where it says it.
+fn meaning(text: &str) -> String {
+    let playbook = read(text);
+    let said = format!(
+        "{:?}",
+        (
+            &playbook.steps,
+            &playbook.executor,
+            &playbook.metadata,
+            &playbook.workload
+        )
+    );
+    let places = Regex::new(r"Span \{[^}]*\}|code_line: [^,]*, |range: \d+\.\.\d+");
+    let places = places.expect("the pattern is right");
+    places.replace_all(&said, "").into_owned()
+}
+
+fn same(canonical: &str, others: &[&str]) {
+    let expected = meaning(&format!("{HEAD}{canonical}"));
+    for other in others {
+        assert_eq!(meaning(&format!("{HEAD}{other}")), expected, "{other}");
+    }
+}
+
+/// Steps with the keys given, after which a step `b` and a step `c` stand.
+fn step(keys: &str) -> String {
+    format!(
+        "workflow:\n  - {{step: a, {keys}}}\n  - {{step: b, tool: {{kind: noop}}}}\n  - {{step: c, tool: {{kind: noop}}}}\n"
+    )
+}
+
+fn same_step(canonical: &str, others: &[&str]) {
+    let others: Vec<String> = others.iter().map(|keys| step(keys)).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    same(&step(canonical), &others);
+}
+
+fn same_task(canonical: &str, others: &[&str]) {
+    let task = |keys: &str| format!("tool: [{{t: {{{keys}}}}}]");
+    let others: Vec<String> = others.iter().map(|keys| task(keys)).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    same_step(&task(canonical), &others);
+}
+
+#[test]
+fn workbook_tasks_may_be_given_in_three_shapes() {
+    let flow = "workflow:\n  - {step: a, tool: [{t: {kind: workbook, name: load}}]}\n";
+    let with = |book: &str| format!("workbook: {book}\n{flow}");
+    let task = "{kind: http, url: 'https://example.com'}";
+    same(
+        "workflow:\n  - {step: a, tool: [{t: {kind: http, url: 'https://example.com'}}]}\n",
+        &[
+            &with(&format!("{{tasks: {{load: {task}}}}}")),
+            &with(&format!("{{load: {task}}}")),
+            &with(&format!("[{{name: load, tool: {task}}}]")),
+        ],
+    );
+}
+
+#[test]
+fn the_profile_is_the_executors_kind() {
+    let flow = "workflow:\n  - {step: a, tool: {kind: noop}}\n";
+    same(
+        &format!("executor: {{kind: local}}\n{flow}"),
+        &[&format!("executor: {{profile: local}}\n{flow}")],
+    );
+}
+
+#[test]
+fn a_steps_input_may_be_called_args() {
+    same_step(
+        "input: {x: 1}, tool: {kind: noop}",
+        &["args: {x: 1}, tool: {kind: noop}"],
+    );
+}
+
+#[test]
+fn a_steps_output_is_the_result_policy_of_its_task() {
+    same_step(
+        "tool: [{a: {kind: noop, spec: {result: {inline_max_bytes: 10}}}}]",
+        &["tool: {kind: noop}, output: {inline_max_bytes: 10}"],
+    );
+}
+
+#[test]
+fn a_tool_may_be_one_map_or_name_its_tasks() {
+    same_step(
+        "tool: [{a: {kind: noop}}]",
+        &["tool: {kind: noop}", "tool: [{name: a, kind: noop}]"],
+    );
+    same_step("tool: [{task_0: {kind: noop}}]", &["tool: [{kind: noop}]"]);
+}
+
+#[test]
+fn keys_of_a_task_have_other_spellings() {
+    let python = "kind: python, code: 'result = 1'";
+    let also = |keys: &str| format!("{python}, {keys}");
+    same_task(&also("input: {x: 1}"), &[&also("args: {x: 1}")]);
+    same_task(&also("auth: key"), &[&also("credential: key")]);
+    same_task(
+        &also("spec: {timeout: 5}"),
+        &[&also("timeout: 5"), &also("timeout_seconds: 5")],
+    );
+    same_task(
+        &also("spec: {result: {scope: step}}"),
+        &[&also("output: {scope: step}")],
+    );
+    same_task(
+        &also("spec: {result: {select: [{path: $.a.b, as: b}, {path: '$.c[0]', as: c}]}}"),
+        &[
+            &also("output_select: [a.b, 'c[0]']"),
+            &also("spec: {result: {select: [a.b, 'c[0]']}}"),
+        ],
+    );
+    same_task(python, &["kind: python, spec: {code: 'result = 1'}"]);
+}
+
+#[test]
+fn keys_of_a_kind_have_other_spellings() {
+    same_task(
+        "kind: http, url: 'https://e'",
+        &["kind: http, endpoint: 'https://e'"],
+    );
+    same_task(
+        "kind: sqlite, command: 'select 1'",
+        &[
+            "kind: sqlite, query: 'select 1'",
+            "kind: sqlite, commands: 'select 1'",
+        ],
+    );
+    same_task("kind: shell, command: [ls]", &["kind: shell, cmds: [ls]"]);
+    same_task(
+        "kind: playbook, path: p, input: {x: 1}",
+        &[
+            "kind: playbook, path: p, args: {x: 1}",
+            "kind: playbook, path: p, payload: {x: 1}",
+        ],
+    );
+}
+
+#[test]
+fn the_last_rule_may_be_written_in_three_ways() {
+    let policy = |rules: &str| format!("kind: noop, spec: {{policy: {{rules: [{rules}]}}}}");
+    same_task(
+        &policy("{else: {then: {do: fail}}}"),
+        &[
+            &policy("{else: {do: fail}}"),
+            &policy("{else: , then: {do: fail}}"),
+        ],
+    );
+    same_task(
+        &policy("{when: 'true', then: {do: fail}}"),
+        &[&policy("{when: true, then: {do: fail}}")],
+    );
+    let back = |to: &str| {
+        let rule =
+            format!("{{when: 'ctx.x', then: {{do: jump, to: {to}}}}}, {{else: {{do: fail}}}}");
+        format!(
+            "tool: [{{s: {{kind: noop}}}}, {{t: {{{}}}}}]",
+            policy(&rule)
+        )
+    };
+    same_step(&back("previous"), &[&back("prev")]);
+}
+
+#[test]
+fn set_says_where_a_write_goes() {
+    let policy = |then: &str| {
+        format!(
+            "loop: {{in: [1], iterator: i}}, tool: [{{t: {{kind: noop, spec: {{policy: {{rules: [{{else: {{then: {{do: continue, {then}}}}}}}]}}}}}}}}]"
+        )
+    };
+    same_step(
+        &policy("set_iter: {x: 1}, set_ctx: {y: 2}"),
+        &[
+            &policy("set: {iter.x: 1, ctx.y: 2}"),
+            &policy("set: {iter: {x: 1}, ctx: {y: 2}}"),
+        ],
+    );
+    same_step(&policy("set: {z: 1}"), &[&policy("set: {step.z: 1}")]);
+    same_step(
+        "tool: {kind: noop}, set: {ctx.x: 1}",
+        &["tool: {kind: noop}, set: {x: 1}"],
+    );
+    same_step(
+        "tool: {kind: noop}, next: {arcs: [{step: b, set: {ctx.x: 1}}]}",
+        &["tool: {kind: noop}, next: {arcs: [{step: b, set: {x: 1}}]}"],
+    );
+}
+
+#[test]
+fn next_may_be_a_list_of_arcs_or_one_name() {
+    let next = |next: &str| format!("tool: {{kind: noop}}, next: {next}");
+    same_step(
+        &next("{spec: {mode: exclusive}, arcs: [{step: b}]}"),
+        &[
+            &next("{arcs: [{step: b}]}"),
+            &next("[{step: b}]"),
+            &next("b"),
+            &next("{spec: {policy: {}}, arcs: [{step: b}]}"),
+        ],
+    );
+    same_step(
+        &next("{spec: {mode: inclusive}, arcs: [{step: b}, {step: c}]}"),
+        &[
+            &next("{spec: {mode: all}, arcs: [{step: b}, {step: c}]}"),
+            &next("{spec: {mode: parallel}, arcs: [{step: b}, {step: c}]}"),
+        ],
+    );
+}
+
+#[test]
+fn an_arc_to_end_needs_no_such_step() {
+    let playbook = read(&format!(
+        "{HEAD}workflow:\n  - {{step: a, tool: {{kind: noop}}, next: end}}\n"
+    ));
+    assert_eq!(playbook.steps[0].next.arcs[0].step, "end");
+}
+
+#[test]
+fn durations_have_many_spellings() {
+    let spec = |timeout: &str| format!("spec: {{timeout: {timeout}}}, tool: {{kind: noop}}");
+    same_step(
+        &spec("5400"),
+        &[
+            &spec("1h 30m"),
+            &spec("PT1H30M"),
+            &spec("5400s"),
+            &spec("5400000ms"),
+            &spec("90m"),
+        ],
+    );
+    same_step(
+        &spec("60"),
+        &["spec: {policy: {lifecycle: {timeout_s: 60}}}, tool: {kind: noop}"],
+    );
+}
+
+#[test]
+fn loops_take_lists_and_templates() {
+    for keys in [
+        "loop: {in: [1, 2], iterator: i}",
+        "loop: {in: '{{ workload.items }}', iterator: i, spec: {mode: parallel, max_in_flight: '{{ workload.n }}'}}",
+        "loop: {in: [1], iterator: i, spec: {policy: {exec: local, results: {preserve_order: true}}}}",
+    ] {
+        let text = step(&format!("{keys}, tool: {{kind: noop}}"));
+        assert!(
+            read(&format!("{HEAD}{text}")).steps[0].loop_.is_some(),
+            "{keys}"
+        );
+    }
+}
+
+#[test]
+fn stores_have_other_names() {
+    let result = |store: &str| format!("kind: noop, spec: {{result: {{store: {store}}}}}");
+    same_task(
+        &result("{kind: nats_kv}"),
+        &[&result("nats_kv"), &result("kv"), &result("{kind: kv}")],
+    );
+    same_task(&result("inline"), &[&result("memory")]);
+    same_task(&result("disk"), &[&result("object")]);
+}

@@ -12,6 +12,7 @@ use model::event::{Ending, Parent, ResultPointer, TimerPurpose};
 use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::outcome::TaskError;
 use model::raw::Raw;
+use model::status::RunStatus;
 use model::template::Latest;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -165,6 +166,17 @@ pub struct LiveTimer {
 }
 
 impl State {
+    /// How the execution stands, in one word.
+    pub fn status(&self) -> RunStatus {
+        match self.phase {
+            Phase::Ended(Ending::Success) => RunStatus::Completed,
+            Phase::Ended(Ending::Error) => RunStatus::Failed,
+            Phase::Ended(Ending::Cancelled) => RunStatus::Cancelled,
+            Phase::Live if self.paused => RunStatus::Paused,
+            Phase::Live => RunStatus::Running,
+        }
+    }
+
     /// Whether the execution has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))

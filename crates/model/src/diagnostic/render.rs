@@ -169,13 +169,15 @@ mod tests {
             color: false,
             unicode: true,
         };
-        let expected = "\
-error[E0107]: unknown field `tol` in step `fetch_page`
-  ┌─ playbooks/load.yaml:2:5
-2 │     tol:
-  │     ^^^ did you mean `tool`?     (step takes: step tool)
-  = help: see the reference
-";
+        let expected = [
+            "error[E0107]: unknown field `tol` in step `fetch_page`",
+            "  ┌─ playbooks/load.yaml:2:5",
+            "2 │     tol:",
+            "  │     ^^^ did you mean `tool`?     (step takes: step tool)",
+            "  = help: see the reference",
+            "",
+        ];
+        let expected = expected.join("\n");
         assert_eq!(unknown_field().render(style), expected);
     }
 

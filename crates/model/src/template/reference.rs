@@ -57,6 +57,12 @@ pub(crate) fn body(reference: &ResultRef) -> Native {
     let loaded = session::with(|session| session.loaded.clone());
     match loaded.bodies.get(&reference.uri) {
         Some(body) => body.native().clone(),
+        None if loaded.unavailable.contains_key(&reference.uri) => {
+            session::with(|session| {
+                session.unavailable = loaded.unavailable.get(&reference.uri).cloned()
+            });
+            Native::UNDEFINED
+        }
         None => pending(Need::Body(Box::new(reference.clone()))),
     }
 }

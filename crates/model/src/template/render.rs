@@ -118,6 +118,13 @@ fn settle<T>(
     if !session.needs.is_empty() {
         return Err(RenderError::Needs(session.needs));
     }
+    if let Some(message) = session.unavailable {
+        return Err(RenderError::Failed {
+            code: "REFERENCE_NOT_AVAILABLE",
+            message,
+            span: template.span(),
+        });
+    }
     match result {
         Ok(value) => Ok((value, session.tainted)),
         Err(error) => Err(failure(template, &error, session.tainted)),

@@ -155,6 +155,8 @@ pub struct Loaded {
     pub outcomes: BTreeMap<Seq, Arc<Outcome>>,
     /// Bodies by the uri of their reference.
     pub bodies: BTreeMap<String, Data>,
+    /// Bodies that cannot be had, by the uri of their reference, and why.
+    pub unavailable: BTreeMap<String, String>,
     /// Loop results, `{results: […], stats: {…}}`, by the loop's boundary event.
     pub loops: BTreeMap<Seq, Data>,
 }

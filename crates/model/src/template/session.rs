@@ -26,6 +26,8 @@ pub(crate) struct Session {
     pub(crate) reveals_secrets: bool,
     pub(crate) tainted: bool,
     pub(crate) needs: Vec<Need>,
+    /// Why a body that was touched cannot be had.
+    pub(crate) unavailable: Option<String>,
     /// The pieces so far, where pieces are asked for.
     pub(crate) pieces: Option<Vec<Piece>>,
     allocated: usize,

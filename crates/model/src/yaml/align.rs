@@ -116,3 +116,53 @@ pub(crate) fn span_at(text: &str, start: usize, end: usize) -> Span {
 pub(crate) fn narrow(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::source::Span;
+    use crate::yaml::documents;
+
+    /// Where `word`, found in the value of the first key, stands in the text.
+    fn find(text: &str, word: &str) -> (u32, u32, String) {
+        let read = documents("test.yaml", text.as_bytes());
+        let node = &read.roots[0].as_map().unwrap()[0].value;
+        let at = node.as_str().unwrap().find(word).unwrap();
+        let Span {
+            line,
+            column,
+            start,
+            end,
+        } = node.locate(&read.source.text, &(at..at + word.len()));
+        let found = &read.source.text[start as usize..end as usize];
+        (line, column, found.to_owned())
+    }
+
+    #[test]
+    fn every_style_is_followed_back_to_the_text() {
+        for (text, line, column) in [
+            ("k: some word here\n", 1, 9),
+            ("k: some\n  more word here\n", 2, 8),
+            ("k: 'it''s a word'\n", 1, 13),
+            ("k: \"a\\n\\\"b\\\" \\u00e9 word\"\n", 1, 21),
+            ("k: |\n  one\n\n    two word\n", 4, 9),
+            ("k: >-\n  one\n  two\n\n  word\n", 5, 3),
+            ("k: !raw |\n\n  a word\n", 3, 5),
+            ("k: &name 'a word'\n", 1, 13),
+            ("k: \u{e9}\u{e9} word\n", 1, 7),
+            ("k: |\r\n  one\r\n  word\r\n", 3, 3),
+        ] {
+            assert_eq!(
+                find(text, "word"),
+                (line, column, "word".to_owned()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_its_own_place() {
+        let read = documents("test.yaml", b"k: 12");
+        let node = &read.roots[0].as_map().unwrap()[0].value;
+        assert_eq!(node.locate("k: 12", &(0..1)), node.span);
+    }
+}

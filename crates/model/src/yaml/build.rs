@@ -8,17 +8,18 @@ use saphyr_parser::{Event, ScalarStyle, Tag};
 use crate::diagnostic::Diagnostic;
 use crate::source::{Source, Span};
 use crate::yaml::align::without_properties;
-use crate::yaml::node::{Entry, Node, Style, Text, Value};
+use crate::yaml::node::{Entry, Node, Scalar, Style, Value};
 use crate::yaml::scalar::resolve;
 
 /// Collections nested deeper than this are refused.
 const DEPTH_MAX: usize = 64;
 /// A file with more values than this is refused.
-const NODES_MAX: usize = 250_000;
+const NODES_MAX: usize = 100_000;
 /// What anchors and aliases may add to a document, in units of [`Node::weight`].
 const EXPANSION_MAX: usize = 8 * 1024 * 1024;
-/// What a node weighs besides its text.
-const NODE_WEIGHT: usize = 64;
+
+/// An error that ends the reading.
+type Refusal = Box<Diagnostic>;
 
 /// Documents in the making.
 pub(crate) struct Builder {
@@ -79,7 +80,7 @@ impl Builder {
     }
 
     /// Takes one event; an error ends the reading.
-    pub(crate) fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Diagnostic> {
+    pub(crate) fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Refusal> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let mut node = self.scalar(&text, style, tag.as_deref(), span);
@@ -124,7 +125,7 @@ impl Builder {
         let value = if style == Style::Plain && !raw {
             resolve(text)
         } else {
-            Value::Text(Text {
+            Value::Text(Scalar {
                 text: text.into(),
                 style,
                 raw,
@@ -147,24 +148,24 @@ impl Builder {
         }
     }
 
-    fn count(&mut self, span: Span) -> Result<(), Diagnostic> {
+    fn count(&mut self, span: Span) -> Result<(), Refusal> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
             let message = format!("the file has more than {NODES_MAX} values");
-            return Err(self.error("E0005", message, span));
+            return Err(self.error("E0005", message, span).into());
         }
         Ok(())
     }
 
-    fn push(&mut self, anchor: usize, open: Open, span: Span) -> Result<(), Diagnostic> {
+    fn push(&mut self, anchor: usize, open: Open, span: Span) -> Result<(), Refusal> {
         if self.stack.len() >= DEPTH_MAX {
-            return Err(too_deep(span, &self.source));
+            return Err(too_deep(span, &self.source).into());
         }
         self.stack.push(Frame { span, anchor, open });
         Ok(())
     }
 
-    fn pop(&mut self, end: Span) -> Result<(), Diagnostic> {
+    fn pop(&mut self, end: Span) -> Result<(), Refusal> {
         let Some(frame) = self.stack.pop() else {
             return Ok(());
         };
@@ -173,7 +174,7 @@ impl Builder {
         let value = match frame.open {
             Open::List(items) => Value::List(items),
             Open::Map(map) if map.is_bare_template => self.bare_template(span),
-            Open::Map(map) => Value::Map(self.close(map)),
+            Open::Map(map) => Value::Map(close(map)),
         };
         let node = Node { span, value };
         self.keep(frame.anchor, &node, span)?;
@@ -189,7 +190,7 @@ impl Builder {
             .error("E0010", "a template needs quotes around it", span)
             .label(format!("quote the template: `\"{text}\"`"));
         self.diagnostics.push(error);
-        Value::Text(Text {
+        Value::Text(Scalar {
             text: text.into(),
             style: Style::Plain,
             raw: false,
@@ -197,7 +198,7 @@ impl Builder {
     }
 
     /// Puts a finished node where it belongs; `plain` is its text if it is a plain scalar.
-    fn place(&mut self, node: Node, plain: Option<&str>, span: Span) -> Result<(), Diagnostic> {
+    fn place(&mut self, node: Node, plain: Option<&str>, span: Span) -> Result<(), Refusal> {
         self.count(span)?;
         let Some(frame) = self.stack.last_mut() else {
             self.roots.push(node);
@@ -286,28 +287,7 @@ impl Builder {
         self.map_at_top().merged.extend(maps);
     }
 
-    /// Keys written in the map win over merged ones, and an earlier merge over a later one.
-    fn close(&mut self, map: OpenMap) -> Vec<Entry> {
-        let OpenMap {
-            mut entries,
-            mut known,
-            merged,
-            ..
-        } = map;
-        for node in merged {
-            let Value::Map(from) = node.value else {
-                continue;
-            };
-            for entry in from {
-                if known.insert(entry.key.clone(), entry.span).is_none() {
-                    entries.push(entry);
-                }
-            }
-        }
-        entries
-    }
-
-    fn keep(&mut self, anchor: usize, node: &Node, span: Span) -> Result<(), Diagnostic> {
+    fn keep(&mut self, anchor: usize, node: &Node, span: Span) -> Result<(), Refusal> {
         if anchor == 0 {
             return Ok(());
         }
@@ -322,29 +302,52 @@ impl Builder {
         Ok(())
     }
 
-    fn expand(&mut self, anchor: usize, span: Span) -> Result<Node, Diagnostic> {
+    fn expand(&mut self, anchor: usize, span: Span) -> Result<Node, Refusal> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             let message = "an alias stands inside the value it names";
-            return Err(self.error("E0008", message, span).label("this alias"));
+            return Err(self
+                .error("E0008", message, span)
+                .label("this alias")
+                .into());
         };
         if self.stack.len() + anchored.height > DEPTH_MAX {
-            return Err(too_deep(span, &self.source));
+            return Err(too_deep(span, &self.source).into());
         }
         let (node, weight) = (anchored.node.clone(), anchored.weight);
         self.charge(weight, span)?;
         Ok(node)
     }
 
-    fn charge(&mut self, weight: usize, span: Span) -> Result<(), Diagnostic> {
+    fn charge(&mut self, weight: usize, span: Span) -> Result<(), Refusal> {
         self.expanded += weight;
         if self.expanded > EXPANSION_MAX {
             let message = "anchors and aliases expand to more than a playbook may hold";
-            return Err(self
-                .error("E0005", message, span)
-                .label("this one is too much"));
+            let error = self.error("E0005", message, span);
+            return Err(error.label("this one is too much").into());
         }
         Ok(())
     }
+}
+
+/// Keys written in the map win over merged ones, and an earlier merge over a later one.
+fn close(map: OpenMap) -> Vec<Entry> {
+    let OpenMap {
+        mut entries,
+        mut known,
+        merged,
+        ..
+    } = map;
+    for node in merged {
+        let Value::Map(from) = node.value else {
+            continue;
+        };
+        for entry in from {
+            if known.insert(entry.key.clone(), entry.span).is_none() {
+                entries.push(entry);
+            }
+        }
+    }
+    entries
 }
 
 /// A tag as it is written: the library spells `!!` out.
@@ -369,29 +372,4 @@ fn written(style: ScalarStyle) -> Style {
 pub(crate) fn too_deep(span: Span, source: &Source) -> Diagnostic {
     let message = format!("collections are nested more than {DEPTH_MAX} deep");
     Diagnostic::new("E0004", message, span, source).label("one level too many")
-}
-
-impl Node {
-    /// What a copy of it costs, roughly in bytes.
-    pub(crate) fn weight(&self) -> usize {
-        NODE_WEIGHT
-            + match &self.value {
-                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-                Value::Text(text) => text.text.len(),
-                Value::List(items) => items.iter().map(Node::weight).sum(),
-                Value::Map(entries) => entries
-                    .iter()
-                    .map(|entry| entry.key.len() + entry.value.weight())
-                    .sum(),
-            }
-    }
-
-    fn height(&self) -> usize {
-        let deepest = match &self.value {
-            Value::List(items) => items.iter().map(Node::height).max(),
-            Value::Map(entries) => entries.iter().map(|entry| entry.value.height()).max(),
-            _ => return 0,
-        };
-        1 + deepest.unwrap_or(0)
-    }
 }

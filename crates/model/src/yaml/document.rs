@@ -11,6 +11,9 @@ use crate::yaml::node::Node;
 /// A file larger than this is refused unread.
 pub(crate) const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 
+/// The scanner keeps a whole flow collection in memory before it gives anything away, so marks are counted first.
+const MARKS_MAX: usize = 120_000;
+
 /// What a file holds.
 pub(crate) struct Documents {
     /// Its text, without a byte order mark.
@@ -45,6 +48,11 @@ fn decode(bytes: &[u8]) -> Result<&str, (&'static str, String)> {
         ("E0002", message)
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let is_mark = |byte: &u8| matches!(byte, b',' | b':' | b'[' | b'{');
+    if text.bytes().filter(|byte| is_mark(byte)).count() > MARKS_MAX {
+        let message = format!("the file has more than {MARKS_MAX} commas, colons and brackets");
+        return Err(("E0005", message));
+    }
     match text.find('\0') {
         Some(at) => Err(("E0002", format!("byte {at} is a NUL character"))),
         None => Ok(text),
@@ -74,10 +82,10 @@ fn read(source: Source) -> Documents {
     for event in Parser::new_from_str(&source.text) {
         let outcome = match event {
             Ok((event, span)) => builder.take(event, places.span(span.start, span.end)),
-            Err(error) => Err(syntax(&error, &places, &source)),
+            Err(error) => Err(Box::new(syntax(&error, &places, &source))),
         };
         if let Err(fatal) = outcome {
-            builder.diagnostics.push(fatal);
+            builder.diagnostics.push(*fatal);
             break;
         }
     }

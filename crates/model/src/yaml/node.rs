@@ -6,6 +6,9 @@ use serde_json::{Map, Number};
 
 use crate::source::Span;
 
+/// What a node weighs besides its text.
+const NODE_WEIGHT: usize = 64;
+
 /// A value and where it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -19,7 +22,7 @@ pub(crate) enum Value {
     Null,
     Bool(bool),
     Number(Number),
-    Text(Text),
+    Text(Scalar),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
@@ -34,7 +37,7 @@ pub(crate) struct Entry {
 
 /// A scalar that is text.
 #[derive(Debug, Clone)]
-pub(crate) struct Text {
+pub(crate) struct Scalar {
     pub(crate) text: Arc<str>,
     pub(crate) style: Style,
     /// Tagged `!raw`: never a template.
@@ -63,7 +66,7 @@ impl Node {
         matches!(self.value, Value::Null)
     }
 
-    pub(crate) fn as_text(&self) -> Option<&Text> {
+    pub(crate) fn as_text(&self) -> Option<&Scalar> {
         match &self.value {
             Value::Text(text) => Some(text),
             _ => None,
@@ -98,6 +101,30 @@ impl Node {
             Value::List(_) => "a list",
             Value::Map(_) => "a map",
         }
+    }
+
+    /// What a copy of it costs, roughly in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        NODE_WEIGHT
+            + match &self.value {
+                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+                Value::Text(text) => text.text.len(),
+                Value::List(items) => items.iter().map(Node::weight).sum(),
+                Value::Map(entries) => entries
+                    .iter()
+                    .map(|entry| entry.key.len() + entry.value.weight())
+                    .sum(),
+            }
+    }
+
+    /// How many collections are nested in it, itself included.
+    pub(crate) fn height(&self) -> usize {
+        let deepest = match &self.value {
+            Value::List(items) => items.iter().map(Node::height).max(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.value.height()).max(),
+            _ => return 0,
+        };
+        1 + deepest.unwrap_or(0)
     }
 
     /// The same value without places.

@@ -4,7 +4,7 @@
 
 use serde_json::Number;
 
-use crate::yaml::node::{Style, Text, Value};
+use crate::yaml::node::{Scalar, Style, Value};
 
 /// Reads a plain scalar.
 pub(crate) fn resolve(text: &str) -> Value {
@@ -16,7 +16,7 @@ pub(crate) fn resolve(text: &str) -> Value {
     }
     match number(text) {
         Some(number) => Value::Number(number),
-        None => Value::Text(Text {
+        None => Value::Text(Scalar {
             text: text.into(),
             style: Style::Plain,
             raw: false,

@@ -4,17 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Input, Net, State, Undecided};
+use engine::{Input, State, Undecided};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use model::id::{ExecutionId, IdBlock, Seq};
 use model::template::Need;
 use tokio::sync::{mpsc, oneshot};
+use wire::Verdict;
 
 use crate::Shared;
 use crate::drive::claims::Claims;
 use crate::drive::commits::Outcome;
-use crate::drive::handle::{Order, Posted};
+use crate::drive::handle::{Order, Posted, Reply};
 use crate::drive::slot::{Slot, Waiting};
 use crate::error::Error;
 use crate::loading::{self, Opened};
@@ -38,7 +39,11 @@ pub(super) enum Done {
     Opened(ExecutionId, Result<Option<Opened>, Error>),
     Loaded(ExecutionId, Result<model::template::Loaded, Error>),
     Committed(ExecutionId, Outcome),
-    Claimed(Result<Vec<store::Claim>, Error>, wire::Ask, oneshot::Sender<Result<Vec<wire::Claimed>, Error>>),
+    Claimed(
+        Result<Vec<store::Claim>, Error>,
+        wire::Ask,
+        oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
+    ),
     Again(ExecutionId),
 }
 
@@ -70,15 +75,36 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
 impl Drive {
     fn take(&mut self, order: Order) {
         match order {
-            Order::Submit { submit, net, consumed, reply } => {
+            Order::Submit {
+                submit,
+                net,
+                consumed,
+                reply,
+            } => {
                 let execution = submit.execution;
-                let waiting = Waiting { input: Input::Submit(submit), hands: None, consumed, reply: Some(reply) };
-                let slot = Slot::new(net, None, Vec::new(), Seq(0));
+                let waiting = Waiting {
+                    input: Input::Submit(submit),
+                    hands: None,
+                    consumed,
+                    reply: Some(reply),
+                };
+                let slot = Slot::new(Some(net), None, Vec::new(), Seq(0));
                 self.slots.insert(execution, slot);
                 self.line_up(execution, waiting);
             }
-            Order::Move { execution, input, hands, consumed, reply } => {
-                let waiting = Waiting { input, hands, consumed, reply: Some(reply) };
+            Order::Move {
+                execution,
+                input,
+                hands,
+                consumed,
+                reply,
+            } => {
+                let waiting = Waiting {
+                    input,
+                    hands,
+                    consumed,
+                    reply: Some(reply),
+                };
                 if self.slots.contains_key(&execution) {
                     self.line_up(execution, waiting);
                 } else {
@@ -102,6 +128,10 @@ impl Drive {
             Done::Again(execution) => {
                 if let Some(slot) = self.slots.remove(&execution) {
                     self.open(execution, slot.queue);
+                    // A submission that is not in the store yet starts anew, with the playbook it came with.
+                    if let Some(fresh) = self.slots.get_mut(&execution) {
+                        fresh.net = slot.net;
+                    }
                 }
             }
         }
@@ -109,21 +139,34 @@ impl Drive {
 
     /// Brings an execution into memory; its inputs wait.
     pub(super) fn open(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>) {
-        let nothing = Arc::new(loading::no_net());
-        let mut slot = Slot::new(nothing, None, Vec::new(), Seq(0));
+        let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
         slot.queue = queue;
         slot.is_loading = true;
         self.slots.insert(execution, slot);
         let shared = self.shared.clone();
-        let opening = async move { Done::Opened(execution, loading::open(&shared, execution).await) };
+        let opening =
+            async move { Done::Opened(execution, loading::open(&shared, execution).await) };
         self.work.push(Box::pin(opening));
     }
 
     fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Opened>, Error>) {
-        let Some(slot) = self.slots.remove(&execution) else { return };
+        let Some(slot) = self.slots.remove(&execution) else {
+            return;
+        };
         match opened {
             Ok(Some(opened)) => {
-                let mut fresh = Slot::new(opened.net, Some(opened.state), opened.tail, opened.snapshot_seq);
+                let mut fresh = Slot::new(
+                    Some(opened.net),
+                    Some(opened.state),
+                    opened.tail,
+                    opened.snapshot_seq,
+                );
+                fresh.queue = accept_submissions(slot.queue);
+                self.slots.insert(execution, fresh);
+                self.decide(execution);
+            }
+            Ok(None) if slot.is_new() => {
+                let mut fresh = Slot::new(slot.net, None, Vec::new(), Seq(0));
                 fresh.queue = slot.queue;
                 self.slots.insert(execution, fresh);
                 self.decide(execution);
@@ -137,7 +180,9 @@ impl Drive {
             Err(error) => {
                 tracing::error!(%execution, %error, "cannot load an execution");
                 let mut error = Some(error);
-                refuse_all(slot.queue, || error.take().unwrap_or(Error::NotFound(execution)));
+                refuse_all(slot.queue, || {
+                    error.take().unwrap_or(Error::NotFound(execution))
+                });
             }
         }
     }
@@ -163,13 +208,17 @@ impl Drive {
     /// Decides the inputs in line, until one needs something loaded.
     pub(super) fn decide(&mut self, execution: ExecutionId) {
         loop {
-            let Some(slot) = self.slots.get_mut(&execution) else { return };
+            let Some(slot) = self.slots.get_mut(&execution) else {
+                return;
+            };
             if slot.is_loading {
                 return;
             }
-            let Some(waiting) = slot.queue.pop_front() else { return };
+            let Some(net) = slot.net.clone() else { return };
+            let Some(waiting) = slot.queue.pop_front() else {
+                return;
+            };
             let stamp = stamp(&self.shared, &waiting.input);
-            let net: Arc<Net> = slot.net.clone();
             let state: Option<&State> = slot.state.as_ref();
             match engine::decide(&net, state, waiting.input.clone(), stamp, &slot.loaded) {
                 Ok(decision) => {
@@ -197,10 +246,15 @@ impl Drive {
     }
 
     fn load(&mut self, execution: ExecutionId, needs: Vec<Need>) {
-        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
         slot.is_loading = true;
         let mut loaded = std::mem::take(&mut slot.loaded);
-        let needs: Vec<Need> = needs.into_iter().filter(|need| !loading::from_recent(slot, need, &mut loaded)).collect();
+        let needs: Vec<Need> = needs
+            .into_iter()
+            .filter(|need| !loading::from_recent(|seq| slot.recent(seq), need, &mut loaded))
+            .collect();
         let shared = self.shared.clone();
         self.work.push(Box::pin(async move {
             let result = loading::load(&shared, execution, needs, loaded).await;
@@ -209,7 +263,9 @@ impl Drive {
     }
 
     fn loaded(&mut self, execution: ExecutionId, loaded: Result<model::template::Loaded, Error>) {
-        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
         slot.is_loading = false;
         match loaded {
             Ok(loaded) => {
@@ -232,6 +288,22 @@ impl Drive {
     }
 }
 
+/// A submission that turns out to be in the store already has succeeded.
+fn accept_submissions(queue: VecDeque<Waiting>) -> VecDeque<Waiting> {
+    let mut rest = VecDeque::with_capacity(queue.len());
+    for waiting in queue {
+        if !matches!(waiting.input, Input::Submit(_)) {
+            rest.push_back(waiting);
+        } else if let Some(reply) = waiting.reply {
+            let _ = reply.send(Ok(Reply {
+                verdict: Verdict::Proceed,
+                next: Vec::new(),
+            }));
+        }
+    }
+    rest
+}
+
 fn refuse_all(queue: VecDeque<Waiting>, mut error: impl FnMut() -> Error) {
     for waiting in queue {
         if let Some(reply) = waiting.reply {
@@ -247,5 +319,8 @@ fn stamp(shared: &Shared, input: &Input) -> engine::Stamp {
     };
     let count = u32::try_from(reported + IDS_PER_DECISION).unwrap_or(u32::MAX);
     let ids = IdBlock::starting_at(shared.store.ids(count));
-    engine::Stamp { now: shared.store.now(), ids }
+    engine::Stamp {
+        now: shared.store.now(),
+        ids,
+    }
 }

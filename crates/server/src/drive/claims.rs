@@ -64,7 +64,10 @@ impl Claims {
     /// The commit that would have handed these over did not happen.
     pub(super) fn unassign(&mut self, execution: ExecutionId, handed: &[(Seq, LeaseEpoch)]) {
         for (seq, _) in handed {
-            self.holders.remove(&CommandId { execution, seq: *seq });
+            self.holders.remove(&CommandId {
+                execution,
+                seq: *seq,
+            });
         }
     }
 
@@ -87,7 +90,9 @@ impl Claims {
 
     /// Tells the holder of a command.
     pub(super) fn tell(&mut self, told: Told) {
-        let Some(worker) = self.holders.get(&told.command) else { return };
+        let Some(worker) = self.holders.get(&told.command) else {
+            return;
+        };
         let listener = self.listeners.entry(worker.clone()).or_default();
         listener.untold.push(told);
         if let Some(reply) = listener.reply.take() {
@@ -101,10 +106,17 @@ impl Claims {
 impl Drive {
     /// A worker asks. What is on offer goes to it at once; else it waits its turn.
     pub(super) fn ask(&mut self, ask: Ask, reply: oneshot::Sender<Result<Vec<Claimed>, Error>>) {
-        self.claims.asks.retain(|parked| !parked.reply.is_closed() || parked.assigned > 0);
+        self.claims
+            .asks
+            .retain(|parked| !parked.reply.is_closed() || parked.assigned > 0);
         let on_offer = self.claims.on_offer.get(&ask.pool).copied().unwrap_or(0);
         if on_offer == 0 {
-            let parked = Parked { ask, reply, assigned: 0, ready: Vec::new() };
+            let parked = Parked {
+                ask,
+                reply,
+                assigned: 0,
+                ready: Vec::new(),
+            };
             self.claims.asks.push_back(parked);
             return;
         }
@@ -175,20 +187,41 @@ impl Drive {
                 tracing::warn!(%command, %error, "cannot give a command back; its lease will lapse");
             }
             // A drive that is gone needs no hint.
-            let _ = shared.drive.send(crate::drive::handle::Order::Offered).await;
+            let _ = shared
+                .drive
+                .send(crate::drive::handle::Order::Offered)
+                .await;
         });
     }
 
     /// A command that was assigned to a waiting worker is durable; it goes to the worker.
-    pub(super) fn hand(&mut self, execution: ExecutionId, worker: &WorkerId, seq: Seq, epoch: LeaseEpoch) {
-        let Some(claimed) = self.build(execution, seq, epoch) else { return };
-        let position = self.claims.asks.iter().position(|parked| parked.ask.worker == *worker && parked.assigned > 0);
-        let Some(position) = position else { return self.give_back(claimed.command.id, epoch) };
+    pub(super) fn hand(
+        &mut self,
+        execution: ExecutionId,
+        worker: &WorkerId,
+        seq: Seq,
+        epoch: LeaseEpoch,
+    ) {
+        let Some(claimed) = self.build(execution, seq, epoch) else {
+            return;
+        };
+        let position = self
+            .claims
+            .asks
+            .iter()
+            .position(|parked| parked.ask.worker == *worker && parked.assigned > 0);
+        let Some(position) = position else {
+            return self.give_back(claimed.command.id, epoch);
+        };
         let parked = &mut self.claims.asks[position];
         parked.assigned -= 1;
         parked.ready.push(claimed);
         if parked.assigned == 0 {
-            let parked = self.claims.asks.remove(position).expect("the position was just found");
+            let parked = self
+                .claims
+                .asks
+                .remove(position)
+                .expect("the position was just found");
             if let Err(Ok(unwanted)) = parked.reply.send(Ok(parked.ready)) {
                 for claimed in unwanted {
                     self.give_back(claimed.command.id, claimed.lease_epoch);
@@ -205,7 +238,12 @@ impl Drive {
 
     /// There may be commands on offer in any pool that is asked for.
     pub(super) fn offered(&mut self) {
-        let pools: Vec<Name> = self.claims.asks.iter().map(|parked| parked.ask.pool.clone()).collect();
+        let pools: Vec<Name> = self
+            .claims
+            .asks
+            .iter()
+            .map(|parked| parked.ask.pool.clone())
+            .collect();
         for pool in pools {
             let on_offer = self.claims.on_offer.entry(pool.clone()).or_default();
             *on_offer = (*on_offer).max(1);
@@ -215,7 +253,9 @@ impl Drive {
 
     /// A worker that waits and has nothing assigned asks again.
     fn wake_one(&mut self, pool: &Name) {
-        let idle = |parked: &Parked| parked.ask.pool == *pool && parked.assigned == 0 && parked.ready.is_empty();
+        let idle = |parked: &Parked| {
+            parked.ask.pool == *pool && parked.assigned == 0 && parked.ready.is_empty()
+        };
         let position = self.claims.asks.iter().position(idle);
         if let Some(parked) = position.and_then(|position| self.claims.asks.remove(position)) {
             self.ask(parked.ask, parked.reply);
@@ -223,7 +263,12 @@ impl Drive {
     }
 
     /// A live command as a worker gets it.
-    pub(super) fn build(&mut self, execution: ExecutionId, seq: Seq, epoch: LeaseEpoch) -> Option<Claimed> {
+    pub(super) fn build(
+        &mut self,
+        execution: ExecutionId,
+        seq: Seq,
+        epoch: LeaseEpoch,
+    ) -> Option<Claimed> {
         let slot = self.slots.get_mut(&execution)?;
         let state = slot.state.as_ref()?;
         let live = state.commands.get(&seq)?;
@@ -251,14 +296,19 @@ impl Drive {
         let mut over = Vec::new();
         match (command.work, &run.loop_) {
             (Work::Range { from, to, .. }, Some(loop_)) => {
-                let live = loop_.live.range(from..to).filter(|(index, _)| !loop_.suspended.contains(index));
+                let live = loop_
+                    .live
+                    .range(from..to)
+                    .filter(|(index, _)| !loop_.suspended.contains(index));
                 resume.extend(live.map(|(index, continuation)| Resume {
                     iteration: Some(*index),
                     continuation: continuation.clone(),
                     started: true,
                 }));
                 let is_over = |index: &u64| {
-                    loop_.has_ended(*index) || loop_.suspended.contains(index) || loop_.awake.contains(index)
+                    loop_.has_ended(*index)
+                        || loop_.suspended.contains(index)
+                        || loop_.awake.contains(index)
                 };
                 if loop_.ended() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty() {
                     over.extend((from..to).filter(is_over));
@@ -267,14 +317,28 @@ impl Drive {
             (Work::Iteration { index }, Some(loop_)) => {
                 let continuation = loop_.live.get(&index).cloned().unwrap_or_default();
                 let started = loop_.live.contains_key(&index);
-                resume.push(Resume { iteration: Some(index), continuation, started });
+                resume.push(Resume {
+                    iteration: Some(index),
+                    continuation,
+                    started,
+                });
             }
             (Work::Pipeline, _) if run.started => {
                 let continuation = run.pipeline.clone();
-                resume.push(Resume { iteration: None, continuation, started: true });
+                resume.push(Resume {
+                    iteration: None,
+                    continuation,
+                    started: true,
+                });
             }
             _ => {}
         }
-        Some(Claimed { command: command.clone(), lease_epoch, context, resume, over })
+        Some(Claimed {
+            command: command.clone(),
+            lease_epoch,
+            context,
+            resume,
+            over,
+        })
     }
 }

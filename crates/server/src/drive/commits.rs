@@ -38,17 +38,29 @@ struct Rest {
 impl Drive {
     /// Adds a decision to what the execution will commit next.
     pub(super) fn gather(&mut self, execution: ExecutionId, waiting: Waiting, decision: Decision) {
-        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
         slot.remember(&decision);
         let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
         let command = match &waiting.input {
             Input::Report(report) => Some(report.command),
             _ => None,
         };
-        let mut decided = Decided { waiting, handed: Vec::new(), command };
-        let gathered = slot.gathered.get_or_insert_with(|| Gathered::new(execution, expected));
+        let mut decided = Decided {
+            waiting,
+            handed: Vec::new(),
+            command,
+        };
+        let gathered = slot
+            .gathered
+            .get_or_insert_with(|| Gathered::new(execution, expected));
         if expected == Seq(0) {
-            gathered.commit.creation.name = Some(slot.net.as_ref().map_or_else(|| "".into(), |net| net.playbook.name.clone()));
+            gathered.commit.creation.name = Some(
+                slot.net
+                    .as_ref()
+                    .map_or_else(|| "".into(), |net| net.playbook.name.clone()),
+            );
             gathered.commit.creation.owner = Some(self.shared.owner.clone());
         }
         let more = decision.more;
@@ -56,28 +68,62 @@ impl Drive {
             match change {
                 CommandChange::Close { seq } => {
                     self.claims.forget(CommandId { execution, seq });
-                    gathered.commit.commands.push(store::CommandChange::Close { seq });
+                    gathered
+                        .commit
+                        .commands
+                        .push(store::CommandChange::Close { seq });
                 }
-                CommandChange::Issue { command, schedule_to_start } => {
+                CommandChange::Issue {
+                    command,
+                    schedule_to_start,
+                } => {
                     let seq = command.id.seq;
-                    let holder = self.claims.assign(&command, &decided.waiting.hands, decided.handed.len());
+                    let holder =
+                        self.claims
+                            .assign(&command, &decided.waiting.hands, decided.handed.len());
                     match &holder {
-                        Some((worker, true)) => decided.handed.push((seq, LeaseEpoch(1))).then_note(worker),
-                        Some((worker, false)) => gathered.handed.push((worker.clone(), seq, LeaseEpoch(1))),
+                        Some((_, true)) => decided.handed.push((seq, LeaseEpoch(1))),
+                        Some((worker, false)) => {
+                            gathered.handed.push((worker.clone(), seq, LeaseEpoch(1)))
+                        }
                         None => gathered.offered.push(command.pool.clone()),
                     }
                     let claimed = holder.map(|(worker, _)| (worker, LeaseEpoch(1)));
                     let start_by = Some(self.shared.store.now().after(schedule_to_start));
-                    let issue = Issue { command: *command, claimed, start_by };
-                    gathered.commit.commands.push(store::CommandChange::Issue(Box::new(issue)));
+                    let issue = Issue {
+                        command: *command,
+                        claimed,
+                        start_by,
+                    };
+                    gathered
+                        .commit
+                        .commands
+                        .push(store::CommandChange::Issue(Box::new(issue)));
                 }
             }
         }
         gathered.add(execution, decision.events, &decided);
-        gathered.commit.timers.extend(decision.timers.into_iter().map(timer));
-        gathered.commit.messages.extend(decision.messages.into_iter().map(|message| out(execution, &message)));
-        gathered.commit.keys.extend(decision.keys.into_iter().map(key));
-        let fences = decision.fences.into_iter().map(|(command, lease_epoch)| Fence { command, lease_epoch });
+        gathered
+            .commit
+            .timers
+            .extend(decision.timers.into_iter().map(timer));
+        gathered.commit.messages.extend(
+            decision
+                .messages
+                .into_iter()
+                .map(|message| out(execution, &message)),
+        );
+        gathered
+            .commit
+            .keys
+            .extend(decision.keys.into_iter().map(key));
+        let fences = decision
+            .fences
+            .into_iter()
+            .map(|(command, lease_epoch)| Fence {
+                command,
+                lease_epoch,
+            });
         gathered.commit.fences.extend(fences);
         gathered.bodies.extend(decision.bodies);
         gathered.stops.extend(decision.stops);
@@ -85,15 +131,24 @@ impl Drive {
         slot.state = Some(decision.state);
         slot.snapshot_if_due();
         if more {
-            slot.queue.push_front(Waiting { input: Input::GoOn, hands: None, consumed: None, reply: None });
+            slot.queue.push_front(Waiting {
+                input: Input::GoOn,
+                hands: None,
+                consumed: None,
+                reply: None,
+            });
         }
     }
 
     /// A message whose input was refused is consumed all the same.
     pub(super) fn gather_consumed(&mut self, execution: ExecutionId, waiting: &Waiting) {
-        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
         let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
-        let gathered = slot.gathered.get_or_insert_with(|| Gathered::new(execution, expected));
+        let gathered = slot
+            .gathered
+            .get_or_insert_with(|| Gathered::new(execution, expected));
         gathered.commit.consumed.extend(waiting.consumed);
     }
 
@@ -104,8 +159,17 @@ impl Drive {
             if slot.under_way.is_some() {
                 continue;
             }
-            let Some(gathered) = slot.gathered.take() else { continue };
-            let Gathered { commit, bodies, decided, stops, handed, offered } = gathered;
+            let Some(gathered) = slot.gathered.take() else {
+                continue;
+            };
+            let Gathered {
+                commit,
+                bodies,
+                decided,
+                stops,
+                handed,
+                offered,
+            } = gathered;
             slot.under_way = Some(decided);
             let rest = Rest {
                 events: commit.events.clone(),
@@ -124,11 +188,15 @@ impl Drive {
     }
 
     pub(super) fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
-        let Some(slot) = self.slots.get_mut(&execution) else { return };
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
         let decided = slot.under_way.take().unwrap_or_default();
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
-            Ok(Committed::Moved { .. } | Committed::Fenced) => self.put_back(execution, decided, None),
+            Ok(Committed::Moved { .. } | Committed::Fenced) => {
+                self.put_back(execution, decided, None)
+            }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "a commit did not happen; trying again");
                 self.put_back(execution, decided, None);
@@ -142,8 +210,14 @@ impl Drive {
 
     /// The commit did not happen: its inputs go back in line on freshly loaded state, or are answered with the error.
     fn put_back(&mut self, execution: ExecutionId, decided: Vec<Decided>, error: Option<Error>) {
-        let Some(mut slot) = self.slots.remove(&execution) else { return };
-        let gathered = slot.gathered.take().map(|gathered| gathered.decided).unwrap_or_default();
+        let Some(mut slot) = self.slots.remove(&execution) else {
+            return;
+        };
+        let gathered = slot
+            .gathered
+            .take()
+            .map(|gathered| gathered.decided)
+            .unwrap_or_default();
         let mut queue: VecDeque<Waiting> = VecDeque::new();
         let mut error = error;
         for entry in decided.into_iter().chain(gathered) {
@@ -158,11 +232,7 @@ impl Drive {
             }
         }
         queue.append(&mut slot.queue);
-        let was_new = queue.front().is_some_and(|waiting| matches!(waiting.input, Input::Submit(_)));
         slot.queue = queue;
-        if was_new {
-            slot.state = None;
-        }
         self.slots.insert(execution, slot);
         self.again(execution);
     }
@@ -173,7 +243,11 @@ impl Drive {
             self.hand(execution, &worker, seq, epoch);
         }
         for entry in decided {
-            let next = entry.handed.iter().filter_map(|(seq, epoch)| self.build(execution, *seq, *epoch)).collect();
+            let next = entry
+                .handed
+                .iter()
+                .filter_map(|(seq, epoch)| self.build(execution, *seq, *epoch))
+                .collect();
             let verdict = match (entry.command, self.slots.get(&execution)) {
                 (Some(command), Some(slot)) => slot.verdict(command),
                 _ => Verdict::Proceed,
@@ -202,26 +276,52 @@ impl Drive {
     }
 
     fn publish(&mut self, execution: ExecutionId, events: Vec<model::event::Event>) {
-        let Some(slot) = self.slots.get(&execution) else { return };
-        let status = slot.state.as_ref().map_or(model::status::RunStatus::Running, engine::State::status);
-        if events.iter().any(|event| matches!(event.body, model::event::Body::PlaybookPaused(_))) {
+        let Some(slot) = self.slots.get(&execution) else {
+            return;
+        };
+        let status = slot
+            .state
+            .as_ref()
+            .map_or(model::status::RunStatus::Running, engine::State::status);
+        if events
+            .iter()
+            .any(|event| matches!(event.body, model::event::Body::PlaybookPaused(_)))
+        {
             let live = slot.commands(execution);
             for command in live {
-                self.claims.tell(Told { command, verdict: Verdict::Yield });
+                self.claims.tell(Told {
+                    command,
+                    verdict: Verdict::Yield,
+                });
             }
         }
         // Nobody watching is fine.
-        let _ = self.shared.published.send(Arc::new(Published { execution, events, status }));
+        let _ = self.shared.published.send(Arc::new(Published {
+            execution,
+            events,
+            status,
+        }));
     }
 
     /// Workers that hold a command which should stop are told; a command nobody holds is withdrawn at once.
     fn tell_stops(&mut self, execution: ExecutionId, stops: &[(Seq, WorkerId)]) {
         for (seq, _) in stops {
-            let command = CommandId { execution, seq: *seq };
+            let command = CommandId {
+                execution,
+                seq: *seq,
+            };
             if self.claims.is_held(command) {
-                self.claims.tell(Told { command, verdict: Verdict::Stop });
+                self.claims.tell(Told {
+                    command,
+                    verdict: Verdict::Stop,
+                });
             } else {
-                let waiting = Waiting { input: Input::Unclaimed(*seq), hands: None, consumed: None, reply: None };
+                let waiting = Waiting {
+                    input: Input::Unclaimed(*seq),
+                    hands: None,
+                    consumed: None,
+                    reply: None,
+                };
                 self.line_up(execution, waiting);
             }
         }
@@ -240,7 +340,12 @@ impl Gathered {
         }
     }
 
-    fn add(&mut self, _execution: ExecutionId, events: Vec<model::event::Event>, decided: &Decided) {
+    fn add(
+        &mut self,
+        _execution: ExecutionId,
+        events: Vec<model::event::Event>,
+        decided: &Decided,
+    ) {
         self.commit.events.extend(events);
         self.commit.consumed.extend(decided.waiting.consumed);
     }
@@ -256,7 +361,11 @@ impl Slot {
         let mut bytes = Vec::new();
         if ciborium::into_writer(state, &mut bytes).is_ok() {
             self.snapshot_seq = state.seq;
-            let snapshot = Snapshot { version: SNAPSHOT_VERSION, seq: state.seq, bytes };
+            let snapshot = Snapshot {
+                version: SNAPSHOT_VERSION,
+                seq: state.seq,
+                bytes,
+            };
             if let Some(gathered) = &mut self.gathered {
                 gathered.commit.snapshot = Some(snapshot);
             }
@@ -265,9 +374,14 @@ impl Slot {
 }
 
 /// Bodies first, then the events that point at them.
-async fn write(shared: &Shared, commit: Commit, bodies: Vec<engine::BodyToKeep>) -> Result<Committed, Error> {
+async fn write(
+    shared: &Shared,
+    commit: Commit,
+    bodies: Vec<engine::BodyToKeep>,
+) -> Result<Committed, Error> {
     for body in bodies {
-        shared.bodies.put(&body.reference, body.text.text().as_bytes().to_vec().into()).await?;
+        let bytes = Vec::from(body.text.text()).into();
+        shared.bodies.put(::results::Source::Bytes(bytes)).await?;
     }
     Ok(shared.store.commit(commit).await?)
 }
@@ -288,7 +402,11 @@ fn key(key: engine::Key) -> store::Key {
 
 fn out(from: ExecutionId, message: &engine::OutMessage) -> Message {
     Message {
-        key: MessageKey { from, seq: message.seq, n: message.n },
+        key: MessageKey {
+            from,
+            seq: message.seq,
+            n: message.n,
+        },
         to: message.to,
         body: Raw::of(&message.body),
     }

@@ -11,5 +11,5 @@ mod handle;
 mod slot;
 
 pub(crate) use actor::run;
-pub(crate) use handle::{Handle, Order, Posted, Reply, channel};
 pub use handle::Published;
+pub(crate) use handle::{Handle, Order, Posted, channel};

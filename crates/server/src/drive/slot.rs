@@ -18,7 +18,8 @@ const TAIL_MAX: usize = 512;
 
 /// One execution in memory.
 pub(super) struct Slot {
-    pub(super) net: Arc<Net>,
+    /// The playbook; none while the slot is being opened.
+    pub(super) net: Option<Arc<Net>>,
     pub(super) state: Option<State>,
     /// Inputs not decided yet.
     pub(super) queue: VecDeque<Waiting>,
@@ -66,7 +67,12 @@ pub(super) struct Gathered {
 }
 
 impl Slot {
-    pub(super) fn new(net: Arc<Net>, state: Option<State>, tail: Vec<Event>, snapshot_seq: Seq) -> Self {
+    pub(super) fn new(
+        net: Option<Arc<Net>>,
+        state: Option<State>,
+        tail: Vec<Event>,
+        snapshot_seq: Seq,
+    ) -> Self {
         let skip = tail.len().saturating_sub(TAIL_MAX);
         Self {
             net,
@@ -84,7 +90,16 @@ impl Slot {
 
     /// Whether nothing is in line or on its way.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.gathered.is_none() && self.under_way.is_none() && !self.is_loading
+        self.queue.is_empty()
+            && self.gathered.is_none()
+            && self.under_way.is_none()
+            && !self.is_loading
+    }
+
+    /// Whether the execution is only being submitted.
+    pub(super) fn is_new(&self) -> bool {
+        let first = self.queue.front().map(|waiting| &waiting.input);
+        self.net.is_some() && matches!(first, Some(Input::Submit(_)))
     }
 
     /// Keeps the events of a decision at hand: the store does not have them yet.
@@ -105,7 +120,10 @@ impl Slot {
     /// The execution's data for workers; the same value until `ctx` or a step's result changes.
     pub(super) fn context(&mut self) -> Option<Arc<Context>> {
         let state = self.state.as_ref()?;
-        let key = (state.ctx_seq, state.last_boundary.as_ref().map(|pointer| pointer.seq));
+        let key = (
+            state.ctx_seq,
+            state.last_boundary.as_ref().map(|pointer| pointer.seq),
+        );
         if let Some((known, context)) = &self.context {
             if *known == key {
                 return Some(context.clone());
@@ -118,20 +136,34 @@ impl Slot {
 
     /// How the holder of a command goes on.
     pub(super) fn verdict(&self, command: Seq) -> Verdict {
-        let Some(state) = &self.state else { return Verdict::Stop };
+        let Some(state) = &self.state else {
+            return Verdict::Stop;
+        };
         if state.stop.is_some() || state.is_ended() {
             return Verdict::Stop;
         }
-        let Some(live) = state.commands.get(&command) else { return Verdict::Stop };
+        let Some(live) = state.commands.get(&command) else {
+            return Verdict::Stop;
+        };
         let run = state.run(&live.run);
-        let stopped = run.and_then(|run| run.loop_.as_ref()).is_some_and(engine::LoopRun::is_stopped);
-        if state.paused || stopped { Verdict::Yield } else { Verdict::Proceed }
+        let stopped = run
+            .and_then(|run| run.loop_.as_ref())
+            .is_some_and(engine::LoopRun::is_stopped);
+        if state.paused || stopped {
+            Verdict::Yield
+        } else {
+            Verdict::Proceed
+        }
     }
 
     /// The commands of this execution that are live.
     pub(super) fn commands(&self, execution: ExecutionId) -> Vec<CommandId> {
         let live = self.state.iter().flat_map(|state| state.commands.keys());
-        live.map(|seq| CommandId { execution, seq: *seq }).collect()
+        live.map(|seq| CommandId {
+            execution,
+            seq: *seq,
+        })
+        .collect()
     }
 }
 
@@ -143,7 +175,10 @@ fn context_of(state: &State) -> Context {
     context.parent_execution_id = state.parent.as_ref().map(|parent| parent.execution_id);
     context.parent_iter = state.parent.as_ref().and_then(|parent| parent.iter.clone());
     context.ctx = model::raw::Raw::of(&*state.ctx);
-    let latest = state.steps.iter().filter_map(|(name, step)| Some((name.clone(), step.latest.clone()?)));
+    let latest = state
+        .steps
+        .iter()
+        .filter_map(|(name, step)| Some((name.clone(), step.latest.clone()?)));
     context.steps = latest.collect();
     context
 }

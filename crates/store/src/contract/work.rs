@@ -95,7 +95,7 @@ pub async fn a_stale_claim_is_fenced_and_leaves_nothing(site: &dyn Site) {
     let id = offered(&*store).await;
     let report = |lease_epoch| {
         let mut commit = PlainStep::new("a", 1).finish(&*store, id, Seq(4));
-        commit.fence = Some(Fence {
+        commit.fences.push(Fence {
             command: Seq(4),
             lease_epoch: LeaseEpoch(lease_epoch),
         });

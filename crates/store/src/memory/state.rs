@@ -97,7 +97,7 @@ impl Run {
     }
 
     fn refuses(&self, commit: &Commit) -> Result<Option<Committed>, Error> {
-        if let Some(fence) = commit.fence {
+        for fence in &commit.fences {
             let current = self.commands.get(&fence.command);
             if !current
                 .is_some_and(|held| held.worker.is_some() && held.lease_epoch == fence.lease_epoch)
@@ -151,7 +151,7 @@ impl State {
                     return Ok(refused);
                 }
             }
-            None if commit.fence.is_some() => return Ok(Committed::Fenced),
+            None if !commit.fences.is_empty() => return Ok(Committed::Fenced),
             None if commit.expected != Seq(0) => {
                 return Ok(Committed::Moved { version: Seq(0) });
             }

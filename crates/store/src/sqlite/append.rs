@@ -66,10 +66,10 @@ impl Job for Append {
 impl Append {
     fn write(&self, db: &Connection) -> Result<Committed, Refused> {
         let commit = &self.commit;
-        if let Some(fence) = commit.fence
-            && !is_current(db, commit, fence)?
-        {
-            return Ok(Committed::Fenced);
+        for fence in &commit.fences {
+            if !is_current(db, commit, *fence)? {
+                return Ok(Committed::Fenced);
+            }
         }
         if !self.advance(db)? {
             let version = version(db, commit)?;

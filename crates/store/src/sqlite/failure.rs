@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to a caller.
+//! What the database's errors mean to a caller.
 
 use std::path::Path;
 

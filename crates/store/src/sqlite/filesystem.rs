@@ -26,8 +26,6 @@ pub(super) fn check(dir: &Path) -> Result<(), Error> {
     let stat = rustix::fs::statfs(dir).map_err(|errno| failure::name_io(dir, errno.into()))?;
     #[expect(
         clippy::cast_sign_loss,
-        clippy::unnecessary_cast,
-        clippy::allow_attributes,
         reason = "the kernel's field is a bit pattern whose width differs between platforms"
     )]
     let magic = (stat.f_type as u64) & 0xFFFF_FFFF;

@@ -60,6 +60,9 @@ pub struct Sqlite {
     foreign_commits: Arc<Notify>,
 }
 
+/// The longest that waiting for another process's commit takes; callers look again.
+const CHANGED_WAIT_MAX: Duration = Duration::from_millis(200);
+
 impl Sqlite {
     /// Opens the store in a directory, and makes it if there is none.
     pub fn open(dir: &Path) -> Result<Self, Error> {
@@ -375,7 +378,8 @@ impl Store for Sqlite {
     async fn changed(&self) {
         // A thread that has stopped tells nothing more; every other call reports it.
         let _ = self.ask(Request::Watch);
-        self.foreign_commits.notified().await;
+        // A commit between two calls wakes nobody, so no call waits long.
+        let _ = tokio::time::timeout(CHANGED_WAIT_MAX, self.foreign_commits.notified()).await;
     }
 
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {

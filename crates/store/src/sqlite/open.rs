@@ -16,7 +16,7 @@ const MIGRATIONS: [&str; 1] = [include_str!(
 )];
 
 /// How long a connection waits for another process's transaction.
-const BUSY_MAX: Duration = Duration::from_secs(10);
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// Hot statements stay prepared.
 const STATEMENTS_KEPT: usize = 64;
@@ -77,7 +77,7 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// SQLite would take a truncated header for an empty database and write over what is left.
+/// The database would take a truncated header for an empty database and write over what is left.
 fn check_header(file: &Path) -> Result<(), Error> {
     const MAGIC: &[u8; 16] = b"SQLite format 3\0";
     let mut header = Vec::new();

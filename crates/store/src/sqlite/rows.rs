@@ -18,7 +18,7 @@ use crate::rows::{CatalogEntry, ExecutionRow, OwnerId, ResultRow, StepState};
 pub(super) const EXECUTION: &str = "execution_id, version, status, cancelling, generation, name, path, \
      playbook_version, hash, parent_id, owner, started_at, finished_at, current, error";
 
-/// SQLite's integers are signed; seqs and counts stay far below the sign.
+/// The database's integers are signed; seqs and counts stay far below the sign.
 pub(super) fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -22,7 +22,10 @@ const GROUP_MAX: usize = 512;
 const WATCH_EVERY: Duration = Duration::from_millis(25);
 
 /// The log beside the database is folded into it after so many jobs, off this thread.
-const CHECKPOINT_EVERY: usize = 1_000;
+const CHECKPOINT_EVERY: usize = 512;
+
+/// So long a fold on this thread waits for readers before it gives way to the queue.
+const CHECKPOINT_WAIT: Duration = Duration::from_millis(100);
 
 /// Above this the fold happens here, so that a store under constant load does not grow without end.
 const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -213,11 +216,22 @@ impl Writer {
         let wal = self.file.with_extension("db-wal");
         let bytes = std::fs::metadata(wal).map_or(0, |meta| meta.len());
         if bytes > WAL_BYTES_MAX {
-            checkpoint(&self.db, "TRUNCATE");
+            self.truncate();
         } else {
             // A full channel means that a checkpoint is already on its way.
             let _ = self.checkpoint.try_send(());
         }
+    }
+
+    fn truncate(&self) {
+        let waits = |time| {
+            if let Err(error) = self.db.busy_timeout(time) {
+                tracing::warn!(%error, "the busy timeout could not be set");
+            }
+        };
+        waits(CHECKPOINT_WAIT);
+        checkpoint(&self.db, "TRUNCATE");
+        waits(open::BUSY_MAX);
     }
 
     /// Tells of commits by other connections; this connection's own do not count.
@@ -227,7 +241,7 @@ impl Writer {
             && version != seen
         {
             self.watched = Some(version);
-            self.foreign_commits.notify_one();
+            self.foreign_commits.notify_waiters();
         }
     }
 

@@ -1,1 +1,452 @@
+//! The http tool against a real server, good and bad.
 
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, Outcome};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, NoLog, Tool};
+use crate::http::{Clients, Http};
+use crate::registry::HttpLimits;
+use crate::testing::{call, error, result, run};
+
+/// A server that answers each request by its path and remembers what it was sent.
+struct Server {
+    base: String,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (log, own) = (seen.clone(), base.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, log.clone(), own.clone()));
+            }
+        });
+        Self { base, seen }
+    }
+
+    fn call(&self, path: &str, mut fields: Value) -> Call {
+        fields["url"] = json!(format!("{}{path}", self.base));
+        call("http", fields, json!({}))
+    }
+
+    fn last(&self) -> String {
+        self.seen.lock().unwrap().last().unwrap().clone()
+    }
+
+    fn count(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+}
+
+async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>, own: String) {
+    while let Some(request) = read_request(&mut stream).await {
+        let path = request.split(' ').nth(1).unwrap_or("/").to_owned();
+        let count = {
+            let mut log = log.lock().unwrap();
+            log.push(request);
+            log.len()
+        };
+        if answer(&mut stream, &path, &own, count).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some(head) = text.find("\r\n\r\n") {
+            let length = text.to_lowercase();
+            let length = length
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.split("\r\n").next()?.parse::<usize>().ok())
+                .unwrap_or(0);
+            if bytes.len() >= head + 4 + length {
+                return Some(text);
+            }
+        }
+        let mut chunk = [0; 4096];
+        match stream.read(&mut chunk).await {
+            Ok(0) | Err(_) => return None,
+            Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+        }
+    }
+}
+
+async fn answer(
+    stream: &mut TcpStream,
+    path: &str,
+    own: &str,
+    count: usize,
+) -> std::io::Result<()> {
+    let with = |status: &str, headers: &str, body: &[u8]| {
+        let length = body.len();
+        let mut all =
+            format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n").into_bytes();
+        all.extend_from_slice(body);
+        all
+    };
+    let json = "content-type: application/json\r\n";
+    let bytes = match path.split('?').next().unwrap_or(path) {
+        "/json" => with("200 OK", json, b"{\"a\": [1]}"),
+        "/text" => with("200 OK", "content-type: text/plain\r\n", b"hello"),
+        "/bytes" => with("200 OK", "content-type: image/png\r\n", b"\x89PNG"),
+        "/untyped" => with("200 OK", "", b"{\"b\": 2}"),
+        "/broken" => with("200 OK", json, b"{\"a\":"),
+        "/empty" => with("204 No Content", json, b""),
+        "/busy" => with(
+            "503 Service Unavailable",
+            "retry-after: 7\r\ncontent-type: application/json\r\n",
+            b"{\"why\": 1}",
+        ),
+        "/flaky" if count < 3 => with("500 Internal Server Error", "", b""),
+        "/flaky" => with("200 OK", json, b"1"),
+        "/slow_down" => with("429 Too Many Requests", "retry-after: 1.5\r\n", b""),
+        "/secret" => with("401 Unauthorized", "", b""),
+        "/gone" => with("404 Not Found", "", b""),
+        "/wrong" => with("422 Unprocessable", "", b"bad"),
+        "/loop" => with("302 Found", "location: /loop\r\n", b""),
+        "/once" => with("302 Found", "location: /json\r\n", b""),
+        "/away" => with(
+            "307 Temporary",
+            &format!(
+                "location: {}/json\r\n",
+                own.replace("127.0.0.1", "localhost")
+            ),
+            b"",
+        ),
+        "/metadata" => with(
+            "302 Found",
+            "location: http://169.254.169.254/latest\r\n",
+            b"",
+        ),
+        "/headers" => with(
+            "200 OK",
+            &format!("x-long: {}\r\n", "x".repeat(200_000)),
+            b"",
+        ),
+        "/bomb" => with("200 OK", "content-encoding: gzip\r\n", &bomb()),
+        "/endless" => {
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+                .await?;
+            loop {
+                stream.write_all(b"1000\r\n").await?;
+                stream.write_all(&[b'x'; 4096]).await?;
+                stream.write_all(b"\r\n").await?;
+            }
+        }
+        "/loris" => {
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx")
+                .await?;
+            return std::future::pending().await;
+        }
+        "/silent" => return std::future::pending().await,
+        "/cut" => {
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx")
+                .await?;
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        }
+        "/nonsense" => b"nonsense\r\n\r\n".to_vec(),
+        other => with("200 OK", "content-type: text/plain\r\n", other.as_bytes()),
+    };
+    stream.write_all(&bytes).await
+}
+
+/// A mebibyte per kibibyte: 80 MiB of zeros.
+fn bomb() -> Vec<u8> {
+    let mut child = std::process::Command::new("gzip")
+        .arg("-c")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..80 {
+            stdin.write_all(&vec![0; 1024 * 1024]).unwrap();
+        }
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output.stdout
+}
+
+fn tool() -> Http {
+    limited(HttpLimits {
+        body_bytes_max: 1024 * 1024,
+        ..HttpLimits::default()
+    })
+}
+
+fn limited(limits: HttpLimits) -> Http {
+    Http::new(Arc::new(Clients::new(limits, true)))
+}
+
+async fn get(server: &Server, path: &str) -> Outcome {
+    run(&tool(), server.call(path, json!({}))).await
+}
+
+#[tokio::test]
+async fn a_body_is_read_by_its_type() {
+    let server = Server::start().await;
+    let outcome = get(&server, "/json").await;
+    assert_eq!(outcome.facets().http.as_ref().unwrap()["status"], 200);
+    let answer = result(outcome);
+    assert_eq!(answer["data"], json!({"a": [1]}));
+    assert_eq!(answer["status_code"], 200);
+    assert_eq!(answer["headers"]["content-type"], "application/json");
+    assert_eq!(answer["url"], format!("{}/json", server.base));
+    assert!(answer["elapsed_ms"].as_f64().unwrap() > 0.0);
+    assert_eq!(result(get(&server, "/text").await)["data"], "hello");
+    let bytes = result(get(&server, "/bytes").await);
+    assert_eq!(
+        (&bytes["data"], &bytes["encoding"]),
+        (&json!("iVBORw=="), &json!("base64"))
+    );
+    assert_eq!(
+        result(get(&server, "/untyped").await)["data"],
+        json!({"b": 2})
+    );
+    assert_eq!(result(get(&server, "/broken").await)["data"], "{\"a\":");
+    assert_eq!(result(get(&server, "/empty").await)["data"], Value::Null);
+    let asked = run(
+        &tool(),
+        server.call("/json", json!({"response_type": "text"})),
+    )
+    .await;
+    assert_eq!(result(asked)["data"], "{\"a\": [1]}");
+    let wrong = run(
+        &tool(),
+        server.call("/text", json!({"response_type": "json"})),
+    )
+    .await;
+    assert_eq!(error(&wrong).code, "HTTP_JSON");
+}
+
+#[tokio::test]
+async fn statuses_become_kinds_of_error() {
+    let server = Server::start().await;
+    for (path, code, kind, retryable) in [
+        ("/busy", "HTTP_503", ErrorKind::ServerError, true),
+        ("/slow_down", "HTTP_429", ErrorKind::RateLimit, true),
+        ("/secret", "HTTP_401", ErrorKind::Auth, false),
+        ("/gone", "HTTP_404", ErrorKind::NotFound, false),
+        ("/wrong", "HTTP_422", ErrorKind::ClientError, false),
+    ] {
+        let outcome = get(&server, path).await;
+        let failed = error(&outcome);
+        assert_eq!(
+            (failed.code.as_str(), failed.kind, failed.retryable),
+            (code, kind, retryable)
+        );
+    }
+    let busy = get(&server, "/busy").await;
+    assert_eq!(busy.facets().http.as_ref().unwrap()["retry_after"], 7.0);
+    assert_eq!(error(&busy).details["data"], json!({"why": 1}));
+    let fine = run(
+        &tool(),
+        server.call("/gone", json!({"ok_status": ["2xx", 404]})),
+    )
+    .await;
+    assert_eq!(result(fine)["status_code"], 404);
+    let strict = run(&tool(), server.call("/json", json!({"ok_status": 201}))).await;
+    assert_eq!(error(&strict).code, "HTTP_200");
+}
+
+#[tokio::test]
+async fn everything_given_is_sent() {
+    let server = Server::start().await;
+    let mut call = server.call(
+        "/x?q=1",
+        json!({
+            "method": "post", "params": {"r": [1, 2], "n": null}, "headers": {"X-Mine": 5},
+            "json": {"k": "v"}, "auth": {"type": "bearer", "token": "t0k"}
+        }),
+    );
+    call.idempotency_key = "run-7".into();
+    result(run(&tool(), call).await);
+    let seen = server.last();
+    assert!(seen.starts_with("POST /x?q=1&r=1&r=2 HTTP/1.1"), "{seen}");
+    for part in [
+        "x-mine: 5",
+        "authorization: Bearer t0k",
+        "idempotency-key: run-7",
+        "content-type: application/json",
+        "{\"k\":\"v\"}",
+    ] {
+        assert!(seen.contains(part), "{part} in {seen}");
+    }
+    let form = server.call("/f", json!({"method": "PUT", "form": {"a b": "c&d"}, "auth": {"type": "basic", "username": "u", "password": "p"}}));
+    result(run(&tool(), form).await);
+    assert!(
+        server.last().contains("a+b=c%26d") && server.last().contains("authorization: Basic dTpw")
+    );
+    let files = server.call("/f", json!({"method": "POST", "files": {"f": {"content": "body", "filename": "a.txt"}}, "data": {"k": "v"}}));
+    result(run(&tool(), files).await);
+    assert!(
+        server.last().contains("name=\"f\"; filename=\"a.txt\"")
+            && server.last().contains("name=\"k\"\r\n\r\nv\r\n")
+    );
+    let two = server.call("/f", json!({"method": "POST", "json": 1, "body": "x"}));
+    assert_eq!(error(&run(&tool(), two).await).code, "TOOL_INPUT");
+    let key = server.call(
+        "/f",
+        json!({"auth": {"type": "api_key", "in": "query", "name": "k", "value": "s"}}),
+    );
+    result(run(&tool(), key).await);
+    assert!(server.last().starts_with("GET /f?k=s ") && !server.last().contains("idempotency-key"));
+}
+
+#[tokio::test]
+async fn redirects_are_followed_up_to_a_bound() {
+    let server = Server::start().await;
+    let followed = result(get(&server, "/once").await);
+    assert_eq!(followed["url"], format!("{}/json", server.base));
+    let stays = run(
+        &tool(),
+        server.call("/once", json!({"follow_redirects": false})),
+    )
+    .await;
+    assert_eq!(result(stays)["status_code"], 302);
+    assert_eq!(error(&get(&server, "/loop").await).code, "HTTP_REDIRECTS");
+    assert_eq!(
+        error(&get(&server, "/metadata").await).code,
+        "HTTP_ADDRESS_BLOCKED"
+    );
+}
+
+#[tokio::test]
+async fn credentials_stay_at_their_origin() {
+    let server = Server::start().await;
+    let fields = json!({"auth": {"type": "api_key", "header": "X-Key", "value": "s3cret"}, "headers": {"Cookie": "c=1", "X-Open": "o"}});
+    result(run(&tool(), server.call("/away", fields)).await);
+    let (first, last) = (server.seen.lock().unwrap()[0].clone(), server.last());
+    assert!(first.contains("x-key: s3cret") && first.contains("cookie: c=1"));
+    assert!(
+        last.starts_with("GET /json") && last.contains("x-open: o"),
+        "{last}"
+    );
+    assert!(
+        !last.contains("s3cret") && !last.contains("cookie"),
+        "{last}"
+    );
+}
+
+#[tokio::test]
+async fn a_bad_peer_costs_no_more_than_the_bounds() {
+    let server = Server::start().await;
+    assert_eq!(
+        error(&get(&server, "/endless").await).code,
+        "HTTP_BODY_TOO_LARGE"
+    );
+    let bomb = get(&server, "/bomb").await;
+    assert_eq!(error(&bomb).code, "HTTP_BODY_TOO_LARGE");
+    assert_eq!(bomb.facets().http.as_ref().unwrap()["status"], 200);
+    assert_eq!(
+        error(&get(&server, "/headers").await).code,
+        "HTTP_HEADERS_TOO_LARGE"
+    );
+    assert_eq!(
+        error(&get(&server, "/nonsense").await).kind,
+        ErrorKind::Connection
+    );
+    assert!(error(&get(&server, "/cut").await).retryable);
+    for path in ["/loris", "/silent"] {
+        let mut slow = server.call(path, json!({}));
+        slow.timeout.total = Some(Duration::from_millis(200));
+        assert_eq!(error(&run(&tool(), slow).await).code, "TIMEOUT");
+        let mut quiet = server.call(path, json!({}));
+        quiet.timeout.connect = Some(Duration::from_millis(200));
+        quiet.timeout.read = Some(Duration::from_millis(100));
+        assert_eq!(error(&run(&tool(), quiet).await).details["phase"], "read");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_is_not_there_is_a_connection_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let outcome = run(&tool(), call("http", json!({"url": url}), json!({}))).await;
+    assert_eq!(error(&outcome).code, "HTTP_CONNECT");
+    assert!(error(&outcome).retryable);
+    let name = call(
+        "http",
+        json!({"url": "http://no-such-host.invalid/"}),
+        json!({}),
+    );
+    assert_eq!(error(&run(&tool(), name).await).code, "HTTP_CONNECT");
+}
+
+#[tokio::test]
+async fn private_addresses_are_refused_where_the_configuration_says_so() {
+    let server = Server::start().await;
+    let closed = Http::new(Arc::new(Clients::new(HttpLimits::default(), false)));
+    let literal = run(&closed, server.call("/json", json!({}))).await;
+    assert_eq!(error(&literal).code, "HTTP_ADDRESS_BLOCKED");
+    let named = server.base.replace("127.0.0.1", "localhost");
+    let named = run(&closed, call("http", json!({"url": named}), json!({}))).await;
+    assert_eq!(error(&named).code, "HTTP_ADDRESS_BLOCKED");
+    assert_eq!(server.count(), 0);
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_call() {
+    let server = Server::start().await;
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let outcome = tool()
+        .call(server.call("/silent", json!({})), stop, &NoLog)
+        .await;
+    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+}
+
+#[tokio::test]
+async fn the_tool_tries_again_only_when_told() {
+    let server = Server::start().await;
+    assert_eq!(error(&get(&server, "/flaky").await).code, "HTTP_500");
+    let mut patient = server.call("/flaky", json!({}));
+    patient.knobs = json!({"retry": {"attempts": 3, "delay": 0.01}})
+        .as_object()
+        .unwrap()
+        .clone();
+    assert_eq!(result(run(&tool(), patient).await)["data"], 1);
+    assert_eq!(server.count(), 3);
+}
+
+#[tokio::test]
+async fn a_wrong_request_is_named() {
+    for fields in [
+        json!({}),
+        json!({"url": "not a url"}),
+        json!({"url": "http://x/", "headers": {"a b": "c"}}),
+        json!({"url": "http://x/", "headers": {"a": "c\r\nd: e"}}),
+        json!({"url": "http://x/", "params": 5}),
+        json!({"url": "http://x/", "ok_status": "many"}),
+    ] {
+        let outcome = run(&tool(), call("http", fields.clone(), json!({}))).await;
+        assert_eq!(error(&outcome).code, "TOOL_INPUT", "{fields}");
+    }
+    let file = run(
+        &tool(),
+        call("http", json!({"url": "file:///etc/passwd"}), json!({})),
+    )
+    .await;
+    assert_eq!(error(&file).code, "HTTP_ADDRESS_BLOCKED");
+}

@@ -125,16 +125,23 @@ impl Raised {
     }
 }
 
-/// `ValueError` → `PYTHON_VALUE_ERROR`.
+/// `ValueError` → `PYTHON_VALUE_ERROR`, `OSError` → `PYTHON_OS_ERROR`.
 fn code(exception: &str) -> String {
-    let mut code = String::from("PYTHON");
-    let mut was_lower = true;
-    for letter in exception.chars().filter(char::is_ascii_alphanumeric) {
-        if letter.is_ascii_uppercase() && was_lower {
+    let letters: Vec<char> = exception.chars().collect();
+    let mut code = String::from("PYTHON_");
+    for (at, letter) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).map(|at| letters[at]);
+        let after_lower = before.is_some_and(|c| c.is_ascii_lowercase());
+        let before_lower = letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
+        let begins = letter.is_ascii_uppercase() && at > 0 && (after_lower || before_lower);
+        if begins && !code.ends_with('_') {
             code.push('_');
         }
-        was_lower = !letter.is_ascii_uppercase();
-        code.push(letter.to_ascii_uppercase());
+        code.push(if letter.is_ascii_alphanumeric() {
+            letter.to_ascii_uppercase()
+        } else {
+            '_'
+        });
     }
     code
 }

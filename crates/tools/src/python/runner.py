@@ -24,6 +24,8 @@ for _stream in (sys.stdout, sys.stderr):
     _stream.reconfigure(line_buffering=True, errors="backslashreplace", encoding="utf-8")
 STDOUT, STDERR = sys.stdout, sys.stderr
 ENVIRON = dict(os.environ)
+# Comparing the decoded view costs more than a whole warm call, so the bytes behind it are compared.
+ENVIRON_BYTES = dict(os.environ._data)
 START_DIR = os.getcwd()
 SYS_PATH = list(sys.path)
 CODES = {}
@@ -478,7 +480,7 @@ def restore():
         except Exception:
             used = True
     sys.stdout, sys.stderr = STDOUT, STDERR
-    if len(os.environ) != len(ENVIRON) or dict(os.environ) != ENVIRON:
+    if os.environ._data != ENVIRON_BYTES:
         os.environ.clear()
         os.environ.update(ENVIRON)
     if sys.path != SYS_PATH:

@@ -1,23 +1,10 @@
 //! Checks of a playbook as a whole: what no single part can know.
 
+mod all;
 mod graph;
 mod lint;
 mod lookalike;
 mod names;
 mod words;
 
-use crate::playbook::read::Draft;
-use crate::yaml::Node;
-
-/// Checks a playbook that has been read, reporting to its reader.
-pub(crate) fn check(draft: &mut Draft, root: &Node) {
-    let Draft {
-        playbook,
-        reader,
-        named,
-    } = draft;
-    graph::check(playbook, named, reader);
-    lint::check(playbook, reader);
-    names::check(playbook, reader);
-    lookalike::check(root, reader);
-}
+pub(crate) use all::check;

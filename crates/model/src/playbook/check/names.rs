@@ -107,6 +107,10 @@ impl<'p> Known<'p> {
         known
     }
 
+    fn has_iter(&self, key: &str) -> bool {
+        self.iter.contains(key) || ITER.contains(&key) || key.starts_with('_')
+    }
+
     fn keys(&mut self, tree: Option<&'p Tree>) {
         match tree {
             Some(Tree::Map(pairs)) => self.bare.extend(pairs.iter().map(|(key, _)| key.as_str())),
@@ -157,26 +161,30 @@ fn root(path: &str) -> &str {
 }
 
 fn look(used: &PathUse, found: &Use, known: &Known<'_>, reader: &mut Reader) {
-    if is_prepared(used, found) {
+    if reader.is_full() || is_prepared(used, found) {
         return;
     }
     let name = root(&used.path);
     let rest = used.path.strip_prefix(name).unwrap_or("");
     let second = rest.strip_prefix('.').map(root);
-    let span = found.node.locate(&reader.source.text, &used.range);
+    let span = |reader: &Reader| found.node.locate(&reader.source.text, &used.range);
     match (name, second) {
-        ("iter", Some(key)) => iter(key, span, known, reader),
-        ("steps", Some(step)) => steps(step, span, known, reader),
+        ("iter", Some(key)) if !known.has_iter(key) => iter(key, span(reader), known, reader),
+        ("steps", Some(step)) if !known.shared.steps.contains(step) => {
+            steps(step, span(reader), known, reader);
+        }
         ("outcome" | "output", _) if !found.place.has_outcome() => {
             let advice = "it exists in rules, `set` and guards";
+            let span = span(reader);
             reader.error("T0202", format!("there is no `{name}` here"), span, advice);
         }
         ("event", _) if !found.place.has_event() => {
             let advice = "it exists in guards and admission";
+            let span = span(reader);
             reader.error("T0202", format!("there is no `{name}` here"), span, advice);
         }
         _ if used.guarded || is_known(name, known) => {}
-        _ => bare(name, span, known, reader),
+        _ => bare(name, span(reader), known, reader),
     }
 }
 
@@ -190,9 +198,6 @@ fn is_known(name: &str, known: &Known<'_>) -> bool {
 }
 
 fn iter(key: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
-    if known.iter.contains(key) || ITER.contains(&key) || key.starts_with('_') {
-        return;
-    }
     let mut scope: Vec<String> = known
         .iter
         .iter()
@@ -219,9 +224,6 @@ fn iter(key: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
 
 fn steps(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     let steps = &known.shared.steps;
-    if steps.contains(name) {
-        return;
-    }
     let label = match reader.suggest(name, steps.iter().copied()) {
         Some(meant) => format!("did you mean `steps.{meant}`?"),
         None => "no step has this name".to_owned(),
@@ -262,11 +264,11 @@ fn is_prepared(used: &PathUse, found: &Use) -> bool {
         let name = &filter[..end.unwrap_or(filter.len())];
         return matches!(name, "default" | "d");
     }
-    let Some(test) = rest.strip_prefix("is ") else {
+    let Some(rest) = rest.strip_prefix("is ") else {
         return false;
     };
-    let test = test.trim_start();
-    let test = test.strip_prefix("not ").unwrap_or(test).trim_start();
+    let rest = rest.trim_start();
+    let rest = rest.strip_prefix("not ").unwrap_or(rest).trim_start();
     let words = ["defined", "undefined", "none"];
-    words.iter().any(|word| test.starts_with(word))
+    words.iter().any(|word| rest.starts_with(word))
 }

@@ -42,15 +42,11 @@ impl Reader {
             None => Some(Knobs::default()),
         };
         let over = self.over(&fields, knobs.is_none(), &title);
-        let iterator = match fields.get("iterator") {
-            Some(iterator) => self.name(iterator, "iterator"),
-            None => {
-                if fields.get("cursor").is_none() && !fields.has_bad_keys() {
-                    self.missing("iterator", &title, node.span, "iterator: item");
-                }
-                None
-            }
-        };
+        let iterator = fields.get("iterator");
+        if iterator.is_none() && fields.get("cursor").is_none() && !fields.has_bad_keys() {
+            self.missing("iterator", &title, node.span, "iterator: item");
+        }
+        let iterator = iterator.and_then(|iterator| self.name(iterator, "iterator"));
         let knobs = knobs?;
         Some(Loop {
             over: Collection::In(over?),

@@ -78,12 +78,10 @@ impl Reader {
     }
 
     pub(crate) fn workload(&mut self, node: &Node) -> Map<String, Json> {
-        match node.to_json() {
-            Json::Object(map) => map,
-            _ => {
-                self.wrong_type(node, "workload", "a map");
-                Map::new()
-            }
-        }
+        let Json::Object(map) = node.to_json() else {
+            self.wrong_type(node, "workload", "a map");
+            return Map::new();
+        };
+        map
     }
 }

@@ -97,15 +97,11 @@ impl Reader {
             return None;
         }
         let fields = self.fields(node, &ARC, "an arc");
-        let step = match fields.get("step") {
-            Some(step) => self.name(step, "step").map(|name| (name, step.span)),
-            None => {
-                if node.as_map().is_some() && !fields.has_bad_keys() {
-                    self.missing("step", "the arc", node.span, "step: <name>");
-                }
-                None
-            }
-        };
+        let step = fields.get("step");
+        if step.is_none() && node.as_map().is_some() && !fields.has_bad_keys() {
+            self.missing("step", "the arc", node.span, "step: <name>");
+        }
+        let step = step.and_then(|step| Some((self.name(step, "step")?, step.span)));
         let when = fields.get("when");
         let when = when.map(|when| self.condition(when, "when"));
         let args = fields.get("args").map(|args| {

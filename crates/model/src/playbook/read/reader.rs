@@ -13,6 +13,9 @@ const DIAGNOSTICS_MAX: usize = 100;
 /// What inherited layers and workbook tasks may add to a playbook, in units of a node's weight.
 const INHERITED_MAX: usize = 16 * 1024 * 1024;
 
+/// Compiled templates are large; more than this are refused.
+const TEMPLATES_MAX: usize = 10_000;
+
 /// One reading of one document.
 pub(crate) struct Reader {
     pub(crate) source: Source,
@@ -23,6 +26,7 @@ pub(crate) struct Reader {
     /// Where each jump names its target, by the first byte of its rule.
     pub(crate) jumps: BTreeMap<u32, Span>,
     inherited: usize,
+    templates: usize,
 }
 
 /// The keys a map may have in one place of the language.
@@ -88,6 +92,7 @@ impl Reader {
             place: Place::Call,
             jumps: BTreeMap::new(),
             inherited: 0,
+            templates: 0,
         }
     }
 
@@ -103,11 +108,16 @@ impl Reader {
 
     /// Reports a diagnostic once: layers that several tasks inherit are read for each of them.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
-        let room = self.diagnostics.len() < DIAGNOSTICS_MAX;
+        let room = !self.is_full();
         let is_first_error = diagnostic.is_error() && !self.has_errors();
         if (room || is_first_error) && !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }
+    }
+
+    /// Whether there are so many diagnostics that no more are kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.diagnostics.len() >= DIAGNOSTICS_MAX
     }
 
     pub(crate) fn has_errors(&self) -> bool {
@@ -132,9 +142,10 @@ impl Reader {
         word: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Option<&'a str> {
-        (self.diagnostics.len() < DIAGNOSTICS_MAX)
-            .then(|| nearest(word, known))
-            .flatten()
+        if self.is_full() {
+            return None;
+        }
+        nearest(word, known)
     }
 
     /// Whether a copy of `node` may be put in place once more.
@@ -152,6 +163,16 @@ impl Reader {
             );
         }
         fits
+    }
+
+    /// Whether one more template may be compiled.
+    pub(crate) fn may_compile(&mut self, node: &Node) -> bool {
+        self.templates += 1;
+        if self.templates == TEMPLATES_MAX + 1 {
+            let message = format!("the playbook has more than {TEMPLATES_MAX} templates");
+            self.error("E0005", message, node.span, "this one is too much");
+        }
+        self.templates <= TEMPLATES_MAX
     }
 
     /// Reads a map with the keys of `shape`; `title` names it, as in "step `fetch`".
@@ -178,12 +199,11 @@ impl Reader {
             return fields;
         };
         for entry in entries {
-            match canonical(shape, &entry.key) {
-                Some(name) => self.found(&mut fields, name, entry),
-                None => {
-                    fields.bad.push(&entry.key);
-                    self.unknown_key(entry, shape, title);
-                }
+            if let Some(name) = canonical(shape, &entry.key) {
+                self.found(&mut fields, name, entry);
+            } else {
+                fields.bad.push(&entry.key);
+                self.unknown_key(entry, shape, title);
             }
         }
         fields

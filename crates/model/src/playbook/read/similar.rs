@@ -3,6 +3,9 @@
 /// Longer words are not compared; nobody mistypes them by one letter.
 const WORD_CHARS_MAX: usize = 64;
 
+/// More candidates than this are not looked at, so that many mistakes in a large file stay cheap.
+const CANDIDATES_MAX: usize = 1_000;
+
 /// The candidate nearest to `word`, if any is near enough to be meant.
 pub(crate) fn nearest<'a>(
     word: &str,
@@ -14,11 +17,12 @@ pub(crate) fn nearest<'a>(
     let close = (word.chars().count() / 3).max(1);
     candidates
         .into_iter()
+        .take(CANDIDATES_MAX)
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= close * 4)
         .filter(|candidate| candidate.len() <= WORD_CHARS_MAX * 4)
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, candidate)| {
-            *distance > 0 && *distance <= close && *distance < candidate.chars().count()
+            *candidate != word && *distance <= close && *distance < candidate.chars().count()
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

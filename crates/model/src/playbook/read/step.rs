@@ -79,15 +79,11 @@ impl Reader {
     }
 
     fn step_name(&mut self, fields: &Fields<'_>, node: &Node) -> Option<Name> {
-        match fields.get("step") {
-            Some(name) => self.name(name, "the step's name"),
-            None => {
-                if node.as_map().is_some() && !fields.is_misspelled("step") {
-                    self.missing("step", "the step", node.span, "step: <name>");
-                }
-                None
-            }
+        let name = fields.get("step");
+        if name.is_none() && node.as_map().is_some() && !fields.is_misspelled("step") {
+            self.missing("step", "the step", node.span, "step: <name>");
         }
+        self.name(name?, "the step's name")
     }
 
     fn step_input(&mut self, node: &Node) -> Tree {

@@ -151,6 +151,9 @@ impl Reader {
 
     fn template(&mut self, node: &Node) -> Tree {
         let text = node.as_str().unwrap_or_default();
+        if !self.may_compile(node) {
+            return Tree::Literal(node.to_json());
+        }
         match Template::parse(text, node.span) {
             Ok(template) => {
                 self.remember(&template, node);
@@ -173,6 +176,9 @@ impl Reader {
                 return None;
             }
         };
+        if !self.may_compile(node) {
+            return None;
+        }
         match Template::condition(&text, node.span) {
             Ok(template) => {
                 self.remember(&template, node);

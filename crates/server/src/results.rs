@@ -1,0 +1,136 @@
+//! The end of a run, and its result with every reference resolved.
+
+use std::sync::Arc;
+
+use model::event::{Body, Finished, ResultPointer};
+use model::id::{ExecutionId, Seq};
+use model::outcome::{Outcome, TaskError};
+use model::status::RunStatus;
+use model::template::{Content, Latest};
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::{Server, Shared, loading};
+
+/// How many of a run's last events are looked through for its end.
+const LAST: u64 = 8;
+
+/// How a run stands and what it came to.
+#[derive(Debug, Clone)]
+pub struct RunResult {
+    /// Its status.
+    pub status: RunStatus,
+    /// Its result; null while it goes on.
+    pub result: Value,
+    /// Why it failed.
+    pub error: Option<TaskError>,
+}
+
+impl Server {
+    /// Waits until a run has ended or is paused.
+    pub async fn settled(&self, id: ExecutionId) -> Result<RunStatus, Error> {
+        let mut published = self.watch();
+        loop {
+            let row = self
+                .shared
+                .store
+                .execution(id)
+                .await?
+                .ok_or(Error::NotFound(id))?;
+            if row.status != RunStatus::Running {
+                return Ok(row.status);
+            }
+            // Every commit of this process passes here; those of others are noticed by their change of the store.
+            loop {
+                tokio::select! {
+                    event = published.recv() => match event {
+                        Ok(event) if event.execution == id && event.status != RunStatus::Running => break,
+                        Ok(_) => {}
+                        Err(_) => break,
+                    },
+                    () = self.shared.store.changed() => break,
+                }
+            }
+        }
+    }
+
+    /// A run's result, with every reference in it resolved.
+    pub async fn result(&self, id: ExecutionId) -> Result<RunResult, Error> {
+        let shared = &self.shared;
+        let row = shared
+            .store
+            .execution(id)
+            .await?
+            .ok_or(Error::NotFound(id))?;
+        let after = Seq(row.version.0.saturating_sub(LAST));
+        let tail = shared.store.events(id, after, usize::MAX).await?;
+        let finished = tail.into_iter().rev().find_map(|event| match event.body {
+            Body::PlaybookFinished(finished) => Some(*finished),
+            _ => None,
+        });
+        let finished = finished
+            .filter(|_| row.status != RunStatus::Running && row.status != RunStatus::Paused);
+        let Some(Finished { result, error, .. }) = finished else {
+            return Ok(RunResult {
+                status: row.status,
+                result: Value::Null,
+                error: None,
+            });
+        };
+        let result = match result {
+            Some(pointer) if error.is_none() => self.step_result(id, &pointer).await?,
+            _ => Value::Null,
+        };
+        Ok(RunResult {
+            status: row.status,
+            result,
+            error,
+        })
+    }
+
+    /// The result of the step that a pointer names, as it stands now.
+    pub async fn step_result(
+        &self,
+        id: ExecutionId,
+        pointer: &ResultPointer,
+    ) -> Result<Value, Error> {
+        let opened = loading::open(&self.shared, id)
+            .await?
+            .ok_or(Error::NotFound(id))?;
+        let summary = opened.state.steps.get(&pointer.step);
+        match summary.and_then(|summary| summary.latest.as_ref()) {
+            Some(latest) => resolve(&self.shared, id, latest).await,
+            None => Ok(Value::Null),
+        }
+    }
+}
+
+async fn resolve(shared: &Arc<Shared>, id: ExecutionId, latest: &Latest) -> Result<Value, Error> {
+    match latest.envelope().content {
+        Content::Event(seq) => {
+            let events = shared.store.events_at(id, &[seq]).await?;
+            match events.first().and_then(loading::outcome_of) {
+                Some(Outcome::Ok(success)) => match success.reference {
+                    Some(reference) => {
+                        let bytes = shared.bodies.get(&reference).await?;
+                        Ok(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+                    }
+                    None => Ok(success.result),
+                },
+                Some(Outcome::Error(failure)) => {
+                    Ok(serde_json::to_value(failure.error).unwrap_or_default())
+                }
+                None => Ok(Value::Null),
+            }
+        }
+        Content::Loop(pointer) => {
+            let mut value = loading::loop_results(shared, id, &pointer).await?;
+            Ok(value
+                .get_mut("results")
+                .map(Value::take)
+                .unwrap_or_default())
+        }
+        Content::Error(error) => Ok((*error).clone()),
+        Content::Outcome(_) | Content::Empty => Ok(Value::Null),
+    }
+}

@@ -1,0 +1,226 @@
+//! Sweeps: timers that are due, messages that came, claims whose holders are gone. Hints only make them quicker.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Input, MessageBody};
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use store::{Message, MessageKey};
+use tokio::sync::Notify;
+
+use crate::Shared;
+use crate::drive::{Order, Posted};
+use crate::error::Error;
+use crate::playbooks::Unusable;
+use crate::submit::Start;
+
+/// How long a sweep sleeps when nothing calls it.
+const IDLE: Duration = Duration::from_secs(1);
+/// How many timers or messages one sweep takes up.
+const BATCH: usize = 256;
+
+/// What wakes the sweeps early.
+#[derive(Default)]
+pub(crate) struct Hints {
+    /// A timer was set or cleared.
+    pub(crate) timers: Notify,
+    /// A message was sent.
+    pub(crate) messages: Notify,
+}
+
+/// Starts the sweeps; they end with the server.
+pub(crate) fn spawn(shared: &Arc<Shared>) {
+    tokio::spawn(until_stopped(shared.clone(), timers(shared.clone())));
+    tokio::spawn(until_stopped(shared.clone(), messages(shared.clone())));
+    tokio::spawn(until_stopped(shared.clone(), claims(shared.clone())));
+}
+
+async fn until_stopped(shared: Arc<Shared>, sweep: impl Future<Output = ()>) {
+    tokio::select! {
+        () = sweep => {}
+        () = shared.stop.cancelled() => {}
+    }
+}
+
+/// Fires timers when they are due.
+async fn timers(shared: Arc<Shared>) {
+    loop {
+        if let Err(error) = fire_due(&shared).await {
+            tracing::warn!(%error, "cannot look for due timers; trying again");
+        }
+        let next = shared
+            .store
+            .next_timer(Some(&shared.owner))
+            .await
+            .ok()
+            .flatten();
+        let wait = next.map_or(IDLE, |due| due.since(shared.store.now()).min(IDLE));
+        tokio::select! {
+            () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
+            () = shared.sweeps.timers.notified() => {}
+        }
+    }
+}
+
+async fn fire_due(shared: &Shared) -> Result<(), Error> {
+    for (execution, timer) in shared.store.due_timers(Some(&shared.owner), BATCH).await? {
+        match shared
+            .drive
+            .post(execution, Input::Timer(timer), None, None)
+            .await
+        {
+            Ok(_) | Err(Posted::Refused(_)) => {}
+            Err(Posted::Failed(error)) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Takes up messages to executions of this process, and those that start new ones.
+async fn messages(shared: Arc<Shared>) {
+    let mut seen: HashSet<MessageKey> = HashSet::new();
+    loop {
+        match shared.store.inbox(Some(&shared.owner), BATCH).await {
+            Ok(inbox) => {
+                let keys: HashSet<MessageKey> = inbox.iter().map(|message| message.key).collect();
+                seen.retain(|key| keys.contains(key));
+                for message in inbox
+                    .into_iter()
+                    .filter(|message| !seen.contains(&message.key))
+                    .collect::<Vec<_>>()
+                {
+                    let key = message.key;
+                    match receive(&shared, message).await {
+                        Ok(()) => {
+                            seen.insert(key);
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "cannot take up a message; trying again")
+                        }
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot read the inbox; trying again"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(IDLE) => {}
+            () = shared.sweeps.messages.notified() => {}
+            () = shared.store.changed() => {}
+        }
+    }
+}
+
+async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
+    let consumed = Some(message.key);
+    let Ok(body) = message.body.read::<MessageBody>() else {
+        tracing::error!("a message cannot be read and is left alone");
+        return Ok(());
+    };
+    let input = match body {
+        MessageBody::Start {
+            path,
+            version,
+            input,
+            parent,
+            depth,
+            base,
+        } => {
+            let start = Start {
+                execution: message.to,
+                payload: Some(input),
+                parent: Some(parent.clone()),
+                depth,
+                consumed,
+            };
+            return match shared.playbooks.find(&path, version, base.as_str()).await {
+                Ok(registered) => start.run(shared, registered).await,
+                Err(Unusable::Store(error)) => Err(error.into()),
+                Err(unusable) => {
+                    let outcome = Box::new(Outcome::error(cannot_start(&path, &unusable)));
+                    let input = Input::ChildEnded {
+                        child: message.to,
+                        seq: parent.seq,
+                        outcome,
+                    };
+                    post(shared, parent.execution_id, input, consumed).await
+                }
+            };
+        }
+        MessageBody::ChildEnded { seq, outcome } => Input::ChildEnded {
+            child: message.key.from,
+            seq,
+            outcome,
+        },
+        MessageBody::Cancel { reason } => Input::Cancel { reason },
+        MessageBody::Retry => Input::Retry,
+        MessageBody::Pause { reason } => Input::Pause { reason },
+        MessageBody::Resume => Input::Resume,
+        MessageBody::Signal { name, payload } => Input::Signal { name, payload },
+    };
+    post(shared, message.to, input, consumed).await
+}
+
+async fn post(
+    shared: &Shared,
+    to: model::id::ExecutionId,
+    input: Input,
+    consumed: Option<MessageKey>,
+) -> Result<(), Error> {
+    match shared.drive.post(to, input, None, consumed).await {
+        Ok(_) | Err(Posted::Refused(_)) => Ok(()),
+        Err(Posted::Failed(error)) => Err(error),
+    }
+}
+
+fn cannot_start(path: &str, unusable: &Unusable) -> TaskError {
+    let (kind, code) = match unusable {
+        Unusable::Invalid(_) => (ErrorKind::Schema, "PLAYBOOK_INVALID"),
+        Unusable::NotFound(_) | Unusable::Store(_) => (ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND"),
+    };
+    let detail = match unusable {
+        Unusable::Invalid(diagnostics) => diagnostics.first().map(|first| first.message.clone()),
+        _ => None,
+    };
+    let message = match detail {
+        Some(detail) => format!("playbook `{path}` has errors: {detail}"),
+        None => unusable.to_string(),
+    };
+    TaskError {
+        retryable: false,
+        ..TaskError::new(kind, code, message)
+    }
+}
+
+/// Finds claims whose holders are gone and commands nobody took.
+async fn claims(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(IDLE).await;
+        if let Err(error) = sweep_claims(&shared).await {
+            tracing::warn!(%error, "cannot look for lost claims; trying again");
+        }
+    }
+}
+
+async fn sweep_claims(shared: &Shared) -> Result<(), Error> {
+    for lost in shared.store.lost_claims(Some(&shared.owner)).await? {
+        let input = Input::Lost {
+            command: lost.command.seq,
+            worker: lost.worker,
+            lease_epoch: lost.lease_epoch,
+            is_strike: true,
+        };
+        shared.drive.send(Order::Forget(lost.command)).await?;
+        post(shared, lost.command.execution, input, None).await?;
+    }
+    for command in shared.store.overdue_commands(Some(&shared.owner)).await? {
+        post(
+            shared,
+            command.execution,
+            Input::Unclaimed(command.seq),
+            None,
+        )
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! Where in a shell script a value stands: outside quotes, inside some, in arithmetic, in a here-document.
+//!
+//! This is a reader of the author's text, not of the values. A wrong guess costs a value its word boundaries at most,
+//! because values reach the script through variables, which the shell never parses again.
+
+/// What surrounds a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Outside quotes.
+    Bare,
+    /// Inside `"…"`.
+    Double,
+    /// Inside `'…'`.
+    Single,
+    /// Inside `$'…'`.
+    Ansi,
+    /// Inside `$((…))`.
+    Arithmetic,
+    /// In a comment.
+    Comment,
+    /// In a here-document whose text is expanded.
+    Heredoc,
+    /// In a here-document whose text is taken as it is.
+    RawHeredoc,
+}
+
+/// A nesting construct that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Double,
+    Single,
+    Ansi,
+    /// `$(`, `<(`, `(`.
+    Paren,
+    /// `${`.
+    Brace,
+    /// `$((`, with the depth of parentheses inside.
+    Arithmetic(u32),
+    Backtick,
+    Comment,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Heredoc {
+    delimiter: String,
+    is_raw: bool,
+    strips_tabs: bool,
+}
+
+/// Reads author text piece by piece and knows the place after it.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    open: Vec<Open>,
+    pending: Vec<Heredoc>,
+    /// The here-document being read, and its current line.
+    body: Option<(Heredoc, String)>,
+    /// The last character, for what depends on it.
+    before: Option<char>,
+}
+
+impl Reader {
+    /// The place right here.
+    pub(crate) fn place(&self) -> Place {
+        if let Some((heredoc, _)) = &self.body {
+            return if heredoc.is_raw {
+                Place::RawHeredoc
+            } else {
+                Place::Heredoc
+            };
+        }
+        match self.open.last() {
+            None | Some(Open::Paren | Open::Brace | Open::Backtick) => Place::Bare,
+            Some(Open::Double) => Place::Double,
+            Some(Open::Single) => Place::Single,
+            Some(Open::Ansi) => Place::Ansi,
+            Some(Open::Arithmetic(_)) => Place::Arithmetic,
+            Some(Open::Comment) => Place::Comment,
+        }
+    }
+
+    /// The delimiter of the here-document being read.
+    pub(crate) fn delimiter(&self) -> Option<&str> {
+        self.body.as_ref().map(|(h, _)| h.delimiter.as_str())
+    }
+
+    /// Takes note of a value: a line that holds one is not a delimiter, a word that holds one goes on.
+    pub(crate) fn value(&mut self) {
+        if let Some((_, line)) = &mut self.body {
+            line.push('\u{fffd}');
+        }
+        self.before = Some('\u{fffd}');
+    }
+
+    /// Reads author text.
+    pub(crate) fn text(&mut self, text: &str) {
+        let mut rest = text.chars().collect::<Vec<_>>().into_iter().peekable();
+        while let Some(c) = rest.next() {
+            if self.body.is_some() {
+                self.read_body(c);
+            } else {
+                let ahead: Vec<char> = rest.clone().take(2).collect();
+                let taken = self.read(c, &ahead);
+                if c == '<' && ahead.first() == Some(&'<') && self.place() == Place::Bare {
+                    if ahead.get(1) == Some(&'<') {
+                        rest.next();
+                        rest.next();
+                    } else {
+                        rest.next();
+                        self.read_heredoc_start(&mut rest);
+                    }
+                } else {
+                    for _ in 0..taken {
+                        rest.next();
+                    }
+                }
+            }
+            self.before = Some(c);
+        }
+    }
+
+    /// Reads one character; returns how many more it takes with it.
+    fn read(&mut self, c: char, ahead: &[char]) -> usize {
+        match self.open.last().copied() {
+            Some(Open::Single) => self.close_at('\'', c),
+            Some(Open::Ansi) if c == '\\' => 1,
+            Some(Open::Ansi) => self.close_at('\'', c),
+            Some(Open::Comment) => {
+                if c == '\n' {
+                    self.open.pop();
+                    self.begin_body();
+                }
+                0
+            }
+            Some(Open::Double) => self.read_double(c, ahead),
+            Some(Open::Arithmetic(depth)) => self.read_arithmetic(c, ahead, depth),
+            None | Some(Open::Paren | Open::Brace | Open::Backtick) => self.read_bare(c, ahead),
+        }
+    }
+
+    fn read_bare(&mut self, c: char, ahead: &[char]) -> usize {
+        match c {
+            '\\' => return 1,
+            '\'' => self.open.push(Open::Single),
+            '"' => self.open.push(Open::Double),
+            '`' => self.backtick(),
+            '$' => return self.dollar(ahead, true),
+            '(' => self.open.push(Open::Paren),
+            ')' if self.open.last() == Some(&Open::Paren) => {
+                self.open.pop();
+            }
+            '}' if self.open.last() == Some(&Open::Brace) => {
+                self.open.pop();
+            }
+            '#' if self.begins_word() && self.open.last() != Some(&Open::Brace) => {
+                self.open.push(Open::Comment);
+            }
+            '\n' => self.begin_body(),
+            _ => {}
+        }
+        0
+    }
+
+    fn read_double(&mut self, c: char, ahead: &[char]) -> usize {
+        match c {
+            '\\' => 1,
+            '"' => {
+                self.open.pop();
+                0
+            }
+            '`' => {
+                self.backtick();
+                0
+            }
+            '$' => self.dollar(ahead, false),
+            _ => 0,
+        }
+    }
+
+    fn read_arithmetic(&mut self, c: char, ahead: &[char], depth: u32) -> usize {
+        self.open.pop();
+        match c {
+            '(' => self.open.push(Open::Arithmetic(depth + 1)),
+            ')' if depth > 0 => self.open.push(Open::Arithmetic(depth - 1)),
+            ')' if ahead.first() == Some(&')') => return 1,
+            '$' => {
+                self.open.push(Open::Arithmetic(depth));
+                return self.dollar(ahead, false);
+            }
+            _ => self.open.push(Open::Arithmetic(depth)),
+        }
+        0
+    }
+
+    fn dollar(&mut self, ahead: &[char], is_bare: bool) -> usize {
+        match ahead {
+            ['(', '(', ..] => {
+                self.open.push(Open::Arithmetic(0));
+                2
+            }
+            ['(', ..] => {
+                self.open.push(Open::Paren);
+                1
+            }
+            ['{', ..] => {
+                self.open.push(Open::Brace);
+                1
+            }
+            ['\'', ..] if is_bare => {
+                self.open.push(Open::Ansi);
+                1
+            }
+            _ => 0,
+        }
+    }
+
+    fn close_at(&mut self, end: char, c: char) -> usize {
+        if c == end {
+            self.open.pop();
+        }
+        0
+    }
+
+    fn backtick(&mut self) {
+        match self.open.iter().rposition(|open| *open == Open::Backtick) {
+            Some(at) => self.open.truncate(at),
+            None => self.open.push(Open::Backtick),
+        }
+    }
+
+    fn begins_word(&self) -> bool {
+        self.before
+            .is_none_or(|c| c.is_whitespace() || ";&|()`".contains(c))
+    }
+
+    /// Reads `-`, blanks and the word after `<<`.
+    fn read_heredoc_start(&mut self, rest: &mut std::iter::Peekable<std::vec::IntoIter<char>>) {
+        let strips_tabs = rest.next_if_eq(&'-').is_some();
+        while rest.next_if(|c| *c == ' ' || *c == '\t').is_some() {}
+        let (mut delimiter, mut is_raw, mut quote) = (String::new(), false, None);
+        while let Some(c) = rest.peek().copied() {
+            match (quote, c) {
+                (Some(end), c) if c == end => quote = None,
+                (None, '\'' | '"') => {
+                    is_raw = true;
+                    quote = Some(c);
+                }
+                (None, '\\') => is_raw = true,
+                (None, c) if c.is_whitespace() || ";&|()<>".contains(c) => break,
+                (_, c) => delimiter.push(c),
+            }
+            rest.next();
+        }
+        self.pending.push(Heredoc {
+            delimiter,
+            is_raw,
+            strips_tabs,
+        });
+    }
+
+    fn begin_body(&mut self) {
+        if self.body.is_none() && !self.pending.is_empty() {
+            self.body = Some((self.pending.remove(0), String::new()));
+        }
+    }
+
+    fn read_body(&mut self, c: char) {
+        let Some((heredoc, line)) = &mut self.body else {
+            return;
+        };
+        if c != '\n' {
+            line.push(c);
+            return;
+        }
+        let text = if heredoc.strips_tabs {
+            line.trim_start_matches('\t')
+        } else {
+            line.as_str()
+        };
+        if text == heredoc.delimiter {
+            self.body = None;
+            self.begin_body();
+        } else {
+            line.clear();
+        }
+    }
+}

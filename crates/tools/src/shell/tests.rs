@@ -1,0 +1,275 @@
+//! The shell tool against a real shell.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use model::outcome::{ErrorKind, Outcome};
+use model::template::Piece;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, Stream, Tool};
+use crate::shell::Shell;
+use crate::testing::{Lines, command, error, gone, result, run};
+
+fn tool() -> Shell {
+    let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
+    Shell::new(BTreeMap::from([("PATH".to_owned(), path)]))
+}
+
+fn sh(text: &str) -> Call {
+    command("shell", text, Path::new("/tmp"))
+}
+
+fn pieces(parts: &[Piece]) -> Call {
+    let mut call = sh("");
+    call.pieces
+        .insert("command".to_owned(), vec![parts.to_vec()]);
+    call
+}
+
+fn text(text: &str) -> Piece {
+    Piece::Text(text.to_owned())
+}
+
+fn value(value: impl Into<Value>) -> Piece {
+    Piece::Value(value.into())
+}
+
+async fn stdout(call: Call) -> String {
+    let result = result(run(&tool(), call).await);
+    result["stdout"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_command_gives_its_outputs_and_its_exit_code() {
+    let outcome = run(&tool(), sh("echo out; echo err >&2")).await;
+    let wanted = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 0});
+    assert_eq!(result(outcome), wanted);
+}
+
+#[tokio::test]
+async fn another_exit_code_is_an_error_that_carries_the_outputs() {
+    let outcome = run(&tool(), sh("echo why >&2; exit 3")).await;
+    let failed = error(&outcome);
+    assert_eq!(
+        (failed.code.as_str(), failed.retryable),
+        ("SHELL_EXIT", false)
+    );
+    assert_eq!(failed.details["exit_code"], 3);
+    assert_eq!(failed.details["stderr"], "why\n");
+}
+
+#[tokio::test]
+async fn several_commands_share_a_shell_and_stop_at_the_first_that_fails() {
+    let mut call = sh("");
+    let cmds = ["cd /usr", "pwd", "false", "echo never"];
+    let cmds = cmds.iter().map(|c| vec![text(c)]).collect();
+    call.pieces = BTreeMap::from([("cmds".to_owned(), cmds)]);
+    let outcome = run(&tool(), call).await;
+    assert_eq!(error(&outcome).details["stdout"], "/usr\n");
+}
+
+#[tokio::test]
+async fn only_declared_variables_are_seen() {
+    let mut call = sh("env | cut -d= -f1 | sort | tr '\\n' ' '");
+    call.fields = json!({"env": {"MINE": 1}}).as_object().unwrap().clone();
+    let seen = stdout(call).await;
+    for name in seen.split_whitespace() {
+        assert!(
+            ["MINE", "PATH", "PWD", "SHLVL", "_", "OLDPWD"].contains(&name),
+            "{name}"
+        );
+    }
+    assert!(seen.contains("MINE"));
+}
+
+#[tokio::test]
+async fn input_is_given_on_stdin() {
+    let mut call = sh("cat | tr a-z A-Z");
+    call.fields = json!({"stdin": "hello"}).as_object().unwrap().clone();
+    assert_eq!(stdout(call).await, "HELLO");
+    let mut unread = sh("true");
+    let long = "x".repeat(1_000_000);
+    unread.fields = json!({"stdin": long}).as_object().unwrap().clone();
+    assert_eq!(stdout(unread).await, "");
+}
+
+#[tokio::test]
+async fn another_shell_can_be_named() {
+    let mut call = sh("a=(1 2 3); echo ${#a[@]}");
+    call.fields = json!({"shell": "bash"}).as_object().unwrap().clone();
+    assert_eq!(stdout(call).await, "3\n");
+    let mut missing = sh("true");
+    missing.fields = json!({"shell": "no-such-shell"})
+        .as_object()
+        .unwrap()
+        .clone();
+    let outcome = run(&tool(), missing).await;
+    assert_eq!(error(&outcome).code, "SHELL_START");
+}
+
+#[tokio::test]
+async fn a_child_left_behind_does_not_hold_the_call() {
+    let started = Instant::now();
+    assert_eq!(stdout(sh("sleep 600 & echo started")).await, "started\n");
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+/// Stops the call when the first line is printed.
+struct StopAtFirstLine(CancellationToken);
+
+impl LogSink for StopAtFirstLine {
+    fn line(&self, _stream: Stream, _text: &str) {
+        self.0.cancel();
+    }
+}
+
+async fn stopped(script: &str) -> (Outcome, Duration) {
+    let stop = CancellationToken::new();
+    let started = Instant::now();
+    let outcome = tool()
+        .call(sh(script), stop.clone(), &StopAtFirstLine(stop))
+        .await;
+    (outcome, started.elapsed())
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_whole_group() {
+    let (outcome, _) = stopped("sh -c 'sleep 600; true' & echo $!; wait").await;
+    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    gone(error(&outcome).details["stdout"].as_str().unwrap().trim()).await;
+}
+
+#[tokio::test]
+async fn what_ignores_the_request_to_end_is_killed() {
+    let (outcome, took) = stopped("trap '' TERM; echo up; while :; do sleep 1; done").await;
+    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    assert!(took >= crate::process::GRACE, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_timeout_keeps_what_was_printed() {
+    let mut call = sh("echo before; sleep 600");
+    call.timeout.total = Some(Duration::from_millis(300));
+    let outcome = run(&tool(), call).await;
+    assert_eq!(error(&outcome).code, "TIMEOUT");
+    assert_eq!(error(&outcome).details["stdout"], "before\n");
+}
+
+#[tokio::test]
+async fn a_flood_is_cut_in_the_middle() {
+    let lines = Lines::default();
+    let outcome = tool()
+        .call(
+            sh("yes 0123456789 | head -c 5000000; echo; echo end"),
+            CancellationToken::new(),
+            &lines,
+        )
+        .await;
+    let stdout = result(outcome)["stdout"].as_str().unwrap().to_owned();
+    assert!(stdout.len() < 1_100_000 && stdout.ends_with("end\n"));
+    assert!(stdout.contains("bytes left out"));
+}
+
+#[tokio::test]
+async fn a_long_script_and_long_values_work() {
+    let long = "a b".repeat(100_000);
+    let call = pieces(&[
+        text("printf %s "),
+        value(long.clone()),
+        text(" | wc -c | tr -d ' '"),
+    ]);
+    assert_eq!(stdout(call).await, format!("{}\n", long.len()));
+}
+
+#[tokio::test]
+async fn values_of_other_types_are_text_or_json() {
+    let call = pieces(&[
+        text("printf '[%s]' "),
+        value(5),
+        text(" "),
+        value(Value::Null),
+        text(" "),
+        value(true),
+        text(" "),
+        value(json!({"a b": [1]})),
+    ]);
+    assert_eq!(stdout(call).await, "[5][][true][{\"a b\":[1]}]");
+}
+
+#[tokio::test]
+async fn text_marked_as_raw_is_run() {
+    let call = pieces(&[text("echo "), Piece::Raw("a | tr a b".to_owned())]);
+    assert_eq!(stdout(call).await, "b\n");
+}
+
+#[tokio::test]
+async fn only_numbers_stand_in_arithmetic() {
+    let add = |v: Value| pieces(&[text("echo $(( 1 + "), Piece::Value(v), text(" ))")]);
+    assert_eq!(stdout(add(json!(4))).await, "5\n");
+    let outcome = run(&tool(), add(json!("a[$(touch /tmp/never)]"))).await;
+    assert_eq!(error(&outcome).code, "SHELL_VALUE");
+}
+
+#[tokio::test]
+async fn a_value_cannot_end_a_quoted_here_document() {
+    let cat = |v: &str| pieces(&[text("cat <<'EOF'\n"), value(v), text("\nEOF\n")]);
+    assert_eq!(stdout(cat("$HOME `x`")).await, "$HOME `x`\n");
+    let outcome = run(&tool(), cat("a\nEOF\ntouch /tmp/never")).await;
+    assert_eq!(error(&outcome).code, "SHELL_VALUE");
+}
+
+/// Scripts that print the value between brackets, from every place in which one can stand.
+const PLACES: [(&str, &str); 12] = [
+    ("printf '<%s>' ", ""),
+    ("printf '<%s>' \"", "\""),
+    ("printf '<%s>' '", "'"),
+    ("printf '<%s>' ''", ""),
+    (
+        "printf '<%s>' \"$(printf %s ",
+        "; printf x)\" | sed '$s/x>$/>/'",
+    ),
+    (
+        "printf '<%s>' \"$(printf %s \"",
+        "\"; printf x)\" | sed '$s/x>$/>/'",
+    ),
+    ("# it's a \"comment\nprintf '<%s>' ", ""),
+    ("printf '<'; cat <<EOF\n", "\nEOF\nprintf '>'"),
+    ("printf '<'; cat <<-EOF | cat\n", "\nEOF\nprintf '>'"),
+    ("x=", "; printf '<%s>' \"$x\""),
+    (
+        "printf %s \"a'b\"'c\"d'\\\" > /dev/null; printf '<%s>' ",
+        "",
+    ),
+    ("printf '<%s>' ${UNSET:-", "}"),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn every_value_survives_in_every_place(
+        raw in prop_oneof![
+            "[ -~\n\t]{0,24}",
+            "[\"'`$\\\\(){};&|<>#!*?~\n ]{0,16}",
+            "\\PC{0,12}",
+            Just("$(touch /tmp/pwned)".to_owned()),
+            Just("'; exit 9; '".to_owned()),
+            Just("done".to_owned()),
+        ]
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // A value never ends in the letters the scripts cut off.
+        let raw = format!("{raw}.");
+        for (before, after) in PLACES {
+            let call = pieces(&[text(before), value(raw.clone()), text(after)]);
+            let seen = runtime.block_on(stdout(call));
+            let in_document = before.contains("cat <<");
+            let wanted = if in_document { format!("<{raw}\n>") } else { format!("<{raw}>") };
+            prop_assert_eq!(&seen, &wanted, "in {}…{}", before, after);
+        }
+    }
+}

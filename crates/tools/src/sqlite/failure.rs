@@ -1,0 +1,112 @@
+//! What an error of sqlite means to a playbook, with the SQLSTATE that postgres would give.
+
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use rusqlite::ErrorCode;
+use rusqlite::ffi;
+use serde_json::json;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Sqlite said so, at the statement with this index.
+    Database {
+        error: rusqlite::Error,
+        statement: usize,
+        has_values: bool,
+    },
+    /// We said so.
+    Task(Box<TaskError>),
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        Self::Task(Box::new(error))
+    }
+}
+
+impl Failure {
+    /// The outcome of a call that ended in this way.
+    pub(crate) fn outcome(self) -> Outcome {
+        match self {
+            Self::Task(error) => Outcome::error(*error),
+            Self::Database {
+                error,
+                statement,
+                has_values,
+            } => database(&error, statement, has_values),
+        }
+    }
+
+    /// Whether sqlite was told to stop.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        matches!(self, Self::Database { error, .. }
+            if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted))
+    }
+}
+
+fn database(error: &rusqlite::Error, statement: usize, has_values: bool) -> Outcome {
+    let mut message = error.to_string();
+    let (kind, code, sqlstate) = classify(error, &message);
+    if sqlstate == "42601" && has_values {
+        message.push_str("; the name of a table or column needs `| ident`");
+    }
+    let mut task_error = TaskError::new(kind, code, message)
+        .with("sqlstate", sqlstate)
+        .with("statement", statement);
+    task_error.retryable = matches!(kind, ErrorKind::DbTimeout | ErrorKind::DbDeadlock);
+    Outcome::error(task_error).with_facets(Facets {
+        pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),
+        ..Facets::default()
+    })
+}
+
+fn classify(error: &rusqlite::Error, message: &str) -> (ErrorKind, &'static str, &'static str) {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy) => (ErrorKind::DbTimeout, "SQLITE_BUSY", "55P03"),
+        Some(ErrorCode::DatabaseLocked) => (ErrorKind::DbDeadlock, "SQLITE_LOCKED", "40P01"),
+        Some(ErrorCode::ConstraintViolation) => {
+            let state = constraint(error.sqlite_extended_error_code());
+            (ErrorKind::DbConstraint, "SQLITE_CONSTRAINT", state)
+        }
+        Some(ErrorCode::CannotOpen) => (ErrorKind::DbConnection, "SQLITE_CANTOPEN", "08001"),
+        Some(ErrorCode::NotADatabase) => (ErrorKind::DbConnection, "SQLITE_NOTADB", "08001"),
+        Some(ErrorCode::DatabaseCorrupt) => (ErrorKind::Storage, "SQLITE_CORRUPT", "XX001"),
+        Some(ErrorCode::DiskFull) => (ErrorKind::Storage, "SQLITE_FULL", "53100"),
+        Some(ErrorCode::SystemIoFailure) => (ErrorKind::Storage, "SQLITE_IOERR", "58030"),
+        Some(ErrorCode::ReadOnly) => (ErrorKind::ClientError, "SQLITE_READONLY", "25006"),
+        Some(ErrorCode::PermissionDenied) => (ErrorKind::Auth, "SQLITE_PERM", "42501"),
+        Some(ErrorCode::TypeMismatch) => (ErrorKind::ClientError, "SQLITE_MISMATCH", "42804"),
+        Some(ErrorCode::TooBig) => (ErrorKind::ClientError, "SQLITE_TOOBIG", "54000"),
+        _ => (ErrorKind::ClientError, "SQLITE_ERROR", by_message(message)),
+    }
+}
+
+fn constraint(extended: Option<i32>) -> &'static str {
+    match extended {
+        Some(
+            ffi::SQLITE_CONSTRAINT_UNIQUE
+            | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+            | ffi::SQLITE_CONSTRAINT_ROWID,
+        ) => "23505",
+        Some(ffi::SQLITE_CONSTRAINT_NOTNULL) => "23502",
+        Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => "23503",
+        Some(ffi::SQLITE_CONSTRAINT_CHECK) => "23514",
+        _ => "23000",
+    }
+}
+
+fn by_message(message: &str) -> &'static str {
+    if message.contains("syntax error") || message.contains("incomplete input") {
+        "42601"
+    } else if message.contains("no such table") {
+        "42P01"
+    } else if message.contains("no such column") || message.contains("has no column") {
+        "42703"
+    } else if message.contains("no such function") {
+        "42883"
+    } else if message.contains("already exists") {
+        "42P07"
+    } else {
+        "XX000"
+    }
+}

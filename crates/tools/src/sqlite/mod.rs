@@ -1,0 +1,10 @@
+//! `sqlite`: statements against a file, or against a database that lives for one call.
+
+mod failure;
+mod run;
+mod tool;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use tool::Sqlite;

@@ -1,0 +1,242 @@
+//! Statements run in order on one connection, all or none, and their rows as JSON.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use model::outcome::{ErrorKind, TaskError};
+use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Map, Value, json};
+
+use crate::sql::Statement;
+use crate::sqlite::failure::Failure;
+
+/// How long a statement waits for another connection's lock.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Rows of more than this in all are not held in memory.
+const RESULT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Statements that begin with these manage transactions by themselves, or cannot run inside one.
+const OWN_TRANSACTION: [&str; 9] = [
+    "BEGIN",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "RELEASE",
+    "PRAGMA",
+    "VACUUM",
+    "ATTACH",
+];
+
+/// Opens the database of a call.
+pub(crate) fn open(database: &str, path: &Path) -> Result<Connection, Failure> {
+    // Without the URI flag a name is a path and nothing else.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = if database == ":memory:" {
+        Connection::open_in_memory()
+    } else {
+        Connection::open_with_flags(path, flags)
+    };
+    let connection = opened.map_err(|error| at(error, 0, false))?;
+    connection
+        .busy_timeout(BUSY)
+        .and_then(|()| connection.pragma_update(None, "foreign_keys", true))
+        .map_err(|error| at(error, 0, false))?;
+    Ok(connection)
+}
+
+/// Runs all statements; several of them are one transaction unless they say otherwise.
+pub(crate) fn run(
+    connection: &Connection,
+    statements: &[Statement],
+    forbidden: &[PathBuf],
+) -> Result<Value, Failure> {
+    let words: Vec<String> = statements.iter().map(|s| first_word(&s.text)).collect();
+    let is_plain = |word: &String| !OWN_TRANSACTION.contains(&word.as_str());
+    let wraps = statements.len() > 1 && words.iter().all(is_plain);
+    if !wraps {
+        return run_each(connection, statements, &words, forbidden);
+    }
+    let transaction = connection
+        .unchecked_transaction()
+        .map_err(|error| at(error, 0, false))?;
+    let result = run_each(connection, statements, &words, forbidden)?;
+    let last = statements.len() - 1;
+    transaction
+        .commit()
+        .map_err(|error| at(error, last, false))?;
+    Ok(result)
+}
+
+/// Refuses a file of the engine's own, under whatever name it goes.
+pub(crate) fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskError> {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
+    let full = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_own =
+        |own: &PathBuf| full(own) == full(path) || (id(own).is_some() && id(own) == id(path));
+    if forbidden.iter().any(is_own) {
+        let message = format!(
+            "`{}` belongs to the engine and cannot be a target",
+            path.display()
+        );
+        return Err(TaskError::new(
+            ErrorKind::Auth,
+            "DATABASE_FORBIDDEN",
+            message,
+        ));
+    }
+    Ok(())
+}
+
+fn run_each(
+    connection: &Connection,
+    statements: &[Statement],
+    words: &[String],
+    forbidden: &[PathBuf],
+) -> Result<Value, Failure> {
+    let mut result = Map::new();
+    let mut bytes = 0;
+    for (index, statement) in statements.iter().enumerate() {
+        let has_values = !statement.params.is_empty();
+        let answer = execute(connection, statement, &mut bytes)
+            .map_err(|error| at(error, index, has_values))?;
+        if words[index] == "ATTACH" {
+            check_attached(connection, forbidden)?;
+        }
+        if bytes > RESULT_BYTES_MAX {
+            let message = format!("the rows are larger than {RESULT_BYTES_MAX} bytes; select less");
+            return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message).into());
+        }
+        if index + 1 == statements.len()
+            && let Value::Object(last) = &answer
+        {
+            let entries = std::mem::take(&mut result);
+            result.extend(last.clone());
+            result.extend(entries);
+        }
+        result.insert(format!("command_{index}"), answer);
+    }
+    Ok(Value::Object(result))
+}
+
+fn execute(
+    connection: &Connection,
+    statement: &Statement,
+    bytes: &mut usize,
+) -> rusqlite::Result<Value> {
+    let changes_before = connection.total_changes();
+    let mut prepared = connection.prepare(&statement.text)?;
+    for (at, param) in statement.params.iter().enumerate() {
+        prepared.raw_bind_parameter(at + 1, sql_value(param))?;
+    }
+    let columns = unique(prepared.column_names().map(str::to_owned));
+    let mut rows = Vec::new();
+    let mut cursor = prepared.raw_query();
+    while let Some(row) = cursor.next()? {
+        let mut map = Map::new();
+        for (at, column) in columns.iter().enumerate() {
+            let value = json_value(row.get_ref(at)?);
+            *bytes += column.len() + value.as_str().map_or(8, str::len);
+            map.insert(column.clone(), value);
+        }
+        rows.push(Value::Object(map));
+        if *bytes > RESULT_BYTES_MAX {
+            break;
+        }
+    }
+    drop(cursor);
+    let row_count = rows.len();
+    Ok(json!({
+        "columns": columns,
+        "rows": rows,
+        "row_count": row_count,
+        "affected_rows": connection.total_changes() - changes_before,
+    }))
+}
+
+fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), Failure> {
+    let mut list = connection
+        .prepare("PRAGMA database_list")
+        .map_err(|error| at(error, 0, false))?;
+    let files = list
+        .query_map([], |row| row.get::<_, String>(2))
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
+        .map_err(|error| at(error, 0, false))?;
+    for file in files.iter().filter(|file| !file.is_empty()) {
+        check_file(Path::new(file), forbidden)?;
+    }
+    Ok(())
+}
+
+/// Two columns of one name would be one key, so the second gets a number.
+fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for name in names {
+        let mut candidate = name.clone();
+        let mut number = 2;
+        while columns.contains(&candidate) {
+            candidate = format!("{name}_{number}");
+            number += 1;
+        }
+        columns.push(candidate);
+    }
+    columns
+}
+
+fn sql_value(value: &Value) -> ToSqlOutput<'static> {
+    ToSqlOutput::Owned(match value {
+        Value::Null => SqlValue::Null,
+        Value::Bool(flag) => SqlValue::Integer(i64::from(*flag)),
+        Value::String(text) => SqlValue::Text(text.clone()),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => SqlValue::Integer(integer),
+            // An integer beyond 63 bits keeps its digits as text.
+            (None, _) if number.is_u64() => SqlValue::Text(number.to_string()),
+            (None, Some(real)) => SqlValue::Real(real),
+            (None, None) => SqlValue::Text(number.to_string()),
+        },
+        Value::Array(_) | Value::Object(_) => SqlValue::Text(value.to_string()),
+    })
+}
+
+fn json_value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(integer) => json!(integer),
+        ValueRef::Real(real) => json!(real),
+        ValueRef::Text(text) => Value::String(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(blob) => Value::String(STANDARD.encode(blob)),
+    }
+}
+
+/// The first word of a statement, past comments.
+fn first_word(text: &str) -> String {
+    let mut rest = text.trim_start();
+    loop {
+        let after = if let Some(line) = rest.strip_prefix("--") {
+            line.split_once('\n').map_or("", |(_, after)| after)
+        } else if let Some(block) = rest.strip_prefix("/*") {
+            block.split_once("*/").map_or("", |(_, after)| after)
+        } else {
+            break;
+        };
+        rest = after.trim_start();
+    }
+    let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next();
+    word.unwrap_or_default().to_ascii_uppercase()
+}
+
+fn at(error: rusqlite::Error, statement: usize, has_values: bool) -> Failure {
+    Failure::Database {
+        error,
+        statement,
+        has_values,
+    }
+}

@@ -1,0 +1,198 @@
+//! The sqlite tool against real files.
+
+use std::path::Path;
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, Outcome};
+use model::template::Piece;
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::sqlite::Sqlite;
+use crate::testing::{command, error, result, run};
+
+fn sql(text: &str, folder: &Path) -> Call {
+    let mut call = command("sqlite", text, folder);
+    call.fields.insert("database".to_owned(), json!("test.db"));
+    call
+}
+
+async fn in_memory(text: &str) -> Outcome {
+    let mut call = command("sqlite", text, Path::new("/tmp"));
+    call.fields.insert("database".to_owned(), json!(":memory:"));
+    run(&Sqlite::new(Vec::new()), call).await
+}
+
+#[tokio::test]
+async fn a_file_persists_between_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = Sqlite::new(Vec::new());
+    let made = sql(
+        "CREATE TABLE t (a INTEGER PRIMARY KEY, b); INSERT INTO t (b) VALUES ('x'), ('y') RETURNING a;",
+        folder.path(),
+    );
+    let made = result(run(&tool, made).await);
+    assert_eq!(made["rows"], json!([{"a": 1}, {"a": 2}]));
+    assert_eq!(made["affected_rows"], 2);
+    assert_eq!(made["command_0"]["row_count"], 0);
+    assert_eq!(made["command_1"]["row_count"], 2);
+    let read = result(run(&tool, sql("SELECT a, b FROM t ORDER BY a", folder.path())).await);
+    assert_eq!(read["columns"], json!(["a", "b"]));
+    assert_eq!(read["rows"][1], json!({"a": 2, "b": "y"}));
+    assert_eq!(read["row_count"], 2);
+}
+
+#[tokio::test]
+async fn every_type_comes_back_as_json() {
+    let read = result(
+        in_memory(
+            "SELECT 1 AS i, 1.5 AS r, 'x' AS t, NULL AS n, x'6869' AS b, 2 AS i, 9e999 AS inf",
+        )
+        .await,
+    );
+    assert_eq!(
+        read["rows"][0],
+        json!({"i": 1, "r": 1.5, "t": "x", "n": null, "b": "aGk=", "i_2": 2, "inf": null})
+    );
+}
+
+#[tokio::test]
+async fn values_and_params_are_bound() {
+    let mut call = command("sqlite", "", Path::new("/tmp"));
+    call.fields = json!({"database": ":memory:", "params": ["p", {"k": 1}]})
+        .as_object()
+        .unwrap()
+        .clone();
+    let evil = Piece::Value(json!("'; DROP TABLE t; --"));
+    let pieces = vec![
+        Piece::Text("SELECT ? AS a, ".to_owned()),
+        evil.clone(),
+        Piece::Text(" AS b, '".to_owned()),
+        evil,
+        Piece::Text("' AS c, ? AS d, ".to_owned()),
+        Piece::Value(json!(true)),
+        Piece::Text(" AS e".to_owned()),
+    ];
+    call.pieces.insert("command".to_owned(), vec![pieces]);
+    let read = result(run(&Sqlite::new(Vec::new()), call).await);
+    assert_eq!(
+        read["rows"][0],
+        json!({"a": "p", "b": "'; DROP TABLE t; --", "c": "'; DROP TABLE t; --", "d": "{\"k\":1}", "e": 1})
+    );
+}
+
+#[tokio::test]
+async fn a_failing_statement_undoes_the_ones_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = Sqlite::new(Vec::new());
+    result(
+        run(
+            &tool,
+            sql(
+                "CREATE TABLE t (a UNIQUE NOT NULL CHECK (a < 10))",
+                folder.path(),
+            ),
+        )
+        .await,
+    );
+    let twice = sql(
+        "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)",
+        folder.path(),
+    );
+    let outcome = run(&tool, twice).await;
+    assert_eq!(error(&outcome).kind, ErrorKind::DbConstraint);
+    assert_eq!(error(&outcome).details["statement"], 1);
+    assert_eq!(
+        outcome.facets().pg,
+        Some(json!({"code": "23505", "sqlstate": "23505"}))
+    );
+    let count = result(run(&tool, sql("SELECT count(*) AS n FROM t", folder.path())).await);
+    assert_eq!(count["rows"][0]["n"], 0);
+    for (statement, state) in [
+        ("INSERT INTO t VALUES (NULL)", "23502"),
+        ("INSERT INTO t VALUES (11)", "23514"),
+        ("SELECT * FROM gone", "42P01"),
+        ("SELEC 1", "42601"),
+        ("SELECT nope FROM t", "42703"),
+    ] {
+        let outcome = run(&tool, sql(statement, folder.path())).await;
+        let pg = outcome.facets().pg.clone().unwrap_or(Value::Null);
+        assert_eq!(pg["sqlstate"], state, "{statement}: {outcome:?}");
+        assert!(!error(&outcome).retryable);
+    }
+}
+
+#[tokio::test]
+async fn a_table_named_by_a_plain_value_gets_advice() {
+    let mut call = sql("", Path::new("/tmp"));
+    call.fields.insert("database".to_owned(), json!(":memory:"));
+    let pieces = vec![
+        Piece::Text("SELECT * FROM ".to_owned()),
+        Piece::Value(json!("t")),
+    ];
+    call.pieces.insert("command".to_owned(), vec![pieces]);
+    let outcome = run(&Sqlite::new(Vec::new()), call).await;
+    assert!(error(&outcome).message.contains("| ident"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn an_endless_statement_is_interrupted() {
+    let endless =
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c";
+    let mut call = command("sqlite", endless, Path::new("/tmp"));
+    call.fields.insert("database".to_owned(), json!(":memory:"));
+    call.timeout.total = Some(Duration::from_millis(100));
+    let outcome = run(&Sqlite::new(Vec::new()), call).await;
+    assert_eq!(error(&outcome).code, "TIMEOUT");
+}
+
+#[tokio::test]
+async fn a_locked_database_is_worth_a_retry() {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = rusqlite::Connection::open(folder.path().join("test.db")).unwrap();
+    holder
+        .execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE")
+        .unwrap();
+    let outcome = run(
+        &Sqlite::new(Vec::new()),
+        sql("INSERT INTO t VALUES (1)", folder.path()),
+    )
+    .await;
+    assert_eq!(error(&outcome).code, "SQLITE_BUSY");
+    assert!(error(&outcome).retryable);
+}
+
+#[tokio::test]
+async fn the_engines_own_file_is_refused_under_every_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("engine.db");
+    rusqlite::Connection::open(&own)
+        .unwrap()
+        .execute_batch("CREATE TABLE t (a)")
+        .unwrap();
+    std::fs::hard_link(&own, folder.path().join("test.db")).unwrap();
+    std::os::unix::fs::symlink(&own, folder.path().join("link.db")).unwrap();
+    let tool = Sqlite::new(vec![own.clone()]);
+    let outcome = run(&tool, sql("SELECT 1", folder.path())).await;
+    assert_eq!(error(&outcome).code, "DATABASE_FORBIDDEN");
+    let attach = format!(
+        "ATTACH '{}' AS e; SELECT * FROM e.t",
+        folder.path().join("link.db").display()
+    );
+    let mut attach = command("sqlite", &attach, folder.path());
+    attach
+        .fields
+        .insert("database".to_owned(), json!(":memory:"));
+    assert_eq!(error(&run(&tool, attach).await).code, "DATABASE_FORBIDDEN");
+}
+
+#[tokio::test]
+async fn a_database_and_a_command_are_required() {
+    let outcome = run(
+        &Sqlite::new(Vec::new()),
+        command("sqlite", "SELECT 1", Path::new("/tmp")),
+    )
+    .await;
+    assert_eq!(error(&outcome).details["key"], "database");
+    assert_eq!(error(&in_memory(" -- nothing\n;").await).code, "TOOL_INPUT");
+}

@@ -1,0 +1,132 @@
+//! One call of `sqlite`: the command is bound, run on a thread of its own, and interrupted when told to stop.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::template::Piece;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
+use crate::sql::{BindError, Dialect, Params, Statement, bind};
+use crate::sqlite::failure::Failure;
+use crate::sqlite::run;
+
+/// The sqlite tool.
+pub(crate) struct Sqlite {
+    forbidden_files: Vec<PathBuf>,
+}
+
+impl Sqlite {
+    pub(crate) fn new(forbidden_files: Vec<PathBuf>) -> Self {
+        Self { forbidden_files }
+    }
+
+    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
+        let database = call
+            .text("database")?
+            .ok_or_else(|| call.missing("database", "name a file, or `:memory:`"))?
+            .to_owned();
+        let path = call.resolve(&database);
+        let statements = statements(call)?;
+        let forbidden = self.forbidden_files.clone();
+        run::check_file(&path, &forbidden)?;
+        let (send_handle, handle) = oneshot::channel();
+        let work = tokio::task::spawn_blocking(move || {
+            let connection = run::open(&database, &path)?;
+            // Nobody listening means that the call is over, and the statements must not run.
+            if send_handle.send(connection.get_interrupt_handle()).is_err() {
+                return Err(cancelled().into());
+            }
+            run::run(&connection, &statements, &forbidden)
+        });
+        tokio::pin!(work);
+        let limit = call.timeout.total;
+        let why = tokio::select! {
+            biased;
+            done = &mut work => return Ok(outcome(done, None)),
+            () = stop.cancelled() => cancelled(),
+            limit = elapsed(limit) => timed_out(limit),
+        };
+        if let Ok(handle) = handle.await {
+            handle.interrupt();
+        }
+        Ok(outcome(work.await, Some(why)))
+    }
+}
+
+#[async_trait]
+impl Tool for Sqlite {
+    fn is_pure(&self) -> bool {
+        false
+    }
+
+    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+        match self.run(&call, &stop).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::error(error),
+        }
+    }
+}
+
+/// The outcome of the work; `why` is what it was interrupted for.
+fn outcome(
+    done: Result<Result<Value, Failure>, tokio::task::JoinError>,
+    why: Option<TaskError>,
+) -> Outcome {
+    match (done, why) {
+        (Ok(Ok(result)), _) => Outcome::ok(result),
+        (Ok(Err(failure)), Some(why)) if failure.is_interrupt() => Outcome::error(why),
+        (Ok(Err(failure)), _) => failure.outcome(),
+        (Err(error), _) => {
+            let message = format!("the statements' thread ended: {error}");
+            Outcome::error(TaskError::new(ErrorKind::Unknown, "SQLITE_LOST", message))
+        }
+    }
+}
+
+fn statements(call: &Call) -> Result<Vec<Statement>, TaskError> {
+    let params = match call.field("params") {
+        None => Params::None,
+        Some(Value::Array(list)) => Params::List(list.clone()),
+        Some(Value::Object(map)) => Params::Map(map.clone()),
+        Some(other) => return Err(call.wrong_type("params", "a list or a map", other)),
+    };
+    let mut statements = Vec::new();
+    for command in commands(call)? {
+        let bound = bind(command, Dialect::Sqlite, &params).map_err(|error| refused(&error))?;
+        statements.extend(bound);
+    }
+    if statements.is_empty() {
+        return Err(call.missing("command", "it holds no statement"));
+    }
+    Ok(statements)
+}
+
+fn commands(call: &Call) -> Result<&Vec<Vec<Piece>>, TaskError> {
+    ["command", "commands", "query"]
+        .iter()
+        .find_map(|key| call.pieces.get(*key))
+        .ok_or_else(|| call.missing("command", "write the SQL to run"))
+}
+
+fn refused(error: &BindError) -> TaskError {
+    let remedy = match error {
+        BindError::Ident(_) => "; use letters, digits and `_`, or `| ident` for a whole name",
+        BindError::Missing(_) | BindError::Place(_) | BindError::Nul => "",
+    };
+    TaskError::new(ErrorKind::Schema, "SQL_BIND", format!("{error}{remedy}"))
+}
+
+async fn elapsed(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit).await;
+            limit
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,82 @@
+//! What tests of several tools share: calls built from JSON, and a sink that remembers.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use model::outcome::{Outcome, TaskError};
+use model::template::Piece;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, NoLog, Stream, Tool};
+
+/// A sink that remembers every line.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<Vec<(Stream, String)>>);
+
+impl LogSink for Lines {
+    fn line(&self, stream: Stream, text: &str) {
+        self.0.lock().unwrap().push((stream, text.to_owned()));
+    }
+}
+
+impl Lines {
+    pub(crate) fn of(&self, stream: Stream) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines
+            .iter()
+            .filter(|(of, _)| *of == stream)
+            .map(|(_, text)| text.clone())
+            .collect()
+    }
+}
+
+/// A call of a kind with fields and input given as JSON maps.
+pub(crate) fn call(kind: &str, fields: Value, input: Value) -> Call {
+    let mut call = Call::new(kind);
+    call.fields = fields.as_object().unwrap().clone();
+    call.input = input.as_object().unwrap().clone();
+    call.place.base_dir = "/tmp".into();
+    call
+}
+
+/// A call whose `command` is author text alone.
+pub(crate) fn command(kind: &str, text: &str, base: &Path) -> Call {
+    let mut call = Call::new(kind);
+    call.place.base_dir = base.to_owned();
+    let pieces = vec![vec![Piece::Text(text.to_owned())]];
+    call.pieces.insert("command".to_owned(), pieces);
+    call
+}
+
+/// Makes a call that nobody stops or listens to.
+pub(crate) async fn run(tool: &dyn Tool, call: Call) -> Outcome {
+    tool.call(call, CancellationToken::new(), &NoLog).await
+}
+
+/// The value of an outcome that must be a success.
+pub(crate) fn result(outcome: Outcome) -> Value {
+    match outcome {
+        Outcome::Ok(success) => success.result,
+        Outcome::Error(failure) => panic!("{:?}", failure.error),
+    }
+}
+
+/// The error of an outcome that must be a failure.
+pub(crate) fn error(outcome: &Outcome) -> &TaskError {
+    outcome.failure().unwrap_or_else(|| panic!("{outcome:?}"))
+}
+
+/// Waits until a process that was killed is gone, which the kernel takes a moment for.
+pub(crate) async fn gone(pid: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if status.is_empty() || status.contains("Z (zombie)") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{status}");
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,178 @@
+//! jq programs: compiled once per thread, run over JSON, all outputs collected.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+use jaq_core::data::JustLut;
+use jaq_core::load::{Arena, File, Loader};
+use jaq_core::{Compiler, Ctx, Filter, Vars, unwrap_valr};
+use jaq_json::{Map as ValMap, Num, Val};
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value, json};
+
+/// Compiled programs a thread keeps.
+const PROGRAMS_MAX: usize = 256;
+
+/// A program that gives more outputs than this is taken to be endless.
+const OUTPUTS_MAX: usize = 1_000_000;
+
+type Program = Filter<JustLut<Val>>;
+
+thread_local! {
+    static PROGRAMS: RefCell<HashMap<String, Rc<Program>>> = RefCell::default();
+}
+
+/// Runs a program; one output is the value, several are a list, none is null.
+pub(crate) fn run(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
+    let filter = compiled(program)?;
+    let ctx = Ctx::<JustLut<Val>>::new(&filter.lut, Vars::new([]));
+    let mut outputs = Vec::new();
+    for output in filter.id.run((ctx, to_val(input))).map(unwrap_valr) {
+        let output = output.map_err(|error| failed(&error.to_string()))?;
+        outputs.push(from_val(&output));
+        if outputs.len() > OUTPUTS_MAX || Instant::now() > deadline {
+            return Err(TaskError::new(
+                ErrorKind::Transform,
+                "LIMIT_TRANSFORM",
+                "the jq program gives too many outputs",
+            ));
+        }
+    }
+    Ok(match outputs.len() {
+        0 => Value::Null,
+        1 => outputs.remove(0),
+        _ => Value::Array(outputs),
+    })
+}
+
+fn compiled(program: &str) -> Result<Rc<Program>, TaskError> {
+    if let Some(found) = PROGRAMS.with_borrow(|programs| programs.get(program).cloned()) {
+        return Ok(found);
+    }
+    let filter = Rc::new(compile(program)?);
+    PROGRAMS.with_borrow_mut(|programs| {
+        if programs.len() >= PROGRAMS_MAX {
+            programs.clear();
+        }
+        programs.insert(program.to_owned(), filter.clone());
+    });
+    Ok(filter)
+}
+
+fn compile(program: &str) -> Result<Program, TaskError> {
+    let defs = jaq_core::defs()
+        .chain(jaq_std::defs())
+        .chain(jaq_json::defs());
+    let funs = jaq_core::funs()
+        .chain(jaq_std::funs())
+        .chain(jaq_json::funs());
+    let arena = Arena::default();
+    let file = File {
+        code: program,
+        path: (),
+    };
+    let modules = Loader::new(defs).load(&arena, file).map_err(|errors| {
+        let what = errors.iter().map(|(_, error)| match error {
+            jaq_core::load::Error::Io(paths) => format!("cannot import {} modules", paths.len()),
+            jaq_core::load::Error::Lex(errors) => errors
+                .first()
+                .map(|(wanted, found)| format!("{} expected before `{found}`", wanted.as_str()))
+                .unwrap_or_default(),
+            jaq_core::load::Error::Parse(errors) => errors
+                .first()
+                .map(|(wanted, found)| {
+                    let found = if found.is_empty() { "the end" } else { found };
+                    format!("{} expected before `{found}`", wanted.as_str())
+                })
+                .unwrap_or_default(),
+        });
+        syntax(&what.collect::<Vec<_>>().join("; "))
+    })?;
+    Compiler::default()
+        .with_funs(funs)
+        .compile(modules)
+        .map_err(|errors| {
+            let what = errors.iter().flat_map(|(_, errors)| {
+                errors
+                    .iter()
+                    .map(|(name, kind)| format!("undefined {} `{name}`", kind.as_str()))
+            });
+            syntax(&what.collect::<Vec<_>>().join("; "))
+        })
+}
+
+fn to_val(value: Value) -> Val {
+    match value {
+        Value::Null => Val::Null,
+        Value::Bool(flag) => Val::Bool(flag),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(integer), _, _) => Val::Num(Num::from_integral(integer)),
+            (_, Some(integer), _) => Val::Num(Num::from_integral(integer)),
+            (_, _, real) => Val::Num(Num::Float(real.unwrap_or(f64::NAN))),
+        },
+        Value::String(text) => Val::utf8_str(text),
+        Value::Array(items) => items.into_iter().map(to_val).collect(),
+        Value::Object(map) => Val::obj(
+            map.into_iter()
+                .map(|(key, value)| (Val::utf8_str(key), to_val(value)))
+                .collect::<ValMap<_, _>>(),
+        ),
+    }
+}
+
+fn from_val(value: &Val) -> Value {
+    match value {
+        Val::Null => Value::Null,
+        Val::Bool(flag) => Value::Bool(*flag),
+        Val::Num(number) => from_num(number),
+        Val::TStr(text) | Val::BStr(text) => {
+            Value::String(String::from_utf8_lossy(text).into_owned())
+        }
+        Val::Arr(items) => Value::Array(items.iter().map(from_val).collect()),
+        Val::Obj(map) => Value::Object(
+            map.iter()
+                .map(|(key, value)| (key_text(key), from_val(value)))
+                .collect::<Map<_, _>>(),
+        ),
+    }
+}
+
+/// A number as JSON has it: an integer beyond 64 bits keeps its digits as text, what is not finite is null.
+fn from_num(number: &Num) -> Value {
+    match number {
+        Num::Int(integer) => json!(integer),
+        Num::Float(real) if real.fract() == 0.0 && real.abs() < 9e15 => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "it is whole and small enough"
+            )]
+            let integer = *real as i64;
+            json!(integer)
+        }
+        Num::Float(real) => json!(real),
+        Num::BigInt(integer) => {
+            let digits = integer.to_string();
+            let number = digits.parse::<u64>();
+            number.map_or_else(|_| Value::String(digits), |number| json!(number))
+        }
+        Num::Dec(text) => text.parse::<f64>().map_or(Value::Null, |real| json!(real)),
+    }
+}
+
+fn key_text(key: &Val) -> String {
+    match from_val(key) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn syntax(what: &str) -> TaskError {
+    let message = format!("the jq program cannot be read: {what}");
+    TaskError::new(ErrorKind::Parse, "JQ_SYNTAX", message)
+}
+
+fn failed(what: &str) -> TaskError {
+    TaskError::new(ErrorKind::Transform, "JQ_ERROR", format!("jq: {what}"))
+}

@@ -1,0 +1,7 @@
+//! `transform`: data to data, by a jq program or by paths, without an interpreter.
+
+mod jq;
+mod select;
+mod tool;
+
+pub(crate) use tool::Transform;

@@ -1,0 +1,129 @@
+//! Paths into data: `a.b[0].c`, or a JSONPath that begins with `$`.
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value};
+use serde_json_path::JsonPath;
+
+use crate::call::type_name;
+
+/// What a path, a list of paths or a map of names to paths select; what is not there is null.
+pub(crate) fn select(what: &Value, input: &Value) -> Result<Value, TaskError> {
+    match what {
+        Value::String(path) => at(path, input),
+        Value::Object(names) => {
+            let mut selected = Map::new();
+            for (name, path) in names {
+                selected.insert(name.clone(), select(path, input)?);
+            }
+            Ok(Value::Object(selected))
+        }
+        Value::Array(paths) => {
+            let mut selected = Map::new();
+            for path in paths {
+                let Value::String(path) = path else {
+                    return Err(invalid(&format!("{} is not a path", type_name(path))));
+                };
+                let name = path.rsplit(['.', ']']).find(|part| !part.is_empty());
+                let name = name.unwrap_or(path).to_owned();
+                selected.insert(name, at(path, input)?);
+            }
+            Ok(Value::Object(selected))
+        }
+        other => Err(invalid(&format!("{} is not a path", type_name(other)))),
+    }
+}
+
+fn at(path: &str, input: &Value) -> Result<Value, TaskError> {
+    if path.trim_start().starts_with('$') {
+        let parsed = JsonPath::parse(path.trim())
+            .map_err(|error| invalid(&format!("`{path}` is not a JSONPath: {error}")))?;
+        let found = parsed.query(input).all();
+        return Ok(match found[..] {
+            [] => Value::Null,
+            [one] => one.clone(),
+            _ => Value::Array(found.into_iter().cloned().collect()),
+        });
+    }
+    let mut value = input;
+    for part in parts(path)? {
+        let next = match value {
+            Value::Object(map) => map.get(part),
+            Value::Array(items) => index(part, items.len()).and_then(|at| items.get(at)),
+            _ => None,
+        };
+        match next {
+            Some(next) => value = next,
+            None => return Ok(Value::Null),
+        }
+    }
+    Ok(value.clone())
+}
+
+/// The steps of a dotted path; an index may stand in brackets or between dots.
+fn parts(path: &str) -> Result<Vec<&str>, TaskError> {
+    let mut parts = Vec::new();
+    for step in path.trim().trim_start_matches('.').split('.') {
+        let (name, rest) = step.split_at(step.find('[').unwrap_or(step.len()));
+        if !name.is_empty() {
+            parts.push(name);
+        } else if rest.is_empty() && !path.trim().trim_matches('.').is_empty() {
+            return Err(invalid(&format!("`{path}` has an empty step")));
+        }
+        for bracket in rest.split_terminator(']') {
+            let inner = bracket
+                .strip_prefix('[')
+                .ok_or_else(|| invalid(&format!("`{path}` has a bracket that is not closed")))?;
+            parts.push(inner.trim_matches(['"', '\'']));
+        }
+    }
+    Ok(parts)
+}
+
+fn index(part: &str, length: usize) -> Option<usize> {
+    match part.parse::<i64>() {
+        Ok(at) if at < 0 => length.checked_sub(usize::try_from(at.unsigned_abs()).ok()?),
+        Ok(at) => usize::try_from(at).ok(),
+        Err(_) => None,
+    }
+}
+
+fn invalid(message: &str) -> TaskError {
+    TaskError::new(ErrorKind::Schema, "TRANSFORM_PATH", message).with("key", "select")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_reach_into_lists_and_maps() {
+        let input = json!({"a": {"b": [{"c": 1}, {"c": 2}]}, "d": 3});
+        for (path, wanted) in [
+            (json!("a.b[1].c"), json!(2)),
+            (json!("a.b.0.c"), json!(1)),
+            (json!("a.b[-1].c"), json!(2)),
+            (json!("$.a.b[*].c"), json!([1, 2])),
+            (json!("$.d"), json!(3)),
+            (json!("a.x.y"), Value::Null),
+            (
+                json!({"n": "d", "m": {"c": "a['b'][0].c"}}),
+                json!({"n": 3, "m": {"c": 1}}),
+            ),
+            (
+                json!(["d", "a.b"]),
+                json!({"d": 3, "b": [{"c": 1}, {"c": 2}]}),
+            ),
+        ] {
+            assert_eq!(select(&path, &input).unwrap(), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_broken_path_is_named() {
+        for path in [json!("$.["), json!("a..b"), json!("a[0"), json!(5)] {
+            let found = select(&path, &json!({}));
+            assert!(path == json!("a[0") || found.is_err(), "{path}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! One call of `transform`: `jq` or `select` over the input.
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
+use crate::transform::{jq, select};
+
+/// How long a program may run where the task does not say.
+const TOTAL: Duration = Duration::from_secs(30);
+
+/// The transform tool.
+pub(crate) struct Transform;
+
+impl Transform {
+    async fn run(mut call: Call, stop: &CancellationToken) -> Result<Value, TaskError> {
+        let input = Value::Object(std::mem::take(&mut call.input));
+        match (call.text("jq")?, call.field("select")) {
+            (Some(program), None) => {
+                let limit = call.timeout.total.unwrap_or(TOTAL);
+                run_jq(program.to_owned(), input, limit, stop).await
+            }
+            (None, Some(what)) => select::select(what, &input),
+            (None, None) => Err(call.missing("jq", "write a jq program, or paths in `select`")),
+            (Some(_), Some(_)) => Err(TaskError::new(
+                ErrorKind::Schema,
+                "TOOL_INPUT",
+                "a `transform` task takes either `jq` or `select`, not both",
+            )),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Transform {
+    fn is_pure(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+        match Self::run(call, &stop).await {
+            Ok(value) => Outcome::ok(value),
+            Err(error) => Outcome::error(error),
+        }
+    }
+}
+
+async fn run_jq(
+    program: String,
+    input: Value,
+    limit: Duration,
+    stop: &CancellationToken,
+) -> Result<Value, TaskError> {
+    let deadline = Instant::now() + limit;
+    let work = tokio::task::spawn_blocking(move || jq::run(&program, input, deadline));
+    tokio::select! {
+        biased;
+        done = work => done.unwrap_or_else(|error| {
+            let message = format!("the jq program broke its interpreter: {error}");
+            Err(TaskError::new(ErrorKind::Transform, "JQ_ERROR", message))
+        }),
+        () = stop.cancelled() => Err(cancelled()),
+        () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{call, error, result, run};
+    use serde_json::json;
+
+    async fn jq(program: &str, input: Value) -> Outcome {
+        run(&Transform, call("transform", json!({"jq": program}), input)).await
+    }
+
+    #[tokio::test]
+    async fn a_program_runs_over_the_whole_input() {
+        let input = json!({"data": [{"n": 2}, {"n": 1}], "k": "x"});
+        let sorted = jq(".data | map(.n) | sort", input.clone()).await;
+        assert_eq!(result(sorted), json!([1, 2]));
+        assert_eq!(result(jq(".data[].n", input.clone()).await), json!([2, 1]));
+        assert_eq!(result(jq(".k", input.clone()).await), json!("x"));
+        assert_eq!(result(jq("empty", input.clone()).await), Value::Null);
+        let made = jq("{k, total: ([.data[].n] | add), half: 1.5}", input).await;
+        assert_eq!(result(made), json!({"k": "x", "total": 3, "half": 1.5}));
+    }
+
+    #[tokio::test]
+    async fn wide_integers_stay_exact() {
+        let outcome = jq(".a", json!({"a": u64::MAX})).await;
+        assert_eq!(result(outcome), json!(u64::MAX));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_cannot_be_read_says_where() {
+        for program in [".a |", "nope(1)", ".a[", "\"abc"] {
+            let outcome = jq(program, json!({})).await;
+            assert_eq!(error(&outcome).code, "JQ_SYNTAX", "{program}");
+            assert!(error(&outcome).message.len() > 40, "{:?}", error(&outcome));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_fails_is_an_error() {
+        let outcome = jq(".a + 1", json!({"a": "x"})).await;
+        assert_eq!(error(&outcome).code, "JQ_ERROR");
+        let endless = jq("repeat(1)", json!({})).await;
+        assert_eq!(error(&endless).code, "LIMIT_TRANSFORM");
+    }
+
+    #[tokio::test]
+    async fn paths_are_selected() {
+        let fields = json!({"select": {"x": "a.b"}});
+        let outcome = run(
+            &Transform,
+            call("transform", fields, json!({"a": {"b": 1}})),
+        )
+        .await;
+        assert_eq!(result(outcome), json!({"x": 1}));
+        let neither = run(&Transform, call("transform", json!({}), json!({}))).await;
+        assert_eq!(error(&neither).code, "TOOL_INPUT");
+    }
+}

@@ -1,0 +1,218 @@
+//! Calling a tool: the rendered task becomes a call, the call becomes an outcome.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use model::event::At;
+use model::id::Name;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::Task;
+use model::template::{Content, Envelope, Loaded, Need, Scope};
+use serde_json::{Map, Value};
+use tools::{Call, LogSink, Place, Stream, Tool};
+
+use crate::hand::{Hand, Trouble};
+use crate::keep::inline_bytes_max;
+use crate::load;
+use crate::logs::{LogLine, LogStream};
+use crate::render::Ready;
+
+/// How long a tool may take to end after it was told to.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Makes one call. `at` names the attempt.
+pub(crate) async fn make(
+    hand: &Hand,
+    tool: &Arc<dyn Tool>,
+    task: &Task,
+    at: &At,
+    prepared: (Ready, &mut Scope),
+) -> Result<Outcome, Trouble> {
+    let (ready, scope) = prepared;
+    let mut call = Call {
+        kind: task.kind.clone(),
+        fields: ready.fields,
+        pieces: ready.pieces,
+        input: input(ready.input.as_ref().map(model::template::Data::json)),
+        context: Arc::new(|| Value::Object(Map::new())),
+        knobs: ready.knobs,
+        timeout: ready.timeout,
+        idempotency_key: scope.idempotency_key.clone().unwrap_or_else(|| "".into()),
+        attempt: at.attempt,
+        place: Place {
+            file: hand.prepared.file.clone(),
+            code_line: task.code_line,
+            base_dir: hand.prepared.base_dir.clone(),
+        },
+        inline_bytes_max: inline_bytes_max(task),
+    };
+    if task.kind == "python" {
+        load_context(hand, &call, scope).await?;
+        let scope = scope.clone();
+        call.context = Arc::new(move || context(&scope));
+    }
+    let log = TaskLog {
+        hand,
+        at,
+        task,
+        printed: AtomicBool::new(false),
+    };
+    let outcome = guarded(hand, tool, call, &log).await;
+    if log.printed.load(Ordering::Relaxed) {
+        hand.shared.config.logs.flush(hand.execution());
+    }
+    outcome
+}
+
+/// Calls the tool. One that panics has failed; one that does not end when told to is left.
+async fn guarded(
+    hand: &Hand,
+    tool: &Arc<dyn Tool>,
+    call: Call,
+    log: &TaskLog<'_>,
+) -> Result<Outcome, Trouble> {
+    let stopped = hand.lease.stopped();
+    let call = AssertUnwindSafe(tool.call(call, stopped.child_token(), log)).catch_unwind();
+    let called = if tool.is_pure() {
+        call.await
+    } else {
+        let too_late = async {
+            stopped.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            called = call => called,
+            () = too_late => return Err(Trouble::Interrupted),
+        }
+    };
+    let outcome = called.unwrap_or_else(|panic| Outcome::error(panicked(panic.as_ref())));
+    let is_cancelled = |error: &TaskError| error.kind == ErrorKind::Cancelled;
+    if stopped.is_cancelled() && outcome.failure().is_some_and(is_cancelled) {
+        // Whether the effect happened is unknown, which is just what the log says without this outcome.
+        return Err(Trouble::Interrupted);
+    }
+    Ok(outcome)
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> TaskError {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let message = format!("the tool broke down: {}", text.unwrap_or_default());
+    TaskError::new(ErrorKind::Unknown, "TOOL_PANIC", message)
+}
+
+fn input(value: Option<&Value>) -> Map<String, Value> {
+    let map = value.and_then(Value::as_object);
+    map.cloned().unwrap_or_default()
+}
+
+/// Loads the results of the steps that python code names beside `context`: it cannot ask for them later.
+async fn load_context(hand: &Hand, call: &Call, scope: &mut Scope) -> Result<(), Trouble> {
+    let code = call.fields.get("code").and_then(Value::as_str);
+    let Some(code) = code.filter(|code| code.contains("context")) else {
+        return Ok(());
+    };
+    let steps = scope.steps.clone();
+    let named: Vec<_> = steps
+        .iter()
+        .filter(|(name, _)| code.contains(name.as_str()))
+        .map(|(_, envelope)| envelope)
+        .collect();
+    let outcomes: Vec<_> = named.iter().filter_map(|found| need(found)).collect();
+    scope.loaded = load::fetch(hand, &outcomes).await?;
+    let bodies: Vec<_> = named
+        .iter()
+        .filter_map(|found| body_need(found, &scope.loaded))
+        .collect();
+    scope.loaded = load::fetch(hand, &bodies).await?;
+    Ok(())
+}
+
+fn need(envelope: &Envelope) -> Option<Need> {
+    match &envelope.content {
+        Content::Event(seq) => Some(Need::Outcome(*seq)),
+        Content::Loop(pointer) => Some(Need::Loop(pointer.clone())),
+        Content::Outcome(_) | Content::Error(_) | Content::Empty => None,
+    }
+}
+
+fn body_need(envelope: &Envelope, loaded: &Loaded) -> Option<Need> {
+    let Content::Event(seq) = &envelope.content else {
+        return None;
+    };
+    match loaded.outcomes.get(seq).map(AsRef::as_ref) {
+        Some(Outcome::Ok(success)) => success.reference.clone().map(Need::Body),
+        _ => None,
+    }
+}
+
+/// What python code sees as `context`: workload, step results as far as they are at hand, the execution's id.
+fn context(scope: &Scope) -> Value {
+    let mut all = scope
+        .workload
+        .json()
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    for (name, envelope) in scope.steps.iter() {
+        if let Some(result) = result(envelope, &scope.loaded) {
+            all.insert(name.to_string(), result);
+        }
+    }
+    let workload = scope.workload.json().clone();
+    all.entry("workload").or_insert(workload);
+    if let Some(id) = scope.run.execution_id {
+        all.insert("execution_id".to_owned(), id.to_string().into());
+    }
+    Value::Object(all)
+}
+
+fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
+    let outcome = match &envelope.content {
+        Content::Outcome(outcome) => outcome,
+        Content::Event(seq) => loaded.outcomes.get(seq)?,
+        Content::Loop(pointer) => return Some(loaded.loops.get(&pointer.done)?.json().clone()),
+        Content::Error(_) | Content::Empty => return None,
+    };
+    match outcome.as_ref() {
+        Outcome::Ok(success) => match &success.reference {
+            Some(reference) => Some(loaded.bodies.get(&reference.uri)?.json().clone()),
+            None => Some(success.result.clone()),
+        },
+        Outcome::Error(_) => None,
+    }
+}
+
+/// Where a task's lines go.
+struct TaskLog<'a> {
+    hand: &'a Hand,
+    at: &'a At,
+    task: &'a Task,
+    printed: AtomicBool,
+}
+
+impl LogSink for TaskLog<'_> {
+    fn line(&self, stream: Stream, text: &str) {
+        self.printed.store(true, Ordering::Relaxed);
+        let step = self.at.step.clone();
+        self.hand.shared.config.logs.line(&LogLine {
+            time: self.hand.now(),
+            execution: self.hand.execution(),
+            step: step.unwrap_or_else(|| Name::from("")),
+            run: self.at.run,
+            iteration: self.at.iteration,
+            task: self.task.label.clone(),
+            visit: self.at.visit,
+            attempt: self.at.attempt,
+            stream: match stream {
+                Stream::Stdout => LogStream::Stdout,
+                Stream::Stderr => LogStream::Stderr,
+            },
+            text: text.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,98 @@
+//! Claiming: free slots ask for commands, and each slot runs one after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use wire::{Ask, Claimed};
+
+use crate::lease::Order;
+use crate::patience::Backoff;
+use crate::worker::Shared;
+use crate::{command, pulse};
+
+/// How long a claim waits for work.
+const CLAIM_WAIT: Duration = Duration::from_secs(10);
+/// How long running tasks may go on after the worker was told to end.
+const DRAIN_GRACE: Duration = Duration::from_secs(10);
+/// How long tasks may take to stop after that, and their last reports to be taken.
+const STOP_GRACE: Duration = Duration::from_secs(8);
+
+/// Works until `stop`, then drains.
+pub(crate) async fn work(shared: Arc<Shared>, stop: CancellationToken) {
+    let ended = CancellationToken::new();
+    let pulse = tokio::spawn(pulse::beat(shared.clone(), ended.clone()));
+    let ears = tokio::spawn(pulse::listen(shared.clone(), ended.clone()));
+    let mut slots = JoinSet::new();
+    tokio::select! {
+        () = claim(&shared, &mut slots) => {}
+        () = stop.cancelled() => {}
+    }
+    drain(&shared, slots).await;
+    ended.cancel();
+    let _ = tokio::join!(pulse, ears);
+}
+
+/// Fills free slots for as long as it is polled.
+async fn claim(shared: &Arc<Shared>, slots: &mut JoinSet<()>) {
+    let free = Arc::new(Semaphore::new(shared.config.slots.max(1) as usize));
+    let mut backoff = Backoff::default();
+    loop {
+        while slots.try_join_next().is_some() {}
+        let mut permits = take_free(&free).await;
+        let ask = Ask {
+            worker: shared.config.worker.clone(),
+            pool: shared.config.pool.clone(),
+            max: u32::try_from(permits.len()).unwrap_or(u32::MAX),
+            wait: CLAIM_WAIT,
+        };
+        match shared.transport.claim(&ask).await {
+            Ok(claimed) => {
+                backoff.reset();
+                for claimed in claimed {
+                    slots.spawn(slot(shared.clone(), permits.pop(), claimed));
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no work could be claimed");
+                drop(permits);
+                backoff.wait().await;
+            }
+        }
+    }
+}
+
+/// Waits for a free slot and takes all that are free with it.
+async fn take_free(free: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
+    let first = free.clone().acquire_owned().await;
+    let mut permits = vec![first.expect("the slots are never closed")];
+    while let Ok(permit) = free.clone().try_acquire_owned() {
+        permits.push(permit);
+    }
+    permits
+}
+
+/// Runs a command and all that is handed over in its place.
+async fn slot(shared: Arc<Shared>, permit: Option<OwnedSemaphorePermit>, first: Claimed) {
+    let mut waiting = VecDeque::from([first]);
+    while let Some(claimed) = waiting.pop_front() {
+        waiting.extend(command::run(&shared, claimed).await);
+    }
+    drop(permit);
+}
+
+/// Lets what runs end; stops what does not; leaves what does not even stop.
+async fn drain(shared: &Shared, mut slots: JoinSet<()>) {
+    shared.drain();
+    for (grace, order) in [(DRAIN_GRACE, Order::Abandon), (STOP_GRACE, Order::Gone)] {
+        let all = async { while slots.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, all).await.is_ok() {
+            return;
+        }
+        shared.tell_all(order);
+    }
+    slots.shutdown().await;
+}

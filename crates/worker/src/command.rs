@@ -1,0 +1,218 @@
+//! Running a command: what it covers is run, and the last of it reported.
+
+use std::sync::Arc;
+
+use model::command::Work;
+use model::event::{Body, Failed, Nothing, ResultStored};
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{Collection, ResultControl};
+use model::template::Scope;
+use serde_json::{Value, json};
+use wire::{Claimed, ReportEnd, Resume};
+
+use crate::hand::{Hand, Trouble};
+use crate::keep;
+use crate::lease::{Lease, Order};
+use crate::load::{self, Unresolved};
+use crate::patience::Backoff;
+use crate::playbooks::Prepared;
+use crate::range::{Indices, Range};
+use crate::run::{Ended, Pipeline, located};
+use crate::worker::Shared;
+
+/// Runs a command to its end, and tells what was handed over in its place.
+pub(crate) async fn run(shared: &Arc<Shared>, claimed: Claimed) -> Vec<Claimed> {
+    let lease = Arc::new(Lease::new(shared.clone(), &claimed));
+    shared.hold(&lease);
+    let next = run_under(shared, &lease, claimed).await;
+    shared.let_go(lease.id);
+    next
+}
+
+async fn run_under(shared: &Arc<Shared>, lease: &Arc<Lease>, claimed: Claimed) -> Vec<Claimed> {
+    let prepared = match prepare(shared, lease, &claimed).await {
+        Ok(prepared) => prepared,
+        Err(Trouble::Interrupted) => return lease.finish(ReportEnd::Released).await,
+        Err(Trouble::Failed(error)) => {
+            let body = Body::StepFailed(Box::new(Failed {
+                error: *error,
+                set_ctx: None,
+            }));
+            let at = model::event::At::step_run(&claimed.command.run);
+            let execution = claimed.command.id.execution;
+            let event = crate::hand::stamped(shared, execution, at, body);
+            lease.push(&mut vec![event]);
+            return lease.finish(ReportEnd::Finished).await;
+        }
+    };
+    let Claimed {
+        command,
+        context,
+        resume,
+        over,
+        ..
+    } = claimed;
+    let work = command.work;
+    let hand = Hand::new(shared.clone(), lease.clone(), prepared, command, context);
+    let ended = match work {
+        Work::Pipeline => pipeline(&hand, resume).await,
+        Work::Range { from, to, width } => match Range::open(&hand).await {
+            Ok(range) => {
+                let indices = Indices::new(from, to, &over, resume);
+                Ok(range.run(indices, width).await)
+            }
+            Err(trouble) => Err(trouble),
+        },
+        Work::Iteration { index } => match Range::open(&hand).await {
+            Ok(range) => {
+                let mut resumes = resume.into_iter();
+                let resume = resumes.find(|resume| resume.iteration == Some(index));
+                Ok(range.run_one(index, resume).await)
+            }
+            Err(trouble) => Err(trouble),
+        },
+        Work::Prepare => elements(&hand).await,
+    };
+    let end = match ended {
+        Ok(end) => end,
+        Err(Trouble::Interrupted) => ReportEnd::Released,
+        Err(Trouble::Failed(error)) => {
+            fail_step(&hand, *error);
+            ReportEnd::Finished
+        }
+    };
+    lease.finish(end).await
+}
+
+fn fail_step(hand: &Hand, error: TaskError) {
+    let error = match hand.step() {
+        Some((step, _)) => located(error, step, None),
+        None => error,
+    };
+    let failed = Failed {
+        error,
+        set_ctx: None,
+    };
+    let event = hand.event(hand.at(), Body::StepFailed(Box::new(failed)));
+    hand.lease.push(&mut vec![event]);
+}
+
+/// The playbook a command runs from.
+async fn prepare(
+    shared: &Shared,
+    lease: &Lease,
+    claimed: &Claimed,
+) -> Result<Arc<Prepared>, Trouble> {
+    let hash = &claimed.command.playbook;
+    if let Some(prepared) = shared.playbooks.find(hash) {
+        return Ok(prepared);
+    }
+    let mut backoff = Backoff::default();
+    let text = loop {
+        match shared.transport.playbook(hash).await {
+            Ok(text) => break text,
+            Err(wire::Error::Unavailable(_)) => tokio::select! {
+                () = backoff.wait() => {}
+                () = lease.paused().cancelled() => return Err(Trouble::Interrupted),
+            },
+            Err(wire::Error::Fenced(_)) => {
+                lease.tell(Order::Gone);
+                return Err(Trouble::Interrupted);
+            }
+            Err(error @ (wire::Error::NotFound(_) | wire::Error::Refused(_))) => {
+                let message = format!("the text of the playbook cannot be had: {error}");
+                let error = TaskError::new(ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND", message);
+                return Err(error.into());
+            }
+        }
+    };
+    let config = &shared.config;
+    let prepared = Prepared::read(&text, &config.tools, &config.base_dir)?;
+    let prepared = Arc::new(prepared);
+    shared.playbooks.keep(hash, prepared.clone());
+    Ok(prepared)
+}
+
+/// Runs the pipeline of a plain step.
+async fn pipeline(hand: &Hand, resume: Vec<Resume>) -> Result<ReportEnd, Trouble> {
+    let found = hand.step().ok_or_else(|| no_step(hand))?;
+    let begun = hand.now();
+    let mut pipeline = Pipeline::new(hand, found, hand.at(), hand.scope());
+    let mut has_begun = false;
+    if let Some(resume) = resume.into_iter().next() {
+        has_begun = resume.started;
+        pipeline.restore(resume.continuation).await?;
+    }
+    if !has_begun {
+        let started = Body::StepStarted(Nothing {});
+        pipeline.events.push(hand.event(hand.at(), started));
+    }
+    let (body, end) = match pipeline.run().await {
+        Ended::Done => (Some(Body::StepDone(Nothing {})), ReportEnd::Finished),
+        Ended::Failed(error) => {
+            let failed = Failed {
+                error: located(*error, found.0, None),
+                set_ctx: None,
+            };
+            let body = Body::StepFailed(Box::new(failed));
+            (Some(body), ReportEnd::Finished)
+        }
+        Ended::Suspended => (None, ReportEnd::Finished),
+        Ended::Interrupted => (None, ReportEnd::Released),
+    };
+    if let Some(body) = body {
+        pipeline.events.push(hand.ending(hand.at(), body, begun));
+    }
+    hand.lease.push(&mut pipeline.events);
+    Ok(end)
+}
+
+fn no_step(hand: &Hand) -> TaskError {
+    let message = format!("the playbook has no step `{}`", hand.command.run.step);
+    TaskError::new(ErrorKind::NotFound, "STEP_NOT_FOUND", message)
+}
+
+/// Renders a loop's elements where their inputs can be read, and stores them.
+async fn elements(hand: &Hand) -> Result<ReportEnd, Trouble> {
+    let (step, _) = hand.step().ok_or_else(|| no_step(hand))?;
+    let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(hand))?;
+    let Collection::In(tree) = &loop_.over;
+    let mut scope: Scope = hand.scope();
+    scope.now = Some(hand.now());
+    let rendered = load::resolve(hand, &mut scope, |scope| tree.render(scope)).await;
+    let value = match rendered {
+        Ok(rendered) => rendered.value,
+        Err(Unresolved::Interrupted) => return Err(Trouble::Interrupted),
+        Err(Unresolved::Missing(error)) => return Err(Trouble::Failed(error)),
+        Err(Unresolved::Template(error)) => {
+            let mut error = pipeline::render_failure(&error, step, &step.name);
+            error.details.shift_remove("task");
+            return Err(error.into());
+        }
+    };
+    let items = match value {
+        Value::Array(items) => items,
+        Value::Object(map) => {
+            let pairs = map.into_iter();
+            pairs
+                .map(|(key, value)| json!({"key": key, "value": value}))
+                .collect()
+        }
+        _ => {
+            let message = format!("`loop.in` of step `{}` is not a list", step.name);
+            let error = TaskError::new(ErrorKind::Schema, "LOOP_NOT_A_LIST", message);
+            return Err(error.with("line", loop_.span.line).into());
+        }
+    };
+    let total = items.len() as u64;
+    let control = ResultControl::default();
+    let mut result_ref = keep::store(hand, &hand.at(), Value::Array(items), &control).await?;
+    result_ref
+        .extracted
+        .insert("total".to_owned(), total.into());
+    let body = Body::ResultStored(ResultStored {
+        result_ref: Box::new(result_ref),
+    });
+    hand.lease.push(&mut vec![hand.event(hand.at(), body)]);
+    Ok(ReportEnd::Finished)
+}

@@ -1,0 +1,239 @@
+//! A lease: one command this worker holds, what it has to say of it, and what it was told about it.
+//!
+//! Enters: events, in order. Leaves: reports, one at a time; what several pipelines say while one report is on its way
+//! rides in the next one. An unavailable server is asked again until it answers; nothing is dropped before that.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use model::event::{At, Body, Event, Failed};
+use model::id::{CommandId, LeaseEpoch};
+use model::outcome::{ErrorKind, TaskError};
+use tokio_util::sync::CancellationToken;
+use wire::{Claimed, Report, ReportEnd, Verdict};
+
+use crate::hand::stamped;
+use crate::patience::Backoff;
+use crate::worker::Shared;
+
+/// What may still be done under a lease; each forbids what the one before it does, and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Order {
+    /// Everything.
+    Proceed,
+    /// End the tasks that run, begin nothing.
+    Yield,
+    /// Stop the tasks that run and give everything back.
+    Abandon,
+    /// Stop the tasks that run: nobody wants them any more.
+    Stop,
+    /// Nothing: someone else holds the command.
+    Gone,
+}
+
+const ORDERS: [Order; 5] = [
+    Order::Proceed,
+    Order::Yield,
+    Order::Abandon,
+    Order::Stop,
+    Order::Gone,
+];
+
+/// A command this worker holds.
+pub(crate) struct Lease {
+    pub(crate) id: CommandId,
+    epoch: LeaseEpoch,
+    at: At,
+    shared: Arc<Shared>,
+    order: AtomicU8,
+    /// Cancelled when nothing more may begin.
+    paused: CancellationToken,
+    /// Cancelled when what runs must end.
+    stopped: CancellationToken,
+    outbox: Mutex<Outbox>,
+    sent: AtomicU64,
+    sending: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Outbox {
+    pending: Vec<Event>,
+    pushed: u64,
+}
+
+/// The lease is lost; whatever is done under it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+impl Lease {
+    pub(crate) fn new(shared: Arc<Shared>, claimed: &Claimed) -> Self {
+        Self {
+            id: claimed.command.id,
+            epoch: claimed.lease_epoch,
+            at: At::step_run(&claimed.command.run),
+            shared,
+            order: AtomicU8::new(Order::Proceed as u8),
+            paused: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            outbox: Mutex::default(),
+            sent: AtomicU64::new(0),
+            sending: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Takes in an order; an earlier, stricter one stands.
+    pub(crate) fn tell(&self, order: Order) {
+        self.order.fetch_max(order as u8, Ordering::AcqRel);
+        if order >= Order::Yield {
+            self.paused.cancel();
+        }
+        if order >= Order::Abandon {
+            self.stopped.cancel();
+        }
+    }
+
+    /// Takes in what the server says.
+    pub(crate) fn hear(&self, verdict: Verdict) {
+        match verdict {
+            Verdict::Proceed => {}
+            Verdict::Yield => self.tell(Order::Yield),
+            Verdict::Stop => self.tell(Order::Stop),
+        }
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        ORDERS[usize::from(self.order.load(Ordering::Acquire))]
+    }
+
+    /// Whether something may begin.
+    pub(crate) fn is_open(&self) -> bool {
+        self.order() == Order::Proceed
+    }
+
+    /// Cancelled when nothing more may begin.
+    pub(crate) fn paused(&self) -> &CancellationToken {
+        &self.paused
+    }
+
+    /// Cancelled when what runs must end.
+    pub(crate) fn stopped(&self) -> &CancellationToken {
+        &self.stopped
+    }
+
+    /// Takes events that may wait for a report.
+    pub(crate) fn push(&self, events: &mut Vec<Event>) {
+        let mut outbox = self.outbox.lock().expect("no holder of the outbox panics");
+        outbox.pushed += events.len() as u64;
+        outbox.pending.append(events);
+    }
+
+    /// Returns when everything pushed so far is durable.
+    pub(crate) async fn flush(&self) -> Result<(), Gone> {
+        let target = self
+            .outbox
+            .lock()
+            .expect("no holder of the outbox panics")
+            .pushed;
+        let _turn = self.sending.lock().await;
+        if self.sent.load(Ordering::Acquire) >= target {
+            return if self.order() == Order::Gone {
+                Err(Gone)
+            } else {
+                Ok(())
+            };
+        }
+        self.deliver(ReportEnd::Open).await.map(drop)
+    }
+
+    /// Says the last of the command, and takes what is handed over in its place.
+    pub(crate) async fn finish(&self, end: ReportEnd) -> Vec<Claimed> {
+        let _turn = self.sending.lock().await;
+        let end = match self.order() {
+            Order::Gone => return Vec::new(),
+            Order::Stop => ReportEnd::Stopped,
+            Order::Proceed | Order::Yield | Order::Abandon => end,
+        };
+        self.deliver(end).await.unwrap_or_default()
+    }
+
+    async fn deliver(&self, end: ReportEnd) -> Result<Vec<Claimed>, Gone> {
+        let (events, upto) = {
+            let mut outbox = self.outbox.lock().expect("no holder of the outbox panics");
+            (std::mem::take(&mut outbox.pending), outbox.pushed)
+        };
+        let next = self.send(self.report(events, end)).await?;
+        self.sent.store(upto, Ordering::Release);
+        Ok(next)
+    }
+
+    fn report(&self, events: Vec<Event>, end: ReportEnd) -> Report {
+        let is_last = end != ReportEnd::Open && !self.shared.is_draining();
+        Report {
+            command: self.id,
+            worker: self.shared.config.worker.clone(),
+            lease_epoch: self.epoch,
+            events,
+            end,
+            pool: self.shared.config.pool.clone(),
+            free: u32::from(is_last),
+        }
+    }
+
+    /// Sends until the server takes it or refuses it for good.
+    async fn send(&self, report: Report) -> Result<Vec<Claimed>, Gone> {
+        let mut backoff = Backoff::default();
+        let mut report = report;
+        loop {
+            if self.order() == Order::Gone {
+                return Err(Gone);
+            }
+            match self.shared.transport.report(report.clone()).await {
+                Ok(receipt) => {
+                    self.hear(receipt.verdict);
+                    return Ok(receipt.next);
+                }
+                Err(wire::Error::Unavailable(error)) => {
+                    tracing::debug!(command = %self.id, %error, "a report has to wait");
+                    backoff.wait().await;
+                }
+                Err(wire::Error::Fenced(_) | wire::Error::NotFound(_)) => {
+                    self.tell(Order::Gone);
+                    return Err(Gone);
+                }
+                Err(wire::Error::Refused(why)) if report.events.is_empty() => {
+                    tracing::error!(command = %self.id, why, "the server refuses every report");
+                    self.tell(Order::Gone);
+                    return Err(Gone);
+                }
+                Err(wire::Error::Refused(why)) => {
+                    tracing::error!(command = %self.id, why, "a report was refused");
+                    report = self.refused(&report, why);
+                }
+            }
+        }
+    }
+
+    /// What is said in place of a report that the server does not take: held on to, its command would never end.
+    fn refused(&self, report: &Report, why: String) -> Report {
+        let is_second = report.events.len() == 1
+            && matches!(&report.events[0].body, Body::StepFailed(failed) if failed.error.code == "REPORT_REFUSED");
+        self.tell(Order::Abandon);
+        let events = if is_second {
+            Vec::new()
+        } else {
+            let error = TaskError::new(ErrorKind::Unknown, "REPORT_REFUSED", why);
+            let body = Body::StepFailed(Box::new(Failed {
+                error,
+                set_ctx: None,
+            }));
+            vec![stamped(
+                &self.shared,
+                self.id.execution,
+                self.at.clone(),
+                body,
+            )]
+        };
+        self.report(events, ReportEnd::Released)
+    }
+}

@@ -1,0 +1,198 @@
+//! Loading: what templates touched that is not at hand.
+//!
+//! Enters: needs of a rendering. Leaves: the same scope with more loaded. An unavailable server or store is asked again;
+//! what is not there is the task's failure.
+
+use std::sync::Arc;
+
+use model::event::{Body, Event};
+use model::id::Seq;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::result_ref::ResultRef;
+use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
+use serde_json::Value;
+
+use crate::hand::{Hand, Trouble};
+use crate::keep;
+use crate::lease::Order;
+use crate::patience::Backoff;
+
+/// How often a rendering may ask for more.
+const ROUNDS_MAX: usize = 8;
+/// A body larger than this is not put into a worker's memory for a template.
+const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How often a store that cannot answer is asked for a body.
+const BODY_TRIES_MAX: u32 = 6;
+
+/// What a rendering with its loading came to.
+pub(crate) type Resolved<T> = Result<T, Unresolved>;
+
+/// Why a rendering did not come to anything.
+#[derive(Debug)]
+pub(crate) enum Unresolved {
+    /// The template cannot be rendered.
+    Template(RenderError),
+    /// What it needs cannot be had.
+    Missing(Box<TaskError>),
+    /// The worker was told to stop.
+    Interrupted,
+}
+
+impl From<Trouble> for Unresolved {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Failed(error) => Self::Missing(error),
+            Trouble::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// Renders, loading what is missing in between.
+pub(crate) async fn resolve<T>(
+    hand: &Hand,
+    scope: &mut Scope,
+    render: impl Fn(&Scope) -> Result<T, RenderError>,
+) -> Resolved<T> {
+    for _ in 0..ROUNDS_MAX {
+        match render(scope) {
+            Ok(value) => return Ok(value),
+            Err(RenderError::Needs(needs)) => scope.loaded = fetch(hand, &needs).await?,
+            Err(failed) => return Err(Unresolved::Template(failed)),
+        }
+    }
+    let message = format!("a template still needs more after {ROUNDS_MAX} rounds of loading");
+    let error = TaskError::new(ErrorKind::Transform, "TEMPLATE_LIMIT", message);
+    Err(Unresolved::Missing(Box::new(error)))
+}
+
+/// Loads what is needed, unless another pipeline of the command did so already.
+pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Trouble> {
+    let known = hand.loaded();
+    let mut more = Loaded::default();
+    let mut seqs = Vec::new();
+    for need in needs {
+        match need {
+            Need::Outcome(seq) if !known.outcomes.contains_key(seq) => seqs.push(*seq),
+            Need::Body(reference) if !known.bodies.contains_key(&reference.uri) => {
+                let value = body(hand, reference).await?;
+                more.bodies.insert(reference.uri.clone(), Data::new(value));
+            }
+            Need::Loop(pointer) if !known.loops.contains_key(&pointer.done) => {
+                let results = loop_results(hand, pointer).await?;
+                more.loops.insert(pointer.done, results);
+            }
+            Need::Outcome(_) | Need::Body(_) | Need::Loop(_) => {}
+        }
+    }
+    if !seqs.is_empty() {
+        for event in events(hand, &seqs).await? {
+            let outcome = outcome(&event).ok_or_else(|| no_outcome(event.seq))?;
+            more.outcomes.insert(event.seq, Arc::new(outcome));
+        }
+        let missing = seqs.iter().find(|seq| !more.outcomes.contains_key(*seq));
+        if let Some(seq) = missing {
+            return Err(no_outcome(*seq).into());
+        }
+    }
+    Ok(hand.remember(more))
+}
+
+/// The outcome that an event records.
+pub(crate) fn outcome(event: &Event) -> Option<Outcome> {
+    let raw = match &event.body {
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => &ended.outcome,
+        Body::AttemptDone(ended) | Body::AttemptFailed(ended) => &ended.outcome,
+        _ => return None,
+    };
+    raw.read().ok()
+}
+
+fn no_outcome(seq: Seq) -> TaskError {
+    let message = format!("event {seq} records no outcome");
+    TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
+}
+
+/// Events of the execution's log.
+pub(crate) async fn events(hand: &Hand, seqs: &[Seq]) -> Result<Vec<Event>, Trouble> {
+    let transport = &hand.shared.transport;
+    patiently(hand, || transport.events(hand.execution(), seqs)).await
+}
+
+async fn loop_results(hand: &Hand, pointer: &LoopPointer) -> Result<Data, Trouble> {
+    let transport = &hand.shared.transport;
+    let raw = patiently(hand, || transport.loop_results(hand.execution(), pointer)).await?;
+    Ok(Data::lazy(raw))
+}
+
+/// The value behind a reference.
+pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Trouble> {
+    if reference.meta.bytes > BODY_BYTES_MAX {
+        let message = format!(
+            "the body {} has {} bytes, more than a template may load; lift what is needed out of it with `select`",
+            reference.uri, reference.meta.bytes
+        );
+        return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).into());
+    }
+    let mut backoff = Backoff::default();
+    let mut tries = 1;
+    loop {
+        match hand.shared.config.bodies.get(reference).await {
+            Ok(bytes) => return Ok(parsed(reference, &bytes)),
+            Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
+                tracing::debug!(%error, uri = reference.uri, "a body has to wait");
+                tries += 1;
+                pause(hand, &mut backoff).await?;
+            }
+            Err(error) => {
+                let error = keep::failure(&error).with("ref", reference.uri.as_str());
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+/// A body as templates see it: what is not JSON is text.
+fn parsed(reference: &ResultRef, bytes: &[u8]) -> Value {
+    let json = match reference.meta.content_type.as_str() {
+        "application/json" => serde_json::from_slice(bytes).ok(),
+        _ => None,
+    };
+    json.unwrap_or_else(|| Value::String(String::from_utf8_lossy(bytes).into_owned()))
+}
+
+/// Asks the server until it answers, or the worker is told to stop.
+pub(crate) async fn patiently<T, F>(hand: &Hand, mut ask: impl FnMut() -> F) -> Result<T, Trouble>
+where
+    F: Future<Output = Result<T, wire::Error>>,
+{
+    let mut backoff = Backoff::default();
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(wire::Error::Unavailable(error)) => {
+                tracing::debug!(%error, "the server is asked again");
+                pause(hand, &mut backoff).await?;
+            }
+            Err(wire::Error::Fenced(_)) => {
+                hand.lease.tell(Order::Gone);
+                return Err(Trouble::Interrupted);
+            }
+            Err(error @ (wire::Error::NotFound(_) | wire::Error::Refused(_))) => {
+                let error = TaskError::new(
+                    ErrorKind::Storage,
+                    "REFERENCE_NOT_AVAILABLE",
+                    error.to_string(),
+                );
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+async fn pause(hand: &Hand, backoff: &mut Backoff) -> Result<(), Trouble> {
+    tokio::select! {
+        () = backoff.wait() => Ok(()),
+        () = hand.lease.stopped().cancelled() => Err(Trouble::Interrupted),
+    }
+}

@@ -1,0 +1,72 @@
+//! Staying in touch: the worker says that it is alive, and hears what it is told between reports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::lease::Order;
+use crate::patience::Backoff;
+use crate::worker::Shared;
+
+/// Without a heartbeat for this long the session may end any moment and others take its work, so its tools are stopped.
+const SILENCE_MAX: Duration = Duration::from_secs(13);
+
+/// Says that the worker is alive, until `ended`.
+pub(crate) async fn beat(shared: Arc<Shared>, ended: CancellationToken) {
+    let mut heard = Instant::now();
+    loop {
+        let answer = tokio::select! {
+            answer = shared.transport.heartbeat(&shared.config.worker) => answer,
+            () = tokio::time::sleep_until(heard + SILENCE_MAX) => {
+                silence(&shared);
+                heard = Instant::now();
+                continue;
+            }
+            () = ended.cancelled() => return,
+        };
+        match answer {
+            Ok(()) => heard = Instant::now(),
+            Err(wire::Error::Fenced(_)) => shared.tell_all(Order::Gone),
+            Err(error) => tracing::debug!(%error, "a heartbeat was not taken"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(shared.config.heartbeat) => {}
+            () = ended.cancelled() => return,
+        }
+        if heard.elapsed() >= SILENCE_MAX {
+            silence(&shared);
+            heard = Instant::now();
+        }
+    }
+}
+
+fn silence(shared: &Shared) {
+    tracing::warn!("the server has not answered for long; running tasks are stopped");
+    shared.tell_all(Order::Abandon);
+}
+
+/// Hears what the worker is told, until `ended`.
+pub(crate) async fn listen(shared: Arc<Shared>, ended: CancellationToken) {
+    let mut backoff = Backoff::default();
+    loop {
+        let told = tokio::select! {
+            told = shared.transport.listen(&shared.config.worker) => told,
+            () = ended.cancelled() => return,
+        };
+        match told {
+            Ok(told) => {
+                backoff.reset();
+                shared.hear(&told);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the worker cannot hear the server");
+                tokio::select! {
+                    () = backoff.wait() => {}
+                    () = ended.cancelled() => return,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Running a loop's iterations: one after the other, or several at once.
+//!
+//! Enters: the indices a command covers. Leaves: each iteration's events; ended ones may be held back a little, so that
+//! one report speaks for many. An iteration that suspends keeps its place in the width.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use model::event::{At, Body, Failed, IterationDone, Nothing};
+use model::id::Name;
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{FailureMode, Step};
+use model::template::{Data, Iter, Scope};
+use serde_json::{Map, Value};
+use wire::{ReportEnd, Resume};
+
+use crate::hand::{Hand, Trouble};
+use crate::hold::Hold;
+use crate::playbooks::StepPlan;
+use crate::run::{Ended, Pipeline};
+
+/// Other work on the same thread gets a turn after this many iterations.
+const YIELD_AFTER: u32 = 32;
+
+/// Iterations of one loop.
+pub(crate) struct Range<'h> {
+    hand: &'h Hand,
+    found: (&'h Step, &'h StepPlan),
+    at: At,
+    iterator: Name,
+    elements: Arc<Vec<Value>>,
+    scope: Scope,
+    parent: Option<Data>,
+}
+
+/// The indices to run, and how far some of them came before.
+pub(crate) struct Indices {
+    left: VecDeque<u64>,
+    resumes: HashMap<u64, Resume>,
+}
+
+/// One iteration, as far as it came.
+struct Iterated {
+    ended: Ended,
+    /// Whether an effect of it is not yet durable.
+    owes: bool,
+    /// `ctx` as it left it.
+    ctx: Data,
+}
+
+impl Indices {
+    /// `from..to` without what is over.
+    pub(crate) fn new(from: u64, to: u64, over: &[u64], resume: Vec<Resume>) -> Self {
+        let over: HashSet<u64> = over.iter().copied().collect();
+        let resumes = resume.into_iter();
+        Self {
+            left: (from..to).filter(|index| !over.contains(index)).collect(),
+            resumes: resumes
+                .filter_map(|resume| Some((resume.iteration?, resume)))
+                .collect(),
+        }
+    }
+
+    fn next(&mut self) -> Option<(u64, Option<Resume>)> {
+        let index = self.left.pop_front()?;
+        Some((index, self.resumes.remove(&index)))
+    }
+
+    /// Whether the command has something left to give back.
+    fn end(&self) -> ReportEnd {
+        if self.left.is_empty() {
+            ReportEnd::Finished
+        } else {
+            ReportEnd::Released
+        }
+    }
+}
+
+impl<'h> Range<'h> {
+    /// Finds the elements of the command's loop.
+    pub(crate) async fn open(hand: &'h Hand) -> Result<Self, Trouble> {
+        let missing = |what: &str| -> Trouble {
+            let message = format!("step `{}` {what}", hand.command.run.step);
+            TaskError::new(ErrorKind::Unknown, "COMMAND_INVALID", message).into()
+        };
+        let found = hand
+            .step()
+            .ok_or_else(|| missing("is not in the playbook"))?;
+        let loop_ = found.0.loop_.as_ref();
+        let loop_ = loop_.ok_or_else(|| missing("has no loop"))?;
+        let started = hand.command.loop_started;
+        let started = started.ok_or_else(|| missing("has not started its loop"))?;
+        Ok(Self {
+            hand,
+            found,
+            at: hand.at(),
+            iterator: loop_.iterator.clone(),
+            elements: hand.shared.elements.get(hand, started).await?,
+            scope: hand.scope(),
+            parent: hand.parent_iter(),
+        })
+    }
+
+    /// Runs the iterations, `width` of them at once where they have effects and the loop allows it.
+    pub(crate) async fn run(self, indices: Indices, width: u32) -> ReportEnd {
+        let is_parallel = self.hand.is_parallel(self.found.0);
+        if is_parallel && width > 1 && !self.found.1.is_pure {
+            self.side_by_side(indices, width as usize).await
+        } else {
+            self.in_turn(indices, width).await
+        }
+    }
+
+    /// One after the other. Pure iterations gain nothing from running side by side.
+    async fn in_turn(mut self, mut indices: Indices, width: u32) -> ReportEnd {
+        let is_parallel = self.hand.is_parallel(self.found.0);
+        let mut hold = Hold::new(self.hand.lease.clone());
+        let mut permits = width.max(1);
+        let mut turns = 0;
+        while let Some((index, resume)) = indices.next() {
+            if !self.hand.lease.is_open() {
+                return ReportEnd::Released;
+            }
+            let iterated = self.iterate(index, resume).await;
+            match iterated.ended {
+                Ended::Interrupted => return ReportEnd::Released,
+                Ended::Suspended => permits -= 1,
+                Ended::Failed(_) if self.fails_fast() => return indices.end(),
+                Ended::Done | Ended::Failed(_) => {}
+            }
+            if permits == 0 || indices.left.is_empty() {
+                return indices.end();
+            }
+            if !is_parallel {
+                self.scope.ctx = iterated.ctx;
+            }
+            if is_parallel || !iterated.owes {
+                hold.add().await;
+            } else if self.hand.lease.flush().await.is_err() {
+                return ReportEnd::Released;
+            }
+            turns += 1;
+            if turns % YIELD_AFTER == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        ReportEnd::Finished
+    }
+
+    /// Several at once.
+    async fn side_by_side(self, mut indices: Indices, width: usize) -> ReportEnd {
+        let lease = &self.hand.lease;
+        let mut hold = Hold::new(lease.clone());
+        let mut running = FuturesUnordered::new();
+        let mut permits = width;
+        let mut has_failed = false;
+        let mut was_interrupted = false;
+        loop {
+            let may_begin = |running: usize| running < permits && !has_failed && lease.is_open();
+            while may_begin(running.len()) && !hold.is_full() {
+                let Some((index, resume)) = indices.next() else {
+                    break;
+                };
+                running.push(self.iterate(index, resume));
+            }
+            let has_more = !indices.left.is_empty() && permits > 0 && !has_failed;
+            if running.is_empty() && !(has_more && lease.is_open()) {
+                // The last events ride with the command's end.
+                break;
+            }
+            tokio::select! {
+                Some(iterated) = running.next() => {
+                    match iterated.ended {
+                        Ended::Interrupted => was_interrupted = true,
+                        Ended::Suspended => permits -= 1,
+                        Ended::Failed(_) => has_failed |= self.fails_fast(),
+                        Ended::Done => {}
+                    }
+                    hold.note();
+                }
+                () = hold.due() => hold.launch(),
+            }
+        }
+        if was_interrupted {
+            ReportEnd::Released
+        } else {
+            indices.end()
+        }
+    }
+
+    /// Runs one iteration that goes on from before.
+    pub(crate) async fn run_one(self, index: u64, resume: Option<Resume>) -> ReportEnd {
+        match self.iterate(index, resume).await.ended {
+            Ended::Interrupted => ReportEnd::Released,
+            Ended::Done | Ended::Failed(_) | Ended::Suspended => ReportEnd::Finished,
+        }
+    }
+
+    async fn iterate(&self, index: u64, resume: Option<Resume>) -> Iterated {
+        let begun = self.hand.now();
+        let at = self.at.clone().iteration(Some(index));
+        let mut pipeline = Pipeline::new(self.hand, self.found, at.clone(), self.scope(index));
+        let mut has_begun = false;
+        let mut restored = Ok(());
+        if let Some(resume) = resume {
+            has_begun = resume.started;
+            restored = pipeline.restore(resume.continuation).await;
+        }
+        if !has_begun {
+            let started = Body::IterationStarted(Nothing {});
+            pipeline.events.push(self.hand.event(at.clone(), started));
+        }
+        let ended = match restored {
+            Ok(()) => pipeline.run().await,
+            Err(Trouble::Interrupted) => Ended::Interrupted,
+            Err(Trouble::Failed(error)) => Ended::Failed(error),
+        };
+        let set_ctx = pipeline.set_ctx();
+        let body = match &ended {
+            Ended::Done => Some(Body::IterationDone(IterationDone { set_ctx })),
+            Ended::Failed(error) => Some(Body::IterationFailed(Box::new(Failed {
+                error: (**error).clone(),
+                set_ctx,
+            }))),
+            Ended::Suspended | Ended::Interrupted => None,
+        };
+        if let Some(body) = body {
+            pipeline.events.push(self.hand.ending(at, body, begun));
+        }
+        self.hand.lease.push(&mut pipeline.events);
+        Iterated {
+            ended,
+            owes: pipeline.owes,
+            ctx: pipeline.scope.ctx,
+        }
+    }
+
+    /// What the templates of one iteration see.
+    fn scope(&self, index: u64) -> Scope {
+        let element = usize::try_from(index)
+            .ok()
+            .and_then(|at| self.elements.get(at));
+        let element = element.cloned().unwrap_or_default();
+        let values = Map::from_iter([(self.iterator.to_string(), element)]);
+        let mut scope = self.scope.clone();
+        scope.loaded = self.hand.loaded();
+        scope.iter = Some(Iter {
+            values: Data::new(Value::Object(values)),
+            index: Some(index),
+            length: self.elements.len() as u64,
+            parent: self.parent.clone(),
+        });
+        scope
+    }
+
+    fn fails_fast(&self) -> bool {
+        self.found.0.failure == FailureMode::FailFast
+    }
+}

@@ -1,0 +1,89 @@
+//! Restoring: a pipeline that another worker began sees what it saw there.
+
+use model::command::Continuation;
+use model::ctx;
+use model::event::{Body, Event, TaskEnded};
+use model::id::Seq;
+use model::outcome::{ErrorKind, TaskError};
+use model::raw::Raw;
+use model::template::Envelope;
+use pipeline::Writes;
+use serde_json::{Map, Value};
+
+use crate::hand::{Hand, Trouble};
+use crate::load;
+use crate::run::Pipeline;
+
+impl Pipeline<'_> {
+    /// Goes on from where another worker came to.
+    pub(crate) async fn restore(&mut self, continuation: Continuation) -> Result<(), Trouble> {
+        for (label, pointer) in &continuation.outcomes {
+            let envelope = Envelope::recorded(pointer.ok, pointer.seq);
+            if continuation.last.as_ref() == Some(label) {
+                self.scope.previous = Some(envelope.clone());
+            }
+            self.scope.labels.insert(label.clone(), envelope);
+        }
+        let is_parallel = self.hand.is_parallel(self.step);
+        let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
+        seqs.extend(&continuation.local_writes);
+        // In plain steps and sequential loops these are in the execution's `ctx` already.
+        if is_parallel {
+            seqs.extend(&continuation.ctx_writes);
+        }
+        seqs.sort_unstable();
+        seqs.dedup();
+        if !seqs.is_empty() {
+            let mut events = load::events(self.hand, &seqs).await?;
+            events.sort_by_key(|event| event.seq);
+            for writes in events.iter().filter_map(|event| writes(event, is_parallel)) {
+                pipeline::apply_writes(&mut self.scope, &writes);
+                ctx::join(&mut self.patch, &writes.ctx);
+            }
+        }
+        self.continuation = continuation;
+        Ok(())
+    }
+}
+
+fn writes(event: &Event, is_parallel: bool) -> Option<Writes> {
+    let (Body::TaskDone(ended) | Body::TaskFailed(ended)) = &event.body else {
+        return None;
+    };
+    let TaskEnded {
+        set_iter,
+        set_ctx,
+        set,
+        ..
+    } = &**ended;
+    Some(Writes {
+        iter: map(set_iter.as_ref()),
+        ctx: map(set_ctx.as_ref().filter(|_| is_parallel)),
+        local: map(set.as_ref()),
+    })
+}
+
+fn map(raw: Option<&Raw>) -> Map<String, Value> {
+    raw.and_then(|raw| raw.read().ok()).unwrap_or_default()
+}
+
+/// The error of the task that ended last.
+pub(crate) async fn last_error(
+    hand: &Hand,
+    continuation: &Continuation,
+) -> Result<TaskError, Trouble> {
+    let last = continuation.last.as_ref();
+    let pointer = last.and_then(|label| continuation.outcomes.get(label));
+    if let Some(pointer) = pointer {
+        let events = load::events(hand, &[pointer.seq]).await?;
+        let outcome = events.first().and_then(load::outcome);
+        if let Some(error) = outcome.and_then(|outcome| outcome.failure().cloned()) {
+            return Ok(error);
+        }
+    }
+    let message = "a policy rule failed the step";
+    Ok(TaskError {
+        retryable: false,
+        ..TaskError::new(ErrorKind::Unknown, "POLICY_FAIL", message)
+    })
+}

@@ -1,0 +1,128 @@
+//! Settling an attempt: its result is kept, its policy asked, its writes made, its events recorded.
+
+use std::sync::Arc;
+
+use model::ctx;
+use model::event::Body;
+use model::outcome::Outcome;
+use model::template::{Data, Envelope, Loaded, Need, RenderError, Scope};
+use pipeline::{Entry, Place, Settled, TaskRun};
+use serde_json::Value;
+
+use crate::hand::{Trouble, millis};
+use crate::keep;
+use crate::load::{self, Unresolved};
+use crate::run::Pipeline;
+
+impl Pipeline<'_> {
+    /// Meets an outcome with its task's policy, and records what follows.
+    pub(crate) async fn settle(
+        &mut self,
+        run: &TaskRun<'_>,
+        mut outcome: Outcome,
+    ) -> Result<(), Trouble> {
+        let at = self.task_at(run);
+        let begun = self.scope.now.unwrap_or(self.begun);
+        let begun = if run.entry == Entry::Again {
+            self.begun
+        } else {
+            begun
+        };
+        let took = millis(self.hand.now(), begun);
+        let meta = outcome.meta_mut();
+        meta.entry("duration_ms").or_insert_with(|| took.into());
+        meta.entry("attempt").or_insert_with(|| run.attempt.into());
+        let outcome = keep::outcome(self.hand, run.task, &at, outcome).await;
+        self.scope.loaded = self.hand.loaded();
+        let (mut settled, mut outcome) = self.judge(run, outcome).await?;
+        if let Err(error) = keep::writes(self.hand, &at, &mut settled).await {
+            (settled, outcome) = self.judge(run, Outcome::error(error)).await?;
+        }
+        self.note(run, settled, outcome, took);
+        Ok(())
+    }
+
+    /// What the policy says. A body that a rule needs and that is not there is an outcome of its own.
+    async fn judge(
+        &mut self,
+        run: &TaskRun<'_>,
+        outcome: Outcome,
+    ) -> Result<(Settled, Outcome), Trouble> {
+        let mut outcome = outcome;
+        let mut has_replaced = false;
+        loop {
+            let place = Place {
+                at: self.at.clone(),
+                jumps: self.continuation.jumps,
+            };
+            let step = self.step;
+            let judge = |scope: &Scope| pipeline::settle(step, run, &outcome, scope, &place);
+            match load::resolve(self.hand, &mut self.scope, judge).await {
+                Ok(settled) => return Ok((settled, outcome)),
+                Err(Unresolved::Interrupted) => return Err(Trouble::Interrupted),
+                Err(Unresolved::Missing(error)) if !has_replaced => {
+                    has_replaced = true;
+                    outcome = Outcome::error(*error);
+                }
+                // Rules that need what is not there even to judge its absence see it as nothing.
+                Err(Unresolved::Missing(_) | Unresolved::Template(_)) => {
+                    let missing = pipeline::settle(step, run, &outcome, &self.scope, &place);
+                    match missing {
+                        Ok(settled) => return Ok((settled, outcome)),
+                        Err(RenderError::Needs(needs)) => self.pretend(&needs),
+                        Err(RenderError::Failed { .. }) => return Err(Trouble::Interrupted),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts nothing in place of what cannot be had.
+    fn pretend(&mut self, needs: &[Need]) {
+        let mut more = Loaded::default();
+        for need in needs {
+            match need {
+                Need::Outcome(seq) => {
+                    more.outcomes
+                        .insert(*seq, Arc::new(Outcome::ok(Value::Null)));
+                }
+                Need::Body(reference) => {
+                    more.bodies
+                        .insert(reference.uri.clone(), Data::new(Value::Null));
+                }
+                Need::Loop(pointer) => {
+                    more.loops.insert(pointer.done, Data::default());
+                }
+            }
+        }
+        let loaded = Arc::make_mut(&mut self.scope.loaded);
+        loaded.outcomes.extend(more.outcomes);
+        loaded.bodies.extend(more.bodies);
+        loaded.loops.extend(more.loops);
+    }
+
+    /// Records what an outcome came to and lets the pipeline see it.
+    fn note(&mut self, run: &TaskRun<'_>, settled: Settled, outcome: Outcome, took: u64) {
+        for draft in settled.events {
+            let mut event = self.hand.event(draft.at, draft.body);
+            match &event.body {
+                Body::TaskDone(_) | Body::TaskFailed(_) => {
+                    event.duration_ms = Some(millis(event.timestamp, self.begun));
+                }
+                Body::AttemptDone(_) | Body::AttemptFailed(_) => event.duration_ms = Some(took),
+                _ => {}
+            }
+            self.record(event);
+        }
+        pipeline::apply_writes(&mut self.scope, &settled.writes);
+        if self.hand.is_parallel(self.step) {
+            ctx::join(&mut self.patch, &settled.writes.ctx);
+        }
+        self.failure = settled.failure;
+        let envelope = Envelope::of(Arc::new(outcome));
+        self.scope
+            .labels
+            .insert(run.task.label.clone(), envelope.clone());
+        self.scope.previous = Some(envelope);
+    }
+}

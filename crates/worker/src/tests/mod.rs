@@ -1,0 +1,1 @@
+//! What the worker does, seen from a tiny server.
