@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 
-use crate::args::{Cli, ColorWhen, Global, Verb};
+use crate::args::{Cli, ColorWhen, Verb};
 use crate::config::{Environment, Settings};
 use crate::out::Out;
 use crate::problem::{Exit, Problem};
@@ -17,8 +17,6 @@ pub(crate) struct App {
     pub(crate) environment: Environment,
     /// Where text leaves.
     pub(crate) out: Out,
-    /// The flags every verb takes, to hand them on to a process in the background.
-    pub(crate) global: Global,
 }
 
 /// How a verb ends.
@@ -45,7 +43,6 @@ pub(crate) fn run(cli: Cli) -> Exit {
         settings,
         environment,
         out,
-        global: cli.global,
     };
     let ended = verb(&app, cli.verb);
     let exit = ended.unwrap_or_else(|problem| {
@@ -60,21 +57,21 @@ pub(crate) fn run(cli: Cli) -> Exit {
 
 fn verb(app: &App, verb: Verb) -> Ended {
     match verb {
+        Verb::Run(args) => block_on(verbs::run::run(app, &args)),
+        Verb::Resume(args) => block_on(verbs::resume::resume(app, &args)),
+        Verb::Retry(args) => block_on(verbs::retry::retry(app, &args)),
+        Verb::Cancel(args) => block_on(verbs::control::cancel(app, &args)),
+        Verb::Pause(args) => block_on(verbs::control::pause(app, &args)),
+        Verb::Signal(args) => block_on(verbs::control::signal(app, &args)),
         Verb::Runs(args) => block_on(verbs::runs::runs(app, &args)),
         Verb::Show(args) => block_on(verbs::show::show(app, &args)),
         Verb::Events(args) => block_on(verbs::events::events(app, &args)),
+        Verb::Logs(args) => block_on(verbs::logs::logs(app, &args)),
         Verb::Result(args) => block_on(verbs::result::result(app, &args)),
         Verb::Validate(args) => verbs::validate::validate(app, &args),
         Verb::Graph(args) => verbs::graph::graph(app, &args),
         Verb::Init(args) => verbs::init::init(app, &args),
         Verb::Explain(args) => verbs::explain::explain(app, &args),
-        Verb::Run(_)
-        | Verb::Resume(_)
-        | Verb::Retry(_)
-        | Verb::Cancel(_)
-        | Verb::Pause(_)
-        | Verb::Signal(_)
-        | Verb::Logs(_) => Ok(Exit::Usage),
         Verb::Completions(args) => Ok(verbs::completions::completions(app, &args)),
     }
 }

@@ -6,6 +6,7 @@ mod app;
 mod args;
 mod clock;
 mod config;
+mod drive;
 mod find;
 mod graph;
 mod init;
