@@ -1,1 +1,32 @@
-fn main() {}
+//! The `noetl` binary: reads flags and configuration, wires the crates, prints.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod app;
+mod args;
+mod clock;
+mod config;
+mod drive;
+mod find;
+mod graph;
+mod init;
+mod inputs;
+mod local;
+mod log;
+mod out;
+mod problem;
+mod progress;
+mod render;
+mod surface;
+mod trace;
+mod verbs;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    ExitCode::from(app::run(cli).number())
+}

@@ -1,12 +1,14 @@
 //! The playbook: what a document says once every accepted spelling is read into one shape.
 
 mod check;
+mod data;
 pub mod kinds;
 mod parse;
 mod policy;
 mod read;
 mod shape;
 
+pub use data::data;
 pub use kinds::FieldMode;
 pub use parse::{Parsed, parse};
 

@@ -1,0 +1,93 @@
+//! What every verb has at hand, and the one place that chooses a verb.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use crate::args::{Cli, ColorWhen, Verb};
+use crate::config::{Environment, Settings};
+use crate::out::Out;
+use crate::problem::{Exit, Problem};
+use crate::verbs;
+
+/// What every verb has at hand.
+pub(crate) struct App {
+    /// The settings in force.
+    pub(crate) settings: Settings,
+    /// The surroundings.
+    pub(crate) environment: Environment,
+    /// Where text leaves.
+    pub(crate) out: Out,
+}
+
+/// How a verb ends.
+pub(crate) type Ended = Result<Exit, Problem>;
+
+/// Does what the command line says.
+pub(crate) fn run(cli: Cli) -> Exit {
+    let environment = Environment::read();
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let settings = Settings::load(&cli.global, &environment, &here);
+    let color = settings
+        .as_ref()
+        .map_or(ColorWhen::Auto, |settings| settings.color);
+    let out = Out::new(cli.global.format(), color, cli.global.quiet, &environment);
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(problem) => {
+            out.problem(&problem);
+            return problem.exit;
+        }
+    };
+    crate::trace::start(cli.global.verbose, &environment, out.stderr.color);
+    let app = App {
+        settings,
+        environment,
+        out,
+    };
+    let ended = verb(&app, cli.verb);
+    let exit = ended.unwrap_or_else(|problem| {
+        app.out.problem(&problem);
+        problem.exit
+    });
+    match exit {
+        Exit::Done if app.out.has_failed() => Exit::NotAllowed,
+        exit => exit,
+    }
+}
+
+fn verb(app: &App, verb: Verb) -> Ended {
+    match verb {
+        Verb::Run(args) => block_on(verbs::run::run(app, &args)),
+        Verb::Resume(args) => block_on(verbs::resume::resume(app, &args)),
+        Verb::Retry(args) => block_on(verbs::retry::retry(app, &args)),
+        Verb::Cancel(args) => block_on(verbs::control::cancel(app, &args)),
+        Verb::Pause(args) => block_on(verbs::control::pause(app, &args)),
+        Verb::Signal(args) => block_on(verbs::control::signal(app, &args)),
+        Verb::Runs(args) => block_on(verbs::runs::runs(app, &args)),
+        Verb::Show(args) => block_on(verbs::show::show(app, &args)),
+        Verb::Events(args) => block_on(verbs::events::events(app, &args)),
+        Verb::Logs(args) => block_on(verbs::logs::logs(app, &args)),
+        Verb::Result(args) => block_on(verbs::result::result(app, &args)),
+        Verb::Validate(args) => verbs::validate::validate(app, &args),
+        Verb::Graph(args) => verbs::graph::graph(app, &args),
+        Verb::Init(args) => verbs::init::init(app, &args),
+        Verb::Explain(args) => verbs::explain::explain(app, &args),
+        Verb::Completions(args) => Ok(verbs::completions::completions(app, &args)),
+    }
+}
+
+/// Runs a verb that waits for something; the others start without threads.
+fn block_on(verb: impl Future<Output = Ended>) -> Ended {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            let message = format!("this process cannot start threads: {error}");
+            Problem::new(Exit::NotAllowed, "NO_THREADS", message)
+        })?;
+    let ended = runtime.block_on(verb);
+    // A read of standard input that nobody answers must not keep the process.
+    runtime.shutdown_background();
+    ended
+}

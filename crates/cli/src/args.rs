@@ -1,0 +1,406 @@
+//! The command line as it is typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use model::event::Kind;
+use model::status::RunStatus;
+
+/// Run workflows written as YAML playbooks.
+#[derive(Debug, Parser)]
+#[command(
+    name = "noetl",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Flags that every verb takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// How data is printed
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+    /// The same as -o json
+    #[arg(short, global = true, conflicts_with = "output")]
+    pub(crate) json: bool,
+    /// Print no progress
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Print what the engine does (twice: in detail)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// When to use colours
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    pub(crate) color: Option<ColorWhen>,
+    /// The directory that runs are kept in [default: ./.noetl]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+impl Global {
+    /// How data is printed.
+    pub(crate) fn format(&self) -> Format {
+        match self.output {
+            Some(format) => format,
+            None if self.json => Format::Json,
+            None => Format::Table,
+        }
+    }
+}
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// One JSON document
+    Json,
+    /// One JSON document per line
+    Ndjson,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorWhen {
+    /// On a terminal
+    Auto,
+    /// Everywhere
+    Always,
+    /// Nowhere
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a playbook to its end and print its result
+    #[command(visible_alias = "exec")]
+    Run(RunArgs),
+    /// Go on with a run after a pause or a crash
+    Resume(ResumeArgs),
+    /// Do the failed work of a run again, in the same run
+    Retry(RetryArgs),
+    /// Stop a run for good
+    Cancel(CancelArgs),
+    /// Stop a run for a while
+    Pause(PauseArgs),
+    /// Send a signal to a run that waits for it
+    Signal(SignalArgs),
+    /// List runs, newest first
+    Runs(RunsArgs),
+    /// Show how a run stands and where it failed
+    #[command(visible_alias = "status")]
+    Show(ShowArgs),
+    /// Print the log of a run
+    Events(EventsArgs),
+    /// Print what the tasks of a run wrote to their output
+    Logs(LogsArgs),
+    /// Print the result of a run, or of one of its steps
+    Result(ResultArgs),
+    /// Check playbooks and report every mistake
+    Validate(ValidateArgs),
+    /// Draw a playbook
+    Graph(GraphArgs),
+    /// Begin with a playbook that runs
+    Init(InitArgs),
+    /// Say what an error code means and what to do
+    Explain(ExplainArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+}
+
+/// Values for a playbook or a signal.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Values {
+    /// Set a value, read as YAML; dots reach into maps
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Set a value, taken as text
+    #[arg(long, value_name = "KEY=TEXT")]
+    pub(crate) set_string: Vec<String>,
+    /// Values as a YAML or JSON file, `-` for standard input, or JSON text
+    #[arg(long, visible_aliases = ["payload", "workload"], value_name = "FILE")]
+    pub(crate) input: Option<String>,
+}
+
+/// How a run is driven from here.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Driving {
+    /// Wait at most so long, such as 30s or 5m; the run can be resumed
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// How many tasks run at once [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) slots: Option<u32>,
+    /// Let templates read this environment variable as `env.NAME`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_env: Vec<String>,
+    /// Print the id and go on in the background
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The playbook, or `-` for standard input
+    pub(crate) file: String,
+    #[command(flatten)]
+    pub(crate) values: Values,
+    #[command(flatten)]
+    pub(crate) driving: Driving,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The run [default: the latest that has not ended]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) driving: Driving,
+    /// Drive the run without a terminal; what `--detach` starts
+    #[arg(long, hide = true)]
+    pub(crate) background: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) driving: Driving,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) id: String,
+    /// Why, for the log
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) id: String,
+    /// Why, for the log
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SignalArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) id: String,
+    /// The signal's name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) values: Values,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    /// Only those that stand so; several with commas
+    #[arg(long, value_delimiter = ',', value_parser = status)]
+    pub(crate) status: Vec<RunStatus>,
+    /// Only those started within this time, such as 24h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) since: Option<Duration>,
+    /// Only those of this playbook path
+    #[arg(long)]
+    pub(crate) path: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true, default_value = "last")]
+    pub(crate) id: String,
+    /// Only what failed, with every error in full
+    #[arg(long)]
+    pub(crate) failed: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true, default_value = "last")]
+    pub(crate) id: String,
+    /// Go on printing until the run ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only events of this type; several with commas
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = kind)]
+    pub(crate) kinds: Vec<Kind>,
+    /// Only events after this seq
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    pub(crate) after: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true, default_value = "last")]
+    pub(crate) id: String,
+    /// Go on printing until the run ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only lines of this step
+    #[arg(long)]
+    pub(crate) step: Option<String>,
+    /// Only lines of this task
+    #[arg(long)]
+    pub(crate) task: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true, default_value = "last")]
+    pub(crate) id: String,
+    /// A step, in place of the whole run
+    pub(crate) step: Option<String>,
+    /// A part of the result, such as rows[0].id
+    #[arg(long)]
+    pub(crate) path: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// Playbooks, directories of them, or `-`
+    #[arg(required = true)]
+    pub(crate) files: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GraphArgs {
+    /// The playbook, or `-`
+    pub(crate) file: String,
+    /// How to draw it
+    #[arg(long, value_enum, default_value = "ascii")]
+    pub(crate) format: Drawing,
+}
+
+/// How a graph is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Drawing {
+    /// On the terminal
+    Ascii,
+    /// As a Mermaid flowchart
+    Mermaid,
+    /// As Graphviz source
+    Dot,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Where; made if it does not exist
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// What to begin with
+    #[arg(long, value_enum, default_value = "hello")]
+    pub(crate) template: Template,
+}
+
+/// A playbook to begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Template {
+    /// One input, two steps, one result
+    Hello,
+    /// Pages read by jumping back inside a pipeline
+    Pagination,
+    /// Branches and a parallel loop that meet again
+    FanOut,
+    /// Retries by policy, and a failure that an arc handles
+    Retry,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The code, such as E0107 or LIMIT_JUMPS
+    pub(crate) code: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    model::duration::parse_text(text)
+        .ok_or_else(|| format!("`{text}` is not a duration such as 500ms, 30s or `1h 30m`"))
+}
+
+fn status(text: &str) -> Result<RunStatus, String> {
+    // People say how a run ended in more than one way.
+    match text.to_ascii_lowercase().as_str() {
+        "succeeded" | "success" | "ok" | "done" => Ok(RunStatus::Completed),
+        "error" => Ok(RunStatus::Failed),
+        "canceled" => Ok(RunStatus::Cancelled),
+        _ => text
+            .parse()
+            .map_err(|error: model::status::UnknownStatus| error.to_string()),
+    }
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    text.parse()
+        .map_err(|error: model::event::UnknownKind| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_latest_run_can_be_called_minus_one() {
+        let cli = Cli::try_parse_from(["noetl", "show", "-1", "--failed"]).unwrap();
+        let Verb::Show(show) = cli.verb else {
+            panic!("show was asked for")
+        };
+        assert_eq!((show.id.as_str(), show.failed), ("-1", true));
+    }
+
+    #[test]
+    fn old_spellings_of_verbs_and_flags_still_work() {
+        let line = ["noetl", "exec", "a.yaml", "--payload", "p.json", "-j"];
+        let cli = Cli::try_parse_from(line).unwrap();
+        assert_eq!(cli.global.format(), Format::Json);
+        let Verb::Run(run) = cli.verb else {
+            panic!("run was asked for")
+        };
+        assert_eq!(run.values.input.as_deref(), Some("p.json"));
+        assert!(Cli::try_parse_from(["noetl", "status", "last"]).is_ok());
+    }
+
+    #[test]
+    fn several_statuses_are_told_apart_by_commas() {
+        let cli = Cli::try_parse_from(["noetl", "runs", "--status", "failed,cancelled"]).unwrap();
+        let Verb::Runs(runs) = cli.verb else {
+            panic!("runs was asked for")
+        };
+        assert_eq!(runs.status, [RunStatus::Failed, RunStatus::Cancelled]);
+    }
+}

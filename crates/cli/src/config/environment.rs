@@ -1,0 +1,82 @@
+//! The environment, read once.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What the surroundings say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment {
+    variables: BTreeMap<String, String>,
+    /// `NO_COLOR` is set.
+    pub(crate) no_color: bool,
+    /// A machine reads the output.
+    pub(crate) ci: bool,
+    /// The locale is UTF-8.
+    pub(crate) unicode: bool,
+}
+
+impl Environment {
+    /// The environment of this process; variables that are not text are passed over.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the room that reads the environment"
+    )]
+    pub(crate) fn read() -> Self {
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::of(std::env::vars_os().filter_map(text))
+    }
+
+    /// An environment of these variables.
+    pub(crate) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let variables: BTreeMap<String, String> = variables.into_iter().collect();
+        let get = |name: &str| variables.get(name).filter(|value| !value.is_empty());
+        let locale = get("LC_ALL")
+            .or_else(|| get("LC_CTYPE"))
+            .or_else(|| get("LANG"));
+        let unicode = locale.is_some_and(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        });
+        Self {
+            no_color: get("NO_COLOR").is_some(),
+            ci: get("CI").is_some_and(|value| value != "false" && value != "0"),
+            unicode,
+            variables,
+        }
+    }
+
+    /// A variable that is set and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// What programs started by tasks inherit.
+    pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
+        self.allowed(["PATH", "HOME", "LANG", "VIRTUAL_ENV"])
+    }
+
+    /// The variables of these names that are set.
+    pub(crate) fn allowed<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> BTreeMap<String, String> {
+        let set = |name: &str| {
+            let value = self.variables.get(name)?;
+            Some((name.to_owned(), value.clone()))
+        };
+        names.into_iter().filter_map(set).collect()
+    }
+
+    /// The person's own configuration file, whether or not it exists.
+    pub(crate) fn own_file(&self) -> Option<PathBuf> {
+        let base = self.get("XDG_CONFIG_HOME").map(PathBuf::from);
+        let base = base.or_else(|| Some(PathBuf::from(self.get("HOME")?).join(".config")));
+        Some(base?.join("noetl").join("config.toml"))
+    }
+}

@@ -1,0 +1,10 @@
+//! Configuration: flags over the environment over `noetl.toml` over the person's own file over the defaults.
+//!
+//! The only room that reads the environment; everything leaves it as typed values.
+
+mod environment;
+mod files;
+mod settings;
+
+pub(crate) use environment::Environment;
+pub(crate) use settings::{DEFAULTS, Settings};

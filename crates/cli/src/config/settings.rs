@@ -1,0 +1,160 @@
+//! The settings in force.
+
+use std::path::{Path, PathBuf};
+
+use crate::args::{ColorWhen, Global};
+use crate::config::environment::Environment;
+use crate::config::files::{Layer, nearest};
+use crate::problem::{Exit, Problem};
+
+/// The defaults, commented; what `noetl init` writes.
+pub(crate) const DEFAULTS: &str = include_str!("default.toml");
+
+const SLOTS_MAX: u32 = 1024;
+
+/// What the verbs need to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The directory that runs are kept in.
+    pub(crate) store: PathBuf,
+    /// How many tasks run at once.
+    pub(crate) slots: u32,
+    /// When to use colours.
+    pub(crate) color: ColorWhen,
+    /// The interpreter of python tasks.
+    pub(crate) python: PathBuf,
+}
+
+impl Settings {
+    /// The settings in force in the directory `here`.
+    pub(crate) fn load(
+        flags: &Global,
+        environment: &Environment,
+        here: &Path,
+    ) -> Result<Self, Problem> {
+        let defaults = Layer::parse(DEFAULTS, "default.toml")?;
+        let own = environment.own_file();
+        let own = own.map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
+        let project = nearest(here).map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
+        let layers = [
+            from_flags(flags),
+            from_environment(environment)?,
+            project,
+            own,
+            defaults,
+        ];
+        let color = flags
+            .color
+            .or_else(|| pick(&layers, |layer| layer.color.map(ColorWhen::from)));
+        let missing = "the defaults are complete";
+        let settings = Self {
+            store: pick(&layers, |layer| layer.store.clone()).expect(missing),
+            slots: pick(&layers, |layer| layer.slots).expect(missing),
+            color: color.expect(missing),
+            python: pick(&layers, |layer| layer.python.clone()).expect(missing),
+        };
+        if !(1..=SLOTS_MAX).contains(&settings.slots) {
+            return Err(invalid(
+                "slots",
+                &settings.slots.to_string(),
+                "a number from 1 to 1024",
+            ));
+        }
+        Ok(settings)
+    }
+}
+
+fn pick<T>(layers: &[Layer], read: impl Fn(&Layer) -> Option<T>) -> Option<T> {
+    layers.iter().find_map(read)
+}
+
+fn from_flags(flags: &Global) -> Layer {
+    Layer {
+        store: flags.store.clone(),
+        ..Layer::default()
+    }
+}
+
+fn from_environment(environment: &Environment) -> Result<Layer, Problem> {
+    let slots = environment.get("NOETL_SLOTS").map(|text| {
+        text.parse()
+            .map_err(|_| invalid("NOETL_SLOTS", text, "a number from 1 to 1024"))
+    });
+    let color = environment.get("NOETL_COLOR").map(|text| {
+        Layer::parse(&format!("color = {text:?}"), "NOETL_COLOR")
+            .map_err(|_| invalid("NOETL_COLOR", text, "one of auto, always, never"))
+    });
+    Ok(Layer {
+        store: environment.get("NOETL_STORE").map(PathBuf::from),
+        slots: slots.transpose()?,
+        color: color.transpose()?.and_then(|layer| layer.color),
+        python: environment.get("NOETL_PYTHON").map(PathBuf::from),
+    })
+}
+
+fn invalid(name: &str, value: &str, wanted: &str) -> Problem {
+    let message = format!("{name} is `{value}`, not {wanted}");
+    Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(store: Option<&str>) -> Global {
+        Global {
+            output: None,
+            json: false,
+            quiet: false,
+            verbose: 0,
+            color: None,
+            store: store.map(PathBuf::from),
+        }
+    }
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Environment::of(pairs.iter().map(owned))
+    }
+
+    #[test]
+    fn each_layer_overrides_the_ones_below_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(dir.path().join("noetl.toml"), "store = \"s\"\nslots = 3\n").unwrap();
+        let own = dir.path().join("own/noetl");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::write(own.join("config.toml"), "slots = 2\npython = \"py\"\n").unwrap();
+        let xdg = dir.path().join("own").display().to_string();
+        let variables = environment(&[("XDG_CONFIG_HOME", &xdg), ("NOETL_SLOTS", "5")]);
+
+        let settings = Settings::load(&flags(None), &variables, &deep).unwrap();
+        assert_eq!(settings.store, dir.path().join("s"));
+        assert_eq!(settings.slots, 5);
+        assert_eq!(settings.python, PathBuf::from("py"));
+        assert_eq!(settings.color, ColorWhen::Auto);
+
+        let settings = Settings::load(&flags(Some("mine")), &variables, &deep).unwrap();
+        assert_eq!(settings.store, PathBuf::from("mine"));
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_with_what_it_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = |pairs: &[(&str, &str)]| {
+            Settings::load(&flags(None), &environment(pairs), dir.path()).unwrap_err()
+        };
+        assert!(
+            load(&[("NOETL_SLOTS", "many")])
+                .message
+                .contains("NOETL_SLOTS")
+        );
+        assert!(load(&[("NOETL_SLOTS", "0")]).message.contains("1 to 1024"));
+        assert!(load(&[("NOETL_COLOR", "pink")]).message.contains("auto"));
+        std::fs::write(dir.path().join("noetl.toml"), "slotz = 1\n").unwrap();
+        let problem = load(&[]);
+        assert_eq!(problem.code, "CONFIG_INVALID");
+        assert!(problem.message.contains("slotz"), "{}", problem.message);
+    }
+}

@@ -1,0 +1,164 @@
+//! What a drawing shows: steps with their marks, arcs with their labels.
+
+use std::collections::BTreeMap;
+
+use model::playbook::{Collection, Playbook, Step};
+use serde_json::Value;
+
+use crate::render::{human, lines};
+
+/// The longest guard that is written on its arc.
+const LABEL_CHARS_MAX: usize = 32;
+
+/// A playbook's net, ready to be drawn.
+#[derive(Debug, Clone)]
+pub(crate) struct Diagram {
+    /// The steps in the order of the playbook; steps that arcs name and the playbook lacks come last.
+    pub(crate) nodes: Vec<Node>,
+    /// The arcs in the order of the playbook.
+    pub(crate) arcs: Vec<Arc>,
+    /// Where the first token stands.
+    pub(crate) entry: usize,
+    /// What runs last, outside the net.
+    pub(crate) last: Option<usize>,
+}
+
+/// A step.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it does, in a word.
+    pub(crate) kind: String,
+    /// Its loop: over how many elements, where the playbook says.
+    pub(crate) lap: Option<Option<usize>>,
+}
+
+/// An arc.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Arc {
+    /// Where it begins.
+    pub(crate) from: usize,
+    /// Where it leads.
+    pub(crate) to: usize,
+    /// When it is taken.
+    pub(crate) taken: Taken,
+}
+
+/// When an arc is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// After success.
+    Plain,
+    /// After a failure.
+    OnFailure,
+    /// When its guard holds.
+    When(String),
+}
+
+impl Diagram {
+    /// What the drawing of a playbook shows.
+    pub(crate) fn of(playbook: &Playbook) -> Self {
+        let mut nodes: Vec<Node> = playbook.steps.iter().map(Node::of).collect();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for (index, node) in nodes.iter().enumerate() {
+            places.insert(node.name.clone(), index);
+        }
+        let last = playbook.executor.final_step.as_ref();
+        let mut arcs = Vec::new();
+        for (from, step) in playbook.steps.iter().enumerate() {
+            if last == Some(&step.name) {
+                continue;
+            }
+            for arc in &step.next.arcs {
+                let to = *places.entry(arc.step.to_string()).or_insert_with(|| {
+                    nodes.push(Node::bare(arc.step.as_str()));
+                    nodes.len() - 1
+                });
+                let guard = arc.when.as_ref().map(model::template::Template::source);
+                let arc = Arc {
+                    from,
+                    to,
+                    taken: Taken::by(guard),
+                };
+                if !arcs.contains(&arc) {
+                    arcs.push(arc);
+                }
+            }
+        }
+        let place = |name: &str| places.get(name).copied();
+        Self {
+            entry: place(playbook.entry().name.as_str()).unwrap_or(0),
+            last: last.and_then(|name| place(name.as_str())),
+            nodes,
+            arcs,
+        }
+    }
+
+    /// The arcs that begin at a step.
+    pub(crate) fn from(&self, node: usize) -> impl Iterator<Item = &Arc> {
+        self.arcs.iter().filter(move |arc| arc.from == node)
+    }
+}
+
+impl Node {
+    fn of(step: &Step) -> Self {
+        let lap = step.loop_.as_ref().map(|lap| {
+            let Collection::In(tree) = &lap.over;
+            literal_length(tree)
+        });
+        Self {
+            name: step.name.to_string(),
+            kind: lines::kind(step),
+            lap,
+        }
+    }
+
+    fn bare(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: String::new(),
+            lap: None,
+        }
+    }
+}
+
+fn literal_length(tree: &model::template::Tree) -> Option<usize> {
+    use model::template::Tree;
+    match tree {
+        Tree::List(items) => Some(items.len()),
+        Tree::Literal(Value::Array(items)) => Some(items.len()),
+        _ => None,
+    }
+}
+
+impl Taken {
+    /// How a guard is shown: failures and plain successes by their nature, anything else by its text.
+    fn by(guard: Option<&str>) -> Self {
+        let Some(guard) = guard else {
+            return Self::Plain;
+        };
+        let text = guard.trim();
+        let text = text
+            .strip_prefix("{{")
+            .and_then(|text| text.strip_suffix("}}"))
+            .unwrap_or(text);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let speaks_of = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        if speaks_of(&[
+            "step.failed",
+            "call.error",
+            "'error'",
+            "\"error\"",
+            "step_failed",
+        ]) {
+            return Self::OnFailure;
+        }
+        let is_success = speaks_of(&["step.done", "loop.done", "call.done", "step.exit"]);
+        let is_alone = !speaks_of(&[" and ", " or "]);
+        if (is_success && is_alone) || text == "true" {
+            return Self::Plain;
+        }
+        Self::When(human::cut(&text, LABEL_CHARS_MAX))
+    }
+}

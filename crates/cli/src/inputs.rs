@@ -1,0 +1,165 @@
+//! Values given on the command line: `--input` first, then each `--set` over it, in the order typed.
+
+use std::io::Read;
+
+use serde_json::{Map, Value};
+
+use crate::args::Values;
+use crate::problem::{Exit, Problem};
+
+/// The values given, merged; none if none were.
+pub(crate) fn read(values: &Values) -> Result<Option<Map<String, Value>>, Problem> {
+    let mut merged = match &values.input {
+        Some(input) => mapping(input)?,
+        None if values.set.is_empty() && values.set_string.is_empty() => return Ok(None),
+        None => Map::new(),
+    };
+    for pair in &values.set {
+        let (key, text) = split(pair, "--set")?;
+        let value = model::playbook::data(key, text.as_bytes()).map_err(|problems| {
+            let why = problems
+                .first()
+                .map_or("", |problem| problem.message.as_str());
+            Problem::usage(format!("--set {pair}: the value is not YAML: {why}"))
+                .help("quote it for YAML, or use --set-string")
+        })?;
+        put(&mut merged, key, value)?;
+    }
+    for pair in &values.set_string {
+        let (key, text) = split(pair, "--set-string")?;
+        put(&mut merged, key, Value::String(text.to_owned()))?;
+    }
+    Ok(Some(merged))
+}
+
+/// The text of a file, or of standard input for `-`.
+pub(crate) fn bytes(name: &str) -> Result<Vec<u8>, Problem> {
+    if name != "-" {
+        return std::fs::read(name).map_err(|error| Problem::unreadable(name, &error));
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .read_to_end(&mut bytes)
+        .map_err(|error| Problem::unreadable("standard input", &error))?;
+    Ok(bytes)
+}
+
+fn mapping(input: &str) -> Result<Map<String, Value>, Problem> {
+    let is_text = input.trim_start().starts_with('{');
+    let (name, bytes) = match (is_text, input) {
+        (true, text) => ("--input", text.as_bytes().to_vec()),
+        (false, "-") => ("standard input", bytes("-")?),
+        (false, file) => (file, bytes(file)?),
+    };
+    let value = model::playbook::data(name, &bytes).map_err(|problems| {
+        let why = problems.first().map_or_else(String::new, |problem| {
+            let (line, column) = (problem.span.line, problem.span.column);
+            format!("{line}:{column}: {}", problem.message)
+        });
+        Problem::new(Exit::Usage, "INPUT_INVALID", format!("{name}:{why}"))
+    })?;
+    match value {
+        Value::Object(map) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        _ => Err(Problem::new(
+            Exit::Usage,
+            "INPUT_INVALID",
+            format!("{name} is not a mapping of names to values"),
+        )),
+    }
+}
+
+fn split<'a>(pair: &'a str, flag: &str) -> Result<(&'a str, &'a str), Problem> {
+    match pair.split_once('=') {
+        Some((key, text)) if !key.trim().is_empty() => Ok((key.trim(), text)),
+        _ => Err(Problem::usage(format!("{flag} {pair}: expected KEY=VALUE"))),
+    }
+}
+
+/// Writes a value where a dotted key says, making maps on the way.
+fn put(map: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), Problem> {
+    let Some((head, tail)) = key.split_once('.') else {
+        map.insert(key.to_owned(), value);
+        return Ok(());
+    };
+    if head.is_empty() || tail.is_empty() {
+        return Err(Problem::usage(format!(
+            "`{key}` is not a key: a part of it is empty"
+        )));
+    }
+    let entry = map.entry(head).or_insert_with(|| Value::Object(Map::new()));
+    if !entry.is_object() {
+        *entry = Value::Object(Map::new());
+    }
+    match entry {
+        Value::Object(inner) => put(inner, tail, value),
+        _ => unreachable!("the entry was just made a map"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn given(input: Option<&str>, set: &[&str], text: &[&str]) -> Result<Option<Value>, Problem> {
+        let own = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
+        let values = Values {
+            set: own(set),
+            set_string: own(text),
+            input: input.map(str::to_owned),
+        };
+        read(&values).map(|map| map.map(Value::Object))
+    }
+
+    #[test]
+    fn nothing_given_is_no_payload() {
+        assert_eq!(given(None, &[], &[]), Ok(None));
+    }
+
+    #[test]
+    fn set_reads_yaml_and_set_string_does_not() {
+        let set = [
+            "n=3",
+            "ok=true",
+            "list=[1, a]",
+            "zip=01234x",
+            "empty=",
+            "url=http://h/?a=b",
+        ];
+        let read = given(None, &set, &["v=1.10", "t=true"]).unwrap().unwrap();
+        let expected = json!({
+            "n": 3, "ok": true, "list": [1, "a"], "zip": "01234x", "empty": null,
+            "url": "http://h/?a=b", "v": "1.10", "t": "true",
+        });
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn dotted_keys_reach_into_maps_and_set_beats_input() {
+        let read = given(
+            Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#),
+            &["a.b=9", "x.y.z=1"],
+            &[],
+        );
+        let expected = json!({"a": {"b": 9, "c": 2}, "d": 3, "x": {"y": {"z": 1}}});
+        assert_eq!(read.unwrap().unwrap(), expected);
+    }
+
+    #[test]
+    fn wrong_pairs_and_inputs_are_usage_errors() {
+        for set in ["novalue", "=1", "a..b=1", "a=[1"] {
+            assert_eq!(
+                given(None, &[set], &[]).unwrap_err().exit,
+                Exit::Usage,
+                "{set}"
+            );
+        }
+        assert_eq!(
+            given(Some("{a: 1"), &[], &[]).unwrap_err().code,
+            "INPUT_INVALID"
+        );
+        let missing = given(Some("no/such/file.yaml"), &[], &[]).unwrap_err();
+        assert_eq!(missing.exit, Exit::NotFound);
+    }
+}

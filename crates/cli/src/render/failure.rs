@@ -1,0 +1,250 @@
+//! The failure block: what went wrong, the line of the playbook it comes from, and what to type next.
+
+use std::fmt::Write;
+
+use model::playbook::Playbook;
+use model::source::Span;
+use serde_json::Value;
+
+use crate::render::human;
+use crate::surface::Surface;
+use crate::view::{RunView, StepFailure, StepView};
+
+/// How many further iterations are named.
+const ALSO_NAMED: usize = 8;
+
+/// The block for a run that failed; nothing if it has no error.
+pub(crate) fn run(
+    view: &RunView,
+    playbook: Option<&Playbook>,
+    id: &str,
+    surface: Surface,
+) -> Option<String> {
+    let run_error = view.error.as_ref()?;
+    let step = view.failed_step();
+    let found = step.and_then(StepView::failure);
+    let bare = StepFailure {
+        task: None,
+        attempt: 0,
+        attempts_max: None,
+        error: run_error.clone(),
+    };
+    let (iteration, failure) = found.unwrap_or((None, &bare));
+    let mut out = one(step, iteration, failure, playbook, surface);
+    if let Some(also) = step.and_then(|step| also(step, iteration)) {
+        let _ = writeln!(out, "   = also: {also}");
+    }
+    let _ = writeln!(out, "   redo the failed work   noetl retry {id}");
+    let _ = writeln!(out, "   look                   noetl show {id} --failed");
+    Some(out)
+}
+
+/// One failure with its place.
+pub(crate) fn one(
+    step: Option<&StepView>,
+    iteration: Option<u64>,
+    failure: &StepFailure,
+    playbook: Option<&Playbook>,
+    surface: Surface,
+) -> String {
+    let error = &failure.error;
+    let mut out = String::new();
+    let head = surface.bad(&format!("error[{}]", error.code));
+    let _ = writeln!(out, "{head}: {}", human::tame(error.message.trim_end()));
+    let address = address(step, iteration, failure);
+    let place = playbook.and_then(|playbook| place(step, failure, playbook));
+    match (playbook, place) {
+        (Some(playbook), Some(span)) => snippet(&mut out, playbook, span, &address, surface),
+        _ => {
+            let corner = surface.dim(surface.either("┌─", "-->"));
+            let _ = writeln!(out, "   {corner} {address}");
+        }
+    }
+    for key in [
+        "exception_type",
+        "exit_code",
+        "status",
+        "stderr",
+        "child_execution_id",
+    ] {
+        if let Some(value) = error.details.get(key).filter(|value| !value.is_null()) {
+            let text = crate::render::preview::value(value, 120);
+            let _ = writeln!(out, "   {} {key}: {text}", surface.dim("="));
+        }
+    }
+    out
+}
+
+/// `step#iteration/task, attempt n of m`.
+fn address(step: Option<&StepView>, iteration: Option<u64>, failure: &StepFailure) -> String {
+    let mut text = step.map_or_else(|| "the run".to_owned(), |step| step.step.to_string());
+    if let Some(index) = iteration {
+        let _ = write!(text, "#{index}");
+    }
+    if let Some(task) = &failure.task {
+        let _ = write!(text, "/{task}");
+    }
+    match (failure.attempt, failure.attempts_max) {
+        (0, _) => {}
+        (attempt, Some(max)) => {
+            let _ = write!(text, ", attempt {attempt} of {max}");
+        }
+        (attempt, None) if attempt > 1 => {
+            let _ = write!(text, ", attempt {attempt}");
+        }
+        _ => {}
+    }
+    text
+}
+
+/// The place an error names, else that of its task, else that of its step.
+fn place(step: Option<&StepView>, failure: &StepFailure, playbook: &Playbook) -> Option<Span> {
+    let details = &failure.error.details;
+    let number = |key: &str| u32::try_from(details.get(key)?.as_u64()?).ok();
+    let file = details.get("file").and_then(Value::as_str);
+    let is_here = file.is_none_or(|file| file == &*playbook.source.name);
+    if let (true, Some(line)) = (is_here, number("line").filter(|line| *line > 0)) {
+        return Some(Span {
+            line,
+            column: number("column").unwrap_or(0),
+            ..Span::default()
+        });
+    }
+    let known = playbook.step(step?.step.as_str())?;
+    let task = failure
+        .task
+        .as_ref()
+        .and_then(|label| known.task(label.as_str()));
+    Some(task.map_or(known.span, |(_, task)| task.span))
+}
+
+fn snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surface: Surface) {
+    let number = span.line.to_string();
+    let gutter = " ".repeat(number.len().max(2));
+    let text = &playbook.source.text;
+    let line = text
+        .lines()
+        .nth((span.line as usize).saturating_sub(1))
+        .unwrap_or("");
+    let line: String = human::tame(line).replace('\t', " ");
+    let indent = line.chars().take_while(|c| c.is_whitespace()).count();
+    let column = match span.column {
+        0 => indent,
+        column => (column as usize - 1).min(line.chars().count()),
+    };
+    let width = underlined(text, span, &line, column);
+    let corner = surface.dim(surface.either("┌─", "-->"));
+    let bar = surface.dim(surface.either("│", "|"));
+    let column_shown = column + 1;
+    let name = &playbook.source.name;
+    let _ = writeln!(out, "{gutter} {corner} {name}:{}:{column_shown}", span.line);
+    let wide = gutter.len();
+    let _ = writeln!(out, "{number:>wide$} {bar} {}", human::cut(&line, 160));
+    let mark = surface.bad(&"^".repeat(width));
+    let _ = writeln!(out, "{gutter} {bar} {}{mark} {label}", " ".repeat(column));
+}
+
+/// How many characters to underline: the span's own on this line, else one word.
+fn underlined(text: &str, span: Span, line: &str, column: usize) -> usize {
+    let marked = text
+        .get(span.start as usize..span.end as usize)
+        .unwrap_or("");
+    let first = marked
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim_end()
+        .chars()
+        .count();
+    let rest = line.chars().skip(column);
+    let room = rest.clone().count().max(1);
+    let word = rest.take_while(|c| !c.is_whitespace() && *c != ':').count();
+    let width = if first > 0 { first } else { word };
+    width.clamp(1, room)
+}
+
+/// The other iterations that failed.
+fn also(step: &StepView, shown: Option<u64>) -> Option<String> {
+    let failed = &step.lap.as_ref()?.failed;
+    let others: Vec<String> = failed
+        .iter()
+        .filter(|index| Some(**index) != shown)
+        .map(u64::to_string)
+        .collect();
+    let more = others.len().saturating_sub(ALSO_NAMED);
+    let mut text = others[..others.len() - more].join(", ");
+    if more > 0 {
+        let _ = write!(text, " and {} more", human::count(more as u64));
+    }
+    (!others.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::testing::{Log, at, ended, error, failed, finished, task};
+    use model::event::{At, Body, Ending};
+    use model::outcome::Outcome;
+
+    const TEXT: &str = "\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata:
+  name: demo
+workflow:
+  - step: load
+    tool:
+      - save:
+          kind: noop
+";
+
+    fn failed_run(details: &[(&str, u32)]) -> RunView {
+        let mut broken = error("BROKEN", "load");
+        for (key, value) in details {
+            broken = broken.with(key, *value);
+        }
+        let mut log = Log::begun();
+        log.push(
+            task("load", None, "save", 3),
+            Body::TaskFailed(ended(&Outcome::error(broken.clone()))),
+        )
+        .push(at("load"), Body::StepFailed(failed(&broken)))
+        .push(At::default(), finished(Ending::Error, Some(broken)));
+        RunView::of(&log.events)
+    }
+
+    fn playbook() -> Playbook {
+        model::playbook::parse("demo.yaml", TEXT.as_bytes())
+            .playbook
+            .unwrap()
+    }
+
+    #[test]
+    fn the_block_points_at_the_task_that_failed() {
+        let playbook = playbook();
+        let block = run(&failed_run(&[]), Some(&playbook), "7", Surface::PLAIN).unwrap();
+        assert!(
+            block.starts_with("error[BROKEN]: BROKEN happened\n"),
+            "{block}"
+        );
+        assert!(block.contains("demo.yaml:9:11"), "{block}");
+        assert!(block.contains("save"), "{block}");
+        assert!(block.contains("load/save, attempt 3"), "{block}");
+        assert!(block.contains("noetl retry 7") && block.contains("noetl show 7 --failed"));
+    }
+
+    #[test]
+    fn a_line_named_by_the_error_beats_the_tasks_own() {
+        let playbook = playbook();
+        let view = failed_run(&[("line", 9), ("column", 17)]);
+        let block = run(&view, Some(&playbook), "7", Surface::PLAIN).unwrap();
+        assert!(block.contains("demo.yaml:9:17"), "{block}");
+        assert!(block.contains("^^^^ load/save"), "{block}");
+    }
+
+    #[test]
+    fn without_the_playbook_the_address_is_enough() {
+        let block = run(&failed_run(&[]), None, "7", Surface::PLAIN).unwrap();
+        assert!(block.contains("┌─ load/save"), "{block}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Numbers, spans of time and moments, as people read them.
+
+use model::time::Time;
+
+/// Milliseconds as a span: `44ms`, `8.1s`, `1m 12s`, `2h 05m`, `3d 4h`.
+pub(crate) fn span_ms(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        _ if ms < 1_000 => format!("{ms}ms"),
+        0..60 => format!("{seconds}.{}s", ms % 1_000 / 100),
+        60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// How long ago a moment was: `just now`, `2m ago`, `3h ago`, `5d ago`.
+pub(crate) fn ago(then: Time, now: Time) -> String {
+    let seconds = now.since(then).as_secs();
+    match seconds {
+        0..5 => "just now".to_owned(),
+        5..60 => format!("{seconds}s ago"),
+        60..3_600 => format!("{}m ago", seconds / 60),
+        3_600..86_400 => format!("{}h ago", seconds / 3_600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+/// A count with its thousands apart: `10 000`.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A count and its noun: `1 error`, `2 errors`.
+pub(crate) fn counted(n: usize, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(n as u64))
+}
+
+/// Bytes: `512 B`, `18 KiB`, `1.1 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const KIB: u64 = 1024;
+    const MIB: u64 = 1024 * KIB;
+    const GIB: u64 = 1024 * MIB;
+    let tenths = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit * 10 / unit);
+    match bytes {
+        0..KIB => format!("{bytes} B"),
+        KIB..MIB => format!("{} KiB", bytes / KIB),
+        MIB..GIB => format!("{} MiB", tenths(MIB)),
+        _ => format!("{} GiB", tenths(GIB)),
+    }
+}
+
+/// A moment's time of day where the reader is: `12:30:45`.
+pub(crate) fn clock(time: Time) -> String {
+    let Ok(instant) = jiff::Timestamp::from_microsecond(time.0) else {
+        return time.to_string();
+    };
+    let zoned = instant.to_zoned(jiff::tz::TimeZone::system());
+    let (hour, minute, second) = (zoned.hour(), zoned.minute(), zoned.second());
+    format!("{hour:02}:{minute:02}:{second:02}")
+}
+
+/// Text cut to so many characters, with a mark where something is missing.
+pub(crate) fn cut(text: &str, chars: usize) -> String {
+    if text.chars().count() <= chars {
+        return text.to_owned();
+    }
+    let mut out: String = text.chars().take(chars.saturating_sub(1)).collect();
+    out.push('…');
+    out
+}
+
+/// Text without the characters that move a terminal's cursor or change its colours.
+pub(crate) fn tame(text: &str) -> String {
+    let tamed = |c: char| {
+        if c.is_control() && c != '\n' && c != '\t' {
+            '.'
+        } else {
+            c
+        }
+    };
+    text.chars().map(tamed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_get_coarser_as_they_grow() {
+        let shown = [0, 44, 999, 8_140, 72_000, 7_500_000, 273_600_000].map(span_ms);
+        assert_eq!(
+            shown,
+            ["0ms", "44ms", "999ms", "8.1s", "1m 12s", "2h 05m", "3d 4h"]
+        );
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(
+            [0, 999, 1_000, 41_207, 1_234_567].map(count),
+            ["0", "999", "1 000", "41 207", "1 234 567"]
+        );
+    }
+
+    #[test]
+    fn moments_are_told_from_now() {
+        let at = |seconds: i64| Time(seconds * 1_000_000);
+        assert_eq!(ago(at(100), at(101)), "just now");
+        assert_eq!(ago(at(0), at(125)), "2m ago");
+        assert_eq!(ago(at(0), at(90_000)), "1d ago");
+        assert_eq!(ago(at(10), at(0)), "just now");
+    }
+
+    #[test]
+    fn sizes_use_binary_units() {
+        assert_eq!(
+            [512, 18 * 1024, 1_153_434].map(size),
+            ["512 B", "18 KiB", "1.1 MiB"]
+        );
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(tame("a\u{1b}[31mb\nc"), "a.[31mb\nc");
+    }
+}

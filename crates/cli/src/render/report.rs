@@ -1,0 +1,122 @@
+//! A run as one JSON object: what `-o json` of `run`, `resume`, `retry` and `show` prints.
+
+use model::id::ExecutionId;
+use model::playbook::Playbook;
+use model::time::Time;
+use serde_json::{Map, Value, json};
+
+use crate::render::lines;
+use crate::view::{RunView, StepView};
+
+/// What names a run.
+#[derive(Debug, Clone)]
+pub(crate) struct RunName {
+    /// Its id.
+    pub(crate) id: ExecutionId,
+    /// The playbook's name.
+    pub(crate) name: String,
+}
+
+/// The object.
+pub(crate) fn run(
+    view: &RunView,
+    run: &RunName,
+    result: &Value,
+    playbook: Option<&Playbook>,
+    now: Time,
+) -> Value {
+    let steps = view.steps.iter().map(|step| one(step, playbook, now));
+    json!({
+        "execution_id": run.id,
+        "status": view.status,
+        "name": run.name,
+        "path": view.path,
+        "generation": view.generation,
+        "cancelling": view.cancelling,
+        "started_at": view.started_at,
+        "finished_at": view.finished_at,
+        "duration_ms": view.elapsed_ms(now),
+        "events": view.events,
+        "result": result,
+        "error": view.error,
+        "steps": steps.collect::<Vec<_>>(),
+    })
+}
+
+/// One step run.
+fn one(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
+    let mut shown = Map::new();
+    shown.insert("step".to_owned(), json!(step.step));
+    shown.insert("run".to_owned(), json!(step.run));
+    shown.insert("kind".to_owned(), json!(lines::kind_of(playbook, step)));
+    shown.insert("status".to_owned(), json!(step.standing.name()));
+    shown.insert("started_at".to_owned(), json!(step.started_at));
+    shown.insert("finished_at".to_owned(), json!(step.ended_at));
+    shown.insert("duration_ms".to_owned(), json!(step.elapsed_ms(now)));
+    shown.insert("retries".to_owned(), json!(step.retries));
+    if let Some(lap) = &step.lap {
+        let stats = json!({
+            "total": lap.total,
+            "succeeded": lap.succeeded,
+            "failed": lap.failed.len(),
+            "in_flight": lap.in_flight.len(),
+        });
+        shown.insert("loop".to_owned(), stats);
+    }
+    let waits: Vec<&String> = step
+        .open
+        .values()
+        .filter_map(|task| task.waits_for.as_ref())
+        .collect();
+    if !waits.is_empty() {
+        shown.insert("waits_for".to_owned(), json!(waits));
+    }
+    if !step.failures.is_empty() {
+        let failures = step.failures.iter().map(|(iteration, failure)| {
+            json!({
+                "iteration": iteration,
+                "task": failure.task,
+                "attempt": failure.attempt,
+                "error": failure.error,
+            })
+        });
+        shown.insert("failures".to_owned(), failures.collect());
+    }
+    Value::Object(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::testing::{Log, at, error, failed, finished};
+    use model::event::{At, Body, Ending};
+
+    #[test]
+    fn ids_are_strings_and_every_promised_field_is_there() {
+        let mut log = Log::begun();
+        let broken = error("BROKEN", "load");
+        log.push(at("load"), Body::StepFailed(failed(&broken)))
+            .push(At::default(), finished(Ending::Error, Some(broken)));
+        let view = RunView::of(&log.events);
+        let name = RunName {
+            id: ExecutionId(7),
+            name: "demo".to_owned(),
+        };
+        let shown = run(&view, &name, &Value::Null, None, view.seen_at);
+        assert_eq!(shown["execution_id"], "7");
+        assert_eq!(shown["status"], "FAILED");
+        assert_eq!(shown["error"]["code"], "BROKEN");
+        assert_eq!(shown["steps"][0]["failures"][0]["error"]["code"], "BROKEN");
+        for key in [
+            "result",
+            "name",
+            "path",
+            "started_at",
+            "finished_at",
+            "duration_ms",
+            "generation",
+        ] {
+            assert!(shown.get(key).is_some(), "{key}");
+        }
+    }
+}

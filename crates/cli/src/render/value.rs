@@ -1,0 +1,139 @@
+//! Results on standard output, and the paths that reach into them.
+
+use serde_json::Value;
+
+use crate::problem::{Exit, Problem};
+
+/// A result for people: text as it is, anything else as JSON.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).expect("a value serialises to JSON"),
+    }
+}
+
+/// The part of a value that a path such as `.data.rows[0].id` names.
+pub(crate) fn at<'v>(value: &'v Value, path: &str) -> Result<&'v Value, Problem> {
+    let mut found = value;
+    for part in parts(path)? {
+        let next = match &part {
+            Part::Key(key) => found.get(key.as_str()),
+            Part::Index(index) => element(found, *index),
+        };
+        found = next.ok_or_else(|| missing(found, path, &part))?;
+    }
+    Ok(found)
+}
+
+#[derive(Debug, PartialEq)]
+enum Part {
+    Key(String),
+    Index(i64),
+}
+
+/// An element counted from the front, or from the back below zero.
+fn element(value: &Value, index: i64) -> Option<&Value> {
+    let list = value.as_array()?;
+    let place = match usize::try_from(index) {
+        Ok(place) => place,
+        Err(_) => list
+            .len()
+            .checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
+    };
+    list.get(place)
+}
+
+fn parts(path: &str) -> Result<Vec<Part>, Problem> {
+    let wrong = || {
+        Problem::usage(format!("`{path}` is not a path"))
+            .help("write it as rows[0].id; keys with dots as [\"a.b\"]")
+    };
+    let mut rest = path.trim().trim_start_matches('$');
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        if let Some(inner) = rest.strip_prefix('[') {
+            let (text, tail) = inner.split_once(']').ok_or_else(wrong)?;
+            let quoted = text
+                .strip_prefix(['"', '\''])
+                .and_then(|text| text.strip_suffix(['"', '\'']));
+            parts.push(match quoted {
+                Some(key) => Part::Key(key.to_owned()),
+                None => Part::Index(text.trim().parse().map_err(|_| wrong())?),
+            });
+            rest = tail;
+            continue;
+        }
+        let text = rest.strip_prefix('.').unwrap_or(rest);
+        if text.is_empty() && parts.is_empty() {
+            break;
+        }
+        let end = text.find(['.', '[']).unwrap_or(text.len());
+        let (key, tail) = text.split_at(end);
+        match (key.is_empty(), key.parse::<i64>()) {
+            (true, _) if tail.starts_with('[') => {}
+            (true, _) => return Err(wrong()),
+            (false, Ok(index)) => parts.push(Part::Index(index)),
+            (false, Err(_)) => parts.push(Part::Key(key.to_owned())),
+        }
+        rest = tail;
+    }
+    Ok(parts)
+}
+
+fn missing(value: &Value, path: &str, part: &Part) -> Problem {
+    let name = match part {
+        Part::Key(key) => format!("`{key}`"),
+        Part::Index(index) => format!("element {index}"),
+    };
+    let problem = Problem::new(
+        Exit::NotFound,
+        "PATH_NOT_FOUND",
+        format!("`{path}`: the result has no {name} there"),
+    );
+    match value {
+        Value::Object(map) => {
+            let keys: Vec<&str> = map.keys().take(12).map(String::as_str).collect();
+            problem.help(format!("it has: {}", keys.join(", ")))
+        }
+        Value::Array(list) => problem.help(format!("it is a list of {}", list.len())),
+        _ => problem.help("it is a single value"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn text_is_printed_as_it_is_and_the_rest_as_json() {
+        assert_eq!(plain(&json!("Hello, Ada")), "Hello, Ada");
+        assert_eq!(plain(&json!(3)), "3");
+        assert_eq!(plain(&json!({"a": 1})), "{\n  \"a\": 1\n}");
+    }
+
+    #[test]
+    fn paths_reach_into_maps_and_lists() {
+        let value = json!({"rows": [{"id": 7}, {"id": 8}], "a.b": 1, "n": {"0": "x"}});
+        for (path, expected) in [
+            ("rows[1].id", json!(8)),
+            (".rows[-1].id", json!(8)),
+            ("rows.0.id", json!(7)),
+            ("$.rows[0]['id']", json!(7)),
+            ("[\"a.b\"]", json!(1)),
+        ] {
+            assert_eq!(at(&value, path).unwrap(), &expected, "{path}");
+        }
+        assert_eq!(at(&value, ".").unwrap(), &value);
+    }
+
+    #[test]
+    fn a_missing_part_is_named_with_what_there_is() {
+        let problem = at(&json!({"rows": [1]}), "rows[4]").unwrap_err();
+        assert_eq!(problem.exit, Exit::NotFound);
+        assert!(problem.help[0].contains("list of 1"));
+        let problem = at(&json!({"rows": []}), "cols").unwrap_err();
+        assert!(problem.help[0].contains("rows"));
+        assert_eq!(at(&json!(1), "a[x]").unwrap_err().exit, Exit::Usage);
+    }
+}

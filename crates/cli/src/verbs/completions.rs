@@ -1,0 +1,15 @@
+//! `noetl completions`: a script for a shell.
+
+use clap::CommandFactory;
+
+use crate::app::App;
+use crate::args::{Cli, CompletionsArgs};
+use crate::problem::Exit;
+
+/// Prints completions.
+pub(crate) fn completions(app: &App, args: &CompletionsArgs) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "noetl", &mut script);
+    app.out.data(&String::from_utf8_lossy(&script));
+    Exit::Done
+}

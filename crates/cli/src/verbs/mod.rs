@@ -1,0 +1,16 @@
+//! One file per verb: takes its arguments, answers how the process ends.
+
+pub(crate) mod completions;
+pub(crate) mod control;
+pub(crate) mod events;
+pub(crate) mod explain;
+pub(crate) mod graph;
+pub(crate) mod init;
+pub(crate) mod logs;
+pub(crate) mod result;
+pub(crate) mod resume;
+pub(crate) mod retry;
+pub(crate) mod run;
+pub(crate) mod runs;
+pub(crate) mod show;
+pub(crate) mod validate;

@@ -1,0 +1,109 @@
+//! `noetl show`: how a run stands, step by step, and where it failed.
+
+use model::playbook::Playbook;
+
+use crate::app::{App, Ended};
+use crate::args::ShowArgs;
+use crate::clock;
+use crate::find;
+use crate::local;
+use crate::problem::Exit;
+use crate::render::lines::{self, Columns};
+use crate::render::report::{self, RunName};
+use crate::render::{failure, human};
+use crate::surface::Surface;
+use crate::verbs::runs;
+use crate::view::{RunView, Standing};
+
+/// Shows a run.
+pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
+    let log = local::existing(&app.settings)?;
+    let row = find::run(&*log.store, &args.id).await?;
+    let view = log.view(row.id).await?;
+    let playbook = log.playbook(&row.hash, row.path.as_str()).await?;
+    let now = clock::now();
+    let out = &app.out;
+    if out.is_machine() {
+        let result = log.result(row.id, &view).await?;
+        let name = RunName {
+            id: row.id,
+            name: row.name.to_string(),
+        };
+        out.json(&report::run(&view, &name, &result, playbook.as_ref(), now));
+        return Ok(Exit::Done);
+    }
+    let id = row.id.to_string();
+    if args.failed {
+        out.data(&failed(&view, playbook.as_ref(), out.stdout));
+        return Ok(Exit::Done);
+    }
+    let surface = out.stdout;
+    let mark = surface.either("▸", ">");
+    let mut text = format!(
+        "{mark} {}   run {id}   {}   {}   took {}   {} events\n",
+        surface.strong(row.name.as_str()),
+        runs::status(&row, surface),
+        human::ago(row.started_at, now),
+        human::span_ms(view.elapsed_ms(now)),
+        human::count(view.events),
+    );
+    if view.generation > 1 {
+        text.push_str(&format!("  retried, generation {}\n", view.generation));
+    }
+    text.push_str(&steps(&view, playbook.as_ref(), surface));
+    if let Some(block) = failure::run(&view, playbook.as_ref(), &id, surface) {
+        text.push_str(&block);
+    }
+    out.data(&text);
+    Ok(Exit::Done)
+}
+
+fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> String {
+    let columns = Columns::of(playbook, surface);
+    let mut text = String::new();
+    for step in &view.steps {
+        text.push_str(&lines::step(step, playbook, columns, surface));
+        text.push('\n');
+        for ((_, label), task) in &step.open {
+            if let Some(what) = &task.waits_for {
+                text.push_str(&format!("    {label} waits for {what}\n"));
+            }
+        }
+    }
+    text
+}
+
+/// Every failure in full.
+fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> String {
+    let mut text = String::new();
+    for step in &view.steps {
+        for (iteration, found) in &step.failures {
+            // A loop's own failure only repeats that of its iterations.
+            if iteration.is_none() && step.failures.len() > 1 {
+                continue;
+            }
+            text.push_str(&failure::one(
+                Some(step),
+                *iteration,
+                found,
+                playbook,
+                surface,
+            ));
+        }
+        let named = step.failures.len();
+        let all = step.lap.as_ref().map_or(0, |lap| lap.failed.len());
+        if all > named {
+            text.push_str(&format!("   and {} more in {}\n", all - named, step.step));
+        }
+    }
+    let is_standing = view
+        .steps
+        .iter()
+        .any(|step| step.standing == Standing::Failed);
+    match (&view.error, text.is_empty()) {
+        (_, false) => text,
+        (Some(error), true) => format!("{}: {}\n", error.code, error.message),
+        (None, true) if is_standing => "a step failed without a recorded error\n".to_owned(),
+        (None, true) => "nothing failed\n".to_owned(),
+    }
+}

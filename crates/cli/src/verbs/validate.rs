@@ -1,0 +1,166 @@
+//! `noetl validate`: every mistake in every file.
+
+use std::path::Path;
+
+use model::diagnostic::Diagnostic;
+
+use crate::app::{App, Ended};
+use crate::args::ValidateArgs;
+use crate::clock;
+use crate::inputs;
+use crate::problem::{Exit, Problem};
+use crate::render::human;
+
+/// So deep are directories looked through.
+const DEPTH_MAX: usize = 32;
+
+/// Checks files and directories.
+pub(crate) fn validate(app: &App, args: &ValidateArgs) -> Ended {
+    let start = clock::now();
+    let mut files = Vec::new();
+    for name in &args.files {
+        if Path::new(name).is_dir() {
+            collect(Path::new(name), DEPTH_MAX, &mut files)?;
+        } else {
+            files.push((name.clone(), true));
+        }
+    }
+    let mut checked = Checked::default();
+    for (name, is_asked) in files {
+        let bytes = inputs::bytes(&name)?;
+        // A directory may hold other YAML; a file that was named is meant as a playbook.
+        if is_asked || looks_like_playbook(&bytes) {
+            checked.add(model::playbook::parse(&name, &bytes).diagnostics);
+        }
+    }
+    let took = clock::now().since(start).as_millis();
+    checked.show(app, u64::try_from(took).unwrap_or(u64::MAX));
+    match checked.errors {
+        0 => Ok(Exit::Done),
+        _ => Ok(Exit::InvalidPlaybook),
+    }
+}
+
+#[derive(Default)]
+struct Checked {
+    files: usize,
+    files_with_findings: usize,
+    errors: usize,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Checked {
+    fn add(&mut self, diagnostics: Vec<Diagnostic>) {
+        self.files += 1;
+        self.files_with_findings += usize::from(!diagnostics.is_empty());
+        self.errors += diagnostics.iter().filter(|found| found.is_error()).count();
+        self.diagnostics.extend(diagnostics);
+    }
+
+    fn show(&self, app: &App, took_ms: u64) {
+        let out = &app.out;
+        if out.is_machine() {
+            out.records(&self.diagnostics);
+            return;
+        }
+        for diagnostic in &self.diagnostics {
+            out.data(&diagnostic.render(out.stdout.diagnostics()));
+        }
+        out.note(&self.summary(took_ms, out.stderr));
+    }
+
+    fn summary(&self, took_ms: u64, surface: crate::surface::Surface) -> String {
+        let warnings = self.diagnostics.len() - self.errors;
+        let took = human::span_ms(took_ms);
+        let files = human::counted(self.files, "file");
+        let found = match (self.errors, warnings) {
+            (0, 0) => return format!("{} {files} without a finding ({took})", surface.tick()),
+            (0, warnings) => human::counted(warnings, "warning"),
+            (errors, 0) => human::counted(errors, "error"),
+            (errors, warnings) => format!(
+                "{}, {}",
+                human::counted(errors, "error"),
+                human::counted(warnings, "warning")
+            ),
+        };
+        let mark = if self.errors > 0 {
+            surface.cross()
+        } else {
+            surface.tick()
+        };
+        format!(
+            "{mark} {found} in {} of {files} ({took})",
+            self.files_with_findings
+        )
+    }
+}
+
+fn collect(dir: &Path, depth: usize, files: &mut Vec<(String, bool)>) -> Result<(), Problem> {
+    let unreadable =
+        |error: &std::io::Error| Problem::unreadable(&dir.display().to_string(), error);
+    let entries = std::fs::read_dir(dir).map_err(|error| unreadable(&error))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(|error| unreadable(&error))?.path());
+    }
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_yaml = path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if name.starts_with('.') {
+            continue;
+        }
+        if path.is_dir() && !path.is_symlink() && depth > 0 {
+            collect(&path, depth - 1, files)?;
+        } else if is_yaml && path.is_file() {
+            files.push((path.display().to_string(), false));
+        }
+    }
+    Ok(())
+}
+
+fn looks_like_playbook(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let says = |key: &str| text.lines().any(|line| line.starts_with(key));
+    says("kind: Playbook") || says("workflow:") || says("apiVersion: noetl.io")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::surface::Surface;
+
+    #[test]
+    fn the_summary_counts_findings_and_the_files_they_are_in() {
+        let bad = model::playbook::parse("bad.yaml", b"kind: Playbook\n").diagnostics;
+        let mut checked = Checked::default();
+        checked.add(bad);
+        checked.add(Vec::new());
+        let summary = checked.summary(11, Surface::PLAIN);
+        assert!(summary.starts_with("✗ "), "{summary}");
+        assert!(summary.ends_with("in 1 of 2 files (11ms)"), "{summary}");
+    }
+
+    #[test]
+    fn directories_are_searched_for_playbooks_only() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        std::fs::create_dir(dir.path().join(".noetl")).unwrap();
+        for name in ["a.yaml", "sub/b.yml", "c.txt", ".noetl/d.yaml"] {
+            std::fs::write(dir.path().join(name), "x: 1\n").unwrap();
+        }
+        let mut files = Vec::new();
+        collect(dir.path(), DEPTH_MAX, &mut files).unwrap();
+        let ends: Vec<&str> = files
+            .iter()
+            .map(|(name, _)| &name[name.len() - 6..])
+            .collect();
+        assert_eq!(ends, ["a.yaml", "/b.yml"]);
+        assert!(!looks_like_playbook(b"x: 1\n"));
+        assert!(looks_like_playbook(
+            b"apiVersion: noetl.io/v2\nkind: Playbook\n"
+        ));
+    }
+}

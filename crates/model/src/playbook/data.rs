@@ -1,0 +1,38 @@
+//! Plain data in the playbook's own YAML: inputs given beside a playbook mean what they would mean inside it.
+
+use serde_json::Value;
+
+use crate::diagnostic::Diagnostic;
+use crate::yaml::{Node, documents};
+
+/// Reads the first document in `bytes` as data, or says what is wrong with it. JSON is YAML; no document is null.
+pub fn data(name: &str, bytes: &[u8]) -> Result<Value, Vec<Diagnostic>> {
+    let read = documents(name, bytes);
+    if read.diagnostics.iter().any(Diagnostic::is_error) {
+        return Err(read.diagnostics);
+    }
+    Ok(read.roots.first().map_or(Value::Null, Node::to_json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn scalars_mean_what_they_mean_in_a_playbook() {
+        assert_eq!(data("v", b"12").unwrap(), json!(12));
+        assert_eq!(data("v", b"NO").unwrap(), json!("NO"));
+        assert_eq!(
+            data("v", b"{\"a\": [1, null]}").unwrap(),
+            json!({"a": [1, null]})
+        );
+        assert_eq!(data("v", b"").unwrap(), json!(null));
+    }
+
+    #[test]
+    fn text_that_is_no_yaml_is_refused_with_a_place() {
+        let problems = data("v", b"a: [1").unwrap_err();
+        assert_eq!(problems[0].code, "E0003");
+    }
+}
