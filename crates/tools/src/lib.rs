@@ -2,7 +2,12 @@
 //!
 //! A call that fails is data, so no tool returns an `Err`: what went wrong is an `Outcome::Error` with a stable code.
 //! Kinds that need the engine (`playbook`, `wait`, `workbook`) are not here.
+
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(
+    clippy::result_large_err,
+    reason = "the error is the outcome itself and is made once per failed call"
+)]
 
 mod call;
 mod capture;

@@ -4,10 +4,6 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the splitter is shared with the postgres tool")
-    )]
     Postgres,
 }
 
