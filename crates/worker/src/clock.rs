@@ -21,6 +21,10 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that everyone else is handed"
+    )]
     fn now(&self) -> Time {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)

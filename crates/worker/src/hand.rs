@@ -41,6 +41,12 @@ impl From<TaskError> for Trouble {
     }
 }
 
+impl From<Box<TaskError>> for Trouble {
+    fn from(error: Box<TaskError>) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl From<Gone> for Trouble {
     fn from(Gone: Gone) -> Self {
         Self::Interrupted
@@ -115,13 +121,6 @@ impl Hand {
         loaded.clone()
     }
 
-    /// Whether writes to `ctx` wait for the end of the loop.
-    pub(crate) fn is_parallel(&self, step: &Step) -> bool {
-        step.loop_
-            .as_ref()
-            .is_some_and(|loop_| loop_.mode == LoopMode::Parallel)
-    }
-
     /// An event that happened now.
     pub(crate) fn event(&self, at: At, body: Body) -> Event {
         stamped(&self.shared, self.execution(), at, body)
@@ -141,6 +140,13 @@ impl Hand {
             .as_ref()
             .map(|raw: &Raw| Data::lazy(raw.clone()))
     }
+}
+
+/// Whether writes to `ctx` wait for the end of the loop.
+pub(crate) fn is_parallel(step: &Step) -> bool {
+    step.loop_
+        .as_ref()
+        .is_some_and(|loop_| loop_.mode == LoopMode::Parallel)
 }
 
 /// An event of this worker. Id and seq are the server's to give.

@@ -24,7 +24,7 @@ pub(crate) enum Waiting {
 }
 
 /// What a `playbook` task asks for.
-pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits, TaskError> {
+pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits, Box<TaskError>> {
     let text = |key: &str| match ready.fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -71,7 +71,7 @@ fn iteration(iter: &Iter) -> Raw {
 }
 
 /// What a `wait` task waits for.
-pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, TaskError> {
+pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Box<TaskError>> {
     let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
     if let Some(duration) = field("duration") {
         let span = model::duration::parse(duration);
@@ -85,9 +85,8 @@ pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Tas
         return Ok(until(due, now));
     }
     let signal = match (field("signal"), field("approval")) {
-        (Some(Value::String(name)), _) => name.as_str(),
+        (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => name.as_str(),
         (Some(_), _) => return Err(wrong(task, "signal", "text")),
-        (None, Some(Value::String(name))) => name.as_str(),
         // A form has no name of its own unless it says so; the task's label is what people see.
         (None, Some(Value::Object(form))) => {
             let named = form.get("name").and_then(Value::as_str);
@@ -113,10 +112,15 @@ fn until(due: Time, now: Time) -> Waiting {
     }))
 }
 
-fn wrong(task: &Task, key: &str, wanted: &str) -> TaskError {
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "every caller puts it into an `Err`, where it is large"
+)]
+fn wrong(task: &Task, key: &str, wanted: &str) -> Box<TaskError> {
     let message = format!("`{key}` of a `{}` task must be {wanted}", task.kind);
-    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+    let error = TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         .with("key", key)
         .with("task", task.label.as_str())
-        .with("line", task.span.line)
+        .with("line", task.span.line);
+    Box::new(error)
 }

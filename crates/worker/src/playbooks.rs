@@ -59,17 +59,14 @@ impl Prepared {
         text: &PlaybookText,
         tools: &Registry,
         base_dir: &Path,
-    ) -> Result<Self, TaskError> {
+    ) -> Result<Self, Box<TaskError>> {
         let parsed = parse(&text.name, text.text.as_bytes());
         let Some(playbook) = parsed.playbook else {
             let first = parsed.diagnostics.iter().find(|found| found.is_error());
             let why = first.map_or_else(String::new, |found| format!(": {}", found.message));
             let message = format!("`{}` cannot be read by this worker{why}", text.name);
-            return Err(TaskError::new(
-                ErrorKind::Parse,
-                "PLAYBOOK_INVALID",
-                message,
-            ));
+            let error = TaskError::new(ErrorKind::Parse, "PLAYBOOK_INVALID", message);
+            return Err(Box::new(error));
         };
         let steps = (0..).zip(&playbook.steps);
         let steps = steps.map(|(index, step)| (step.name.clone(), index));

@@ -16,7 +16,7 @@ use model::template::{Data, Iter, Scope};
 use serde_json::{Map, Value};
 use wire::{ReportEnd, Resume};
 
-use crate::hand::{Hand, Trouble};
+use crate::hand::{Hand, Trouble, is_parallel};
 use crate::hold::Hold;
 use crate::playbooks::StepPlan;
 use crate::run::{Ended, Pipeline};
@@ -105,8 +105,7 @@ impl<'h> Range<'h> {
 
     /// Runs the iterations, `width` of them at once where they have effects and the loop allows it.
     pub(crate) async fn run(self, indices: Indices, width: u32) -> ReportEnd {
-        let is_parallel = self.hand.is_parallel(self.found.0);
-        if is_parallel && width > 1 && !self.found.1.is_pure {
+        if is_parallel(self.found.0) && width > 1 && !self.found.1.is_pure {
             self.side_by_side(indices, width as usize).await
         } else {
             self.in_turn(indices, width).await
@@ -115,7 +114,7 @@ impl<'h> Range<'h> {
 
     /// One after the other. Pure iterations gain nothing from running side by side.
     async fn in_turn(mut self, mut indices: Indices, width: u32) -> ReportEnd {
-        let is_parallel = self.hand.is_parallel(self.found.0);
+        let is_parallel = is_parallel(self.found.0);
         let mut hold = Hold::new(self.hand.lease.clone());
         let mut permits = width.max(1);
         let mut turns = 0;

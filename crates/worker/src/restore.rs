@@ -10,7 +10,7 @@ use model::template::Envelope;
 use pipeline::Writes;
 use serde_json::{Map, Value};
 
-use crate::hand::{Hand, Trouble};
+use crate::hand::{Hand, Trouble, is_parallel};
 use crate::load;
 use crate::run::Pipeline;
 
@@ -24,7 +24,7 @@ impl Pipeline<'_> {
             }
             self.scope.labels.insert(label.clone(), envelope);
         }
-        let is_parallel = self.hand.is_parallel(self.step);
+        let is_parallel = is_parallel(self.step);
         let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
         seqs.extend(&continuation.local_writes);
         // In plain steps and sequential loops these are in the execution's `ctx` already.

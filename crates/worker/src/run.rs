@@ -58,9 +58,15 @@ pub(crate) enum Ended {
 /// What an attempt came to.
 enum Attempted {
     /// An outcome, to be settled.
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
     /// It waits for something outside.
     Suspended,
+}
+
+impl Attempted {
+    fn of(outcome: Outcome) -> Self {
+        Self::Outcome(Box::new(outcome))
+    }
 }
 
 impl<'h> Pipeline<'h> {
@@ -105,7 +111,7 @@ impl<'h> Pipeline<'h> {
                         return Err(Trouble::Interrupted);
                     }
                     match self.attempt(&run, now).await? {
-                        Attempted::Outcome(outcome) => self.settle(&run, outcome).await?,
+                        Attempted::Outcome(outcome) => self.settle(&run, *outcome).await?,
                         Attempted::Suspended => return Ok(Ended::Suspended),
                     }
                 }
@@ -170,7 +176,7 @@ impl<'h> Pipeline<'h> {
                     awaits: None,
                 };
                 self.start(run, &at, started);
-                return Ok(Attempted::Outcome(outcome));
+                return Ok(Attempted::of(outcome));
             }
         };
         if let Some(input) = &ready.input {
@@ -198,37 +204,37 @@ impl<'h> Pipeline<'h> {
                 let is_unknown = run.entry == Entry::Again;
                 if run.task.effect == Effect::AtMostOnce {
                     if is_unknown {
-                        return Ok(Attempted::Outcome(Outcome::error(unknown_outcome(run))));
+                        return Ok(Attempted::of(Outcome::error(unknown_outcome(run))));
                     }
                     self.report().await?;
                 }
                 self.owes |= !plan.tasks[index].is_pure;
                 let prepared = (ready, &mut self.scope);
                 match call::make(self.hand, tool, run.task, &at, prepared).await {
-                    Ok(outcome) => Ok(Attempted::Outcome(outcome)),
-                    Err(Trouble::Failed(error)) => Ok(Attempted::Outcome(Outcome::error(*error))),
+                    Ok(outcome) => Ok(Attempted::of(outcome)),
+                    Err(Trouble::Failed(error)) => Ok(Attempted::of(Outcome::error(*error))),
                     Err(Trouble::Interrupted) => Err(Trouble::Interrupted),
                 }
             }
             Role::Child => {
                 let awaits = outside::child(run.task, &ready, &self.scope);
-                self.suspend(run, &at, started, awaits)
+                Ok(self.suspend(run, &at, started, awaits))
             }
             Role::Wait => match outside::wait(run.task, &ready, self.hand.now()) {
                 Ok(Waiting::Sleep(due)) => {
                     self.start(run, &at, started);
                     self.sleep_until(due).await?;
                     let fired = json!({"fired_at": self.hand.now()});
-                    Ok(Attempted::Outcome(Outcome::ok(fired)))
+                    Ok(Attempted::of(Outcome::ok(fired)))
                 }
-                Ok(Waiting::Suspend(awaits)) => self.suspend(run, &at, started, Ok(awaits)),
-                Err(error) => self.suspend(run, &at, started, Err(error)),
+                Ok(Waiting::Suspend(awaits)) => Ok(self.suspend(run, &at, started, Ok(awaits))),
+                Err(error) => Ok(self.suspend(run, &at, started, Err(error))),
             },
             Role::Unknown => {
                 self.start(run, &at, started);
                 let message = format!("this worker has no tool of kind `{}`", run.task.kind);
                 let error = TaskError::new(ErrorKind::ClientError, "TOOL_UNKNOWN", message);
-                Ok(Attempted::Outcome(Outcome::error(error)))
+                Ok(Attempted::of(Outcome::error(error)))
             }
         }
     }
@@ -239,12 +245,12 @@ impl<'h> Pipeline<'h> {
         run: &TaskRun<'h>,
         at: &At,
         mut started: TaskStarted,
-        awaits: Result<Awaits, TaskError>,
-    ) -> Result<Attempted, Trouble> {
+        awaits: Result<Awaits, Box<TaskError>>,
+    ) -> Attempted {
         match awaits {
             Err(error) => {
                 self.start(run, at, started);
-                Ok(Attempted::Outcome(Outcome::error(error)))
+                Attempted::of(Outcome::error(*error))
             }
             Ok(awaits) => {
                 started.awaits = Some(Box::new(awaits));
@@ -252,7 +258,7 @@ impl<'h> Pipeline<'h> {
                 let event = self.hand.event(at.clone(), Body::TaskStarted(started));
                 self.record(event);
                 self.continuation.attempt = run.attempt;
-                Ok(Attempted::Suspended)
+                Attempted::Suspended
             }
         }
     }

@@ -9,7 +9,7 @@ use model::template::{Data, Envelope, Loaded, Need, RenderError, Scope};
 use pipeline::{Entry, Place, Settled, TaskRun};
 use serde_json::Value;
 
-use crate::hand::{Trouble, millis};
+use crate::hand::{Trouble, is_parallel, millis};
 use crate::keep;
 use crate::load::{self, Unresolved};
 use crate::run::Pipeline;
@@ -115,7 +115,7 @@ impl Pipeline<'_> {
             self.record(event);
         }
         pipeline::apply_writes(&mut self.scope, &settled.writes);
-        if self.hand.is_parallel(self.step) {
+        if is_parallel(self.step) {
             ctx::join(&mut self.patch, &settled.writes.ctx);
         }
         self.failure = settled.failure;

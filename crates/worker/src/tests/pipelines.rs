@@ -227,7 +227,7 @@ async fn without_that_bound_the_attempt_runs_again_under_the_same_key() {
     assert_eq!(&*house.tool.calls.borrow()[0].idempotency_key, "7/s:1/s:1");
 }
 
-fn ended(seq: u64, task: &str, outcome: &Outcome, set: Option<serde_json::Value>) -> Event {
+fn ended(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) -> Event {
     Event {
         event_id: EventId(1),
         execution_id: RUN,
@@ -249,7 +249,7 @@ fn ended(seq: u64, task: &str, outcome: &Outcome, set: Option<serde_json::Value>
             matched_rule_index: None,
             directive: Directive::Continue,
             to: None,
-            set_iter: set.as_ref().map(Raw::of),
+            set_iter: Some(Raw::of(set_iter)),
             set_ctx: None,
             set: None,
         })),
@@ -262,7 +262,7 @@ async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left()
     let house = house(steps, never);
     house
         .server
-        .write(ended(30, "a", &Outcome::ok(40), Some(json!({"page": 2}))));
+        .write(ended(30, "a", &Outcome::ok(40), &json!({"page": 2})));
     let pointer = OutcomePointer {
         seq: Seq(30),
         ok: true,
