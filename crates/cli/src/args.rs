@@ -332,7 +332,7 @@ pub(crate) enum Template {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The code, such as E0107 or LIMIT_JUMPS
+    /// The code, such as E0107 or TIMEOUT
     pub(crate) code: String,
 }
 

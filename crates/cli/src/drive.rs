@@ -23,6 +23,8 @@ use crate::view::RunView;
 
 /// How often progress is drawn anew.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// How often another process's hold on a run is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// As good as never.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 
@@ -44,6 +46,8 @@ pub(crate) struct Follow<'a> {
 enum Stop {
     /// The run ended, or is paused.
     Settled,
+    /// The run ended after Ctrl-C asked for it.
+    Cancelled,
     /// There was no more time.
     TimedOut,
     /// The second Ctrl-C, or the first where another process drives the run.
@@ -52,36 +56,43 @@ enum Stop {
 
 impl Follow<'_> {
     /// Follows the run to its end and prints what came of it.
-    pub(crate) async fn to_the_end(self, driving: &Driving) -> Ended {
+    pub(crate) async fn until_settled(mut self, driving: &Driving) -> Ended {
         let mut view = RunView::default();
         let mut progress = Progress::begin(&self.subject, &self.app.out);
         let stop = self.watch(&mut view, &mut progress, driving).await;
         progress.end();
         match stop? {
             Stop::Settled => self.settled(&view).await,
+            Stop::Cancelled => self.settled(&view).await.map(|_| Exit::Interrupted),
             Stop::TimedOut => self.hand_over(driving).await,
             Stop::Interrupted => Ok(Exit::Interrupted),
         }
     }
 
     async fn watch(
-        &self,
+        &mut self,
         view: &mut RunView,
         progress: &mut Progress,
         driving: &Driving,
     ) -> Result<Stop, Problem> {
-        let log = &self.session.log;
+        let store = self.session.log.store.clone();
         let mut published = self.session.server.watch();
         let mut ticks = interval(DRAW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let deadline = sleep(driving.timeout.unwrap_or(NEVER));
         tokio::pin!(deadline);
         let mut interrupts = 0;
         self.catch_up(view).await?;
         loop {
             if view.status != RunStatus::Running {
-                progress.update(view, &self.subject, log.store.now(), &self.app.out);
-                return Ok(Stop::Settled);
+                progress.update(view, &self.subject, store.now(), &self.app.out);
+                return Ok(if interrupts == 0 {
+                    Stop::Settled
+                } else {
+                    Stop::Cancelled
+                });
             }
             tokio::select! {
                 news = published.recv() => match news {
@@ -89,9 +100,12 @@ impl Follow<'_> {
                     Err(RecvError::Lagged(_)) => self.catch_up(view).await?,
                     Err(RecvError::Closed) => return Err(server::Error::Stopping.into()),
                 },
-                () = log.store.changed() => self.catch_up(view).await?,
+                () = store.changed() => self.catch_up(view).await?,
                 _ = ticks.tick() => {
-                    progress.update(view, &self.subject, log.store.now(), &self.app.out);
+                    progress.update(view, &self.subject, store.now(), &self.app.out);
+                }
+                _ = looks.tick(), if self.adoption != Adoption::Mine => {
+                    self.take_over(driving).await?;
                 }
                 _ = tokio::signal::ctrl_c() => {
                     interrupts += 1;
@@ -102,6 +116,15 @@ impl Follow<'_> {
                 () = &mut deadline => return Ok(Stop::TimedOut),
             }
         }
+    }
+
+    /// Drives the run here if the process that drove it is gone.
+    async fn take_over(&mut self, driving: &Driving) -> Result<(), Problem> {
+        self.adoption = self.session.server.adopt(self.id).await?;
+        if self.adoption == Adoption::Mine {
+            self.session.work(self.app, driving)?;
+        }
+        Ok(())
     }
 
     /// Folds a commit, or reads the log where commits were missed.
@@ -208,22 +231,22 @@ impl Follow<'_> {
 
     /// Waiting is over, the run is not: a process in the background goes on with it.
     async fn hand_over(self, driving: &Driving) -> Ended {
-        let (app, id, mine) = (self.app, self.id, self.adoption == Adoption::Mine);
+        let (app, id, log) = (self.app, self.id, self.session.log.clone());
         let out = &app.out;
+        let is_mine = self.adoption == Adoption::Mine;
+        out.complain(&format!(
+            "no end within the time given; run {id} goes on in the background\n  look   noetl show {id}\n  stop   noetl cancel {id}"
+        ));
         if out.is_machine() {
-            let view = self.session.log.view(id).await?;
+            let view = log.view(id).await?;
             out.json(&self.report(&view, &Value::Null));
         }
+        // What runs at this moment is let finish here, so that it need not run twice.
         self.session.stop().await;
-        if mine {
+        let row = log.store.execution(id).await?;
+        if is_mine && row.is_some_and(|row| row.status == RunStatus::Running) {
             background(app, id, driving)?;
         }
-        out.complain(&format!(
-            "no end within the time given; run {id} goes on in the background"
-        ));
-        out.complain(&format!(
-            "  look   noetl show {id}\n  stop   noetl cancel {id}"
-        ));
         Ok(Exit::TimedOut)
     }
 }
@@ -256,12 +279,8 @@ pub(crate) async fn subject(
 /// Where runs of this process live, for people.
 pub(crate) fn place(app: &App) -> String {
     let store = app.settings.store.display().to_string();
-    let store = match app.settings.store.is_absolute()
-        || store.starts_with('.') && store.starts_with("./")
-    {
-        true => store,
-        false => format!("./{store}"),
-    };
+    let is_told = app.settings.store.is_absolute() || store.starts_with("./");
+    let store = if is_told { store } else { format!("./{store}") };
     format!("local, store {store}")
 }
 

@@ -146,11 +146,11 @@ fn tools(app: &App, slots: u32) -> tools::Config {
 impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let exit = match &error {
-            server::Error::Store(_) | server::Error::Body(_) | server::Error::Stopping => {
-                Exit::Unreachable
-            }
             server::Error::NotFound(_) | server::Error::NoPlaybook(_) => Exit::NotFound,
-            _ => Exit::Unreachable,
+            server::Error::Store(_)
+            | server::Error::Body(_)
+            | server::Error::BrokenLog(_)
+            | server::Error::Stopping => Exit::Unreachable,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         Problem {

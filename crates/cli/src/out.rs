@@ -2,6 +2,7 @@
 //!
 //! A reader that goes away (`noetl events last | head`) ends the output, not the process.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +23,8 @@ pub(crate) struct Out {
     /// What standard error can show.
     pub(crate) stderr: Surface,
     quiet: bool,
+    data: io::Stdout,
+    rest: io::Stderr,
     closed: AtomicBool,
     failed: AtomicBool,
 }
@@ -49,6 +52,8 @@ impl Out {
             stdout: surface(io::stdout().is_terminal(), columns(io::stdout())),
             stderr: surface(io::stderr().is_terminal(), columns(io::stderr())),
             quiet,
+            data: io::stdout(),
+            rest: io::stderr(),
             closed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         }
@@ -59,7 +64,7 @@ impl Out {
         if self.is_closed() {
             return;
         }
-        let mut stdout = io::stdout().lock();
+        let mut stdout = self.data.lock();
         let written = stdout
             .write_all(text.as_bytes())
             .and_then(|()| {
@@ -106,7 +111,7 @@ impl Out {
 
     /// Says something on standard error in any case.
     pub(crate) fn complain(&self, text: &str) {
-        let mut stderr = io::stderr().lock();
+        let mut stderr = self.rest.lock();
         let end = if text.ends_with('\n') { "" } else { "\n" };
         // Nobody is left to tell when standard error is gone.
         let _ = write!(stderr, "{text}{end}");
@@ -118,7 +123,7 @@ impl Out {
         let head = surface.bad(&format!("error[{}]", problem.code));
         let mut text = format!("{head}: {}\n", problem.message);
         for help in &problem.help {
-            text.push_str(&format!("  {} help: {help}\n", surface.dim("=")));
+            let _ = writeln!(text, "  {} help: {help}", surface.dim("="));
         }
         self.complain(&text);
     }

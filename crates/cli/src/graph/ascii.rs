@@ -1,6 +1,6 @@
 //! The drawing on a terminal: from left to right, each step once, branches below each other.
 
-use crate::graph::diagram::{Diagram, Node, Taken};
+use crate::graph::diagram::{Diagram, Lap, Node, Taken};
 use crate::render::human;
 use crate::surface::Surface;
 
@@ -96,9 +96,9 @@ impl Drawing<'_> {
     fn name(&self, node: &Node) -> String {
         let mark = self.surface.either("⟳", "@");
         match node.lap {
-            Some(Some(n)) => format!("{} {mark}{}", node.name, human::count(n as u64)),
-            Some(None) => format!("{} {mark}", node.name),
-            None => node.name.clone(),
+            Lap::Of(n) => format!("{} {mark}{}", node.name, human::count(n as u64)),
+            Lap::Open => format!("{} {mark}", node.name),
+            Lap::None => node.name.clone(),
         }
     }
 

@@ -30,8 +30,19 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// What it does, in a word.
     pub(crate) kind: String,
-    /// Its loop: over how many elements, where the playbook says.
-    pub(crate) lap: Option<Option<usize>>,
+    /// Its loop.
+    pub(crate) lap: Lap,
+}
+
+/// Whether a step loops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lap {
+    /// It does not.
+    None,
+    /// Over so many elements.
+    Of(usize),
+    /// Over as many as there are when it runs.
+    Open,
 }
 
 /// An arc.
@@ -103,9 +114,9 @@ impl Diagram {
 
 impl Node {
     fn of(step: &Step) -> Self {
-        let lap = step.loop_.as_ref().map(|lap| {
+        let lap = step.loop_.as_ref().map_or(Lap::None, |lap| {
             let Collection::In(tree) = &lap.over;
-            literal_length(tree)
+            literal_length(tree).map_or(Lap::Open, Lap::Of)
         });
         Self {
             name: step.name.to_string(),
@@ -118,7 +129,7 @@ impl Node {
         Self {
             name: name.to_owned(),
             kind: String::new(),
-            lap: None,
+            lap: Lap::None,
         }
     }
 }

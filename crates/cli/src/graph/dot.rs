@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::graph::diagram::{Diagram, Taken};
+use crate::graph::diagram::{Diagram, Lap, Taken};
 
 /// Graphviz source.
 pub(crate) fn dot(diagram: &Diagram) -> String {
@@ -13,10 +13,9 @@ pub(crate) fn dot(diagram: &Diagram) -> String {
             "" => text(&node.name),
             kind => format!("{}\\n{}", text(&node.name), text(kind)),
         };
-        let border = if node.lap.is_some() {
-            ", peripheries=2"
-        } else {
-            ""
+        let border = match node.lap {
+            Lap::None => "",
+            Lap::Of(_) | Lap::Open => ", peripheries=2",
         };
         let _ = writeln!(
             out,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::graph::diagram::{Diagram, Taken};
+use crate::graph::diagram::{Diagram, Lap, Taken};
 
 /// Mermaid source.
 pub(crate) fn mermaid(diagram: &Diagram) -> String {
@@ -13,10 +13,9 @@ pub(crate) fn mermaid(diagram: &Diagram) -> String {
             kind => format!("<br/><small>{}</small>", text(kind)),
         };
         let name = text(&node.name);
-        let (open, close) = if node.lap.is_some() {
-            ("[[", "]]")
-        } else {
-            ("[", "]")
+        let (open, close) = match node.lap {
+            Lap::None => ("[", "]"),
+            Lap::Of(_) | Lap::Open => ("[[", "]]"),
         };
         let _ = writeln!(out, "  n{index}{open}\"{name}{kind}\"{close}");
     }

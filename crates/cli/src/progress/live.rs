@@ -1,6 +1,7 @@
 //! Progress that moves: a line per active step, with a bar for loops; ended steps scroll up.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::id::Name;
@@ -78,22 +79,18 @@ fn active(step: &StepView, subject: &Subject, layout: Layout, now: Time) -> Stri
     let kind = lines::kind_of(subject.playbook.as_ref(), step);
     let head = layout.columns.head(step.step.as_str(), &kind);
     let elapsed = step.elapsed_ms(now);
-    match &step.lap {
-        Some(lap) => {
-            let bar = looping(lap, elapsed, surface);
-            format!("{head}  {bar}\n      {}", surface.dim(&counts(step, lap)))
-        }
-        None => {
-            let took = surface.dim(&human::span_ms(elapsed));
-            let doing = doing(step);
-            let doing = if step.retrying() > 0 {
-                surface.warn(&doing)
-            } else {
-                doing
-            };
-            format!("{head}  {doing}  {took}")
-        }
+    if let Some(lap) = &step.lap {
+        let bar = looping(lap, elapsed, surface);
+        return format!("{head}  {bar}\n      {}", surface.dim(&counts(step, lap)));
     }
+    let took = surface.dim(&human::span_ms(elapsed));
+    let doing = doing(step);
+    let doing = if step.retrying() > 0 {
+        surface.warn(&doing)
+    } else {
+        doing
+    };
+    format!("{head}  {doing}  {took}")
 }
 
 /// What the tasks of a plain step do now.
@@ -149,7 +146,7 @@ fn counts(step: &StepView, lap: &LoopView) -> String {
         lap.in_flight.len(),
     );
     if let Some(p95) = lap.p95_ms() {
-        text.push_str(&format!("   p95 {}", human::span_ms(p95)));
+        let _ = write!(text, "   p95 {}", human::span_ms(p95));
     }
     text
 }

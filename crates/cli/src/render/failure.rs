@@ -53,12 +53,11 @@ pub(crate) fn one(
     let _ = writeln!(out, "{head}: {}", human::tame(error.message.trim_end()));
     let address = address(step, iteration, failure);
     let place = playbook.and_then(|playbook| place(step, failure, playbook));
-    match (playbook, place) {
-        (Some(playbook), Some(span)) => snippet(&mut out, playbook, span, &address, surface),
-        _ => {
-            let corner = surface.dim(surface.either("┌─", "-->"));
-            let _ = writeln!(out, "   {corner} {address}");
-        }
+    if let (Some(playbook), Some(span)) = (playbook, place) {
+        snippet(&mut out, playbook, span, &address, surface);
+    } else {
+        let corner = surface.dim(surface.either("┌─", "-->"));
+        let _ = writeln!(out, "   {corner} {address}");
     }
     for key in [
         "exception_type",
@@ -206,9 +205,9 @@ workflow:
         let mut log = Log::begun();
         log.push(
             task("load", None, "save", 3),
-            Body::TaskFailed(ended(&Outcome::error(broken.clone()))),
+            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
         )
-        .push(at("load"), Body::StepFailed(failed(&broken)))
+        .push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
         .push(At::default(), finished(Ending::Error, Some(broken)));
         RunView::of(&log.events)
     }

@@ -197,7 +197,7 @@ mod tests {
         log.push(at("greet"), Body::StepStarted(Nothing {}))
             .push(
                 task("greet", None, "a", 1),
-                Body::TaskDone(ended(&Outcome::ok(json!({"n": 1})))),
+                Body::TaskDone(Box::new(ended(&Outcome::ok(json!({"n": 1}))))),
             )
             .push(at("greet"), Body::StepDone(Nothing {}));
         let view = RunView::of(&log.events);
@@ -211,7 +211,7 @@ mod tests {
     fn the_last_line_says_how_the_run_ended_and_where_it_failed() {
         let mut log = Log::begun();
         let broken = error("BROKEN", "load");
-        log.push(at("load"), Body::StepFailed(failed(&broken)))
+        log.push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
             .push(At::default(), finished(Ending::Error, Some(broken)));
         let view = RunView::of(&log.events);
         let line = footer(&view, "demo", "7", view.seen_at, Surface::PLAIN);

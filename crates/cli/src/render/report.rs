@@ -95,7 +95,7 @@ mod tests {
     fn ids_are_strings_and_every_promised_field_is_there() {
         let mut log = Log::begun();
         let broken = error("BROKEN", "load");
-        log.push(at("load"), Body::StepFailed(failed(&broken)))
+        log.push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
             .push(At::default(), finished(Ending::Error, Some(broken)));
         let view = RunView::of(&log.events);
         let name = RunName {

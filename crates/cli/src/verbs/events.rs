@@ -1,5 +1,6 @@
 //! `noetl events`: the log of a run, as it is or as it grows.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use model::event::Event;
@@ -24,7 +25,7 @@ pub(crate) async fn events(app: &App, args: &EventsArgs) -> Ended {
     if app.out.format == crate::args::Format::Json && !args.follow {
         let mut all = Vec::new();
         while read(&log, row.id, &mut after, args, &mut |event| {
-            all.push(event.to_json())
+            all.push(event.to_json());
         })
         .await?
         {}
@@ -33,7 +34,7 @@ pub(crate) async fn events(app: &App, args: &EventsArgs) -> Ended {
     }
     loop {
         while read(&log, row.id, &mut after, args, &mut |event| {
-            print(app, event)
+            print(app, event);
         })
         .await?
         {
@@ -86,13 +87,13 @@ fn print(app: &App, event: &Event) {
         .as_ref()
         .map_or_else(String::new, ToString::to_string);
     if let Some(index) = event.at.iteration {
-        place.push_str(&format!("#{index}"));
+        let _ = write!(place, "#{index}");
     }
     if let Some(task) = &event.at.task {
-        place.push_str(&format!("/{task}"));
+        let _ = write!(place, "/{task}");
     }
     if event.at.attempt > 1 {
-        place.push_str(&format!("@{}", event.at.attempt));
+        let _ = write!(place, "@{}", event.at.attempt);
     }
     let room = surface.columns.unwrap_or(160).saturating_sub(72).max(20);
     let said = preview::value(&event.body.payload().value(), room);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::status::RunStatus;
 use worker::{LogLine, LogStream};
 
 use crate::app::{App, Ended};
@@ -33,9 +34,11 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> Ended {
         if app.out.format == Format::Json && !args.follow {
             app.out.records(&fresh);
         } else {
-            fresh.iter().for_each(|line| print(app, line));
+            for line in fresh {
+                print(app, line);
+            }
         }
-        let is_over = status.is_none_or(|status| status.is_terminal());
+        let is_over = status.is_none_or(RunStatus::is_terminal);
         if !args.follow || is_over || app.out.is_closed() {
             return Ok(Exit::Done);
         }

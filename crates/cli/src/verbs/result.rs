@@ -8,31 +8,22 @@ use crate::find;
 use crate::local;
 use crate::problem::{Exit, Problem};
 use crate::render::value;
+use crate::view::RunView;
 
 /// Prints a result.
 pub(crate) async fn result(app: &App, args: &ResultArgs) -> Ended {
     let log = local::existing(&app.settings)?;
     let row = find::run(&*log.store, &args.id).await?;
     let view = log.view(row.id).await?;
-    let found = match &args.step {
-        Some(name) => {
-            let step = view.steps.iter().rev().find(|step| step.step == **name);
-            let step = step.ok_or_else(|| {
-                let mut known: Vec<&str> =
-                    view.steps.iter().map(|step| step.step.as_str()).collect();
-                known.dedup();
-                let message = format!("step `{name}` has not run in {}", row.id);
-                Problem::new(Exit::NotFound, "STEP_NOT_FOUND", message)
-                    .help(format!("these have: {}", known.join(", ")))
-            })?;
-            log.step_result(row.id, step).await?
+    let found = if let Some(name) = &args.step {
+        let step = view.steps.iter().rev().find(|step| step.step == **name);
+        let step = step.ok_or_else(|| not_run(name, &view))?;
+        log.step_result(row.id, step).await?
+    } else {
+        if let Some(problem) = unfinished(row.status, &row.id.to_string()) {
+            return Err(problem);
         }
-        None => {
-            if let Some(problem) = unfinished(row.status, &row.id.to_string()) {
-                return Err(problem);
-            }
-            log.result(row.id, &view).await?
-        }
+        log.result(row.id, &view).await?
     };
     let part = match &args.path {
         Some(path) => value::at(&found, path)?,
@@ -44,6 +35,14 @@ pub(crate) async fn result(app: &App, args: &ResultArgs) -> Ended {
         app.out.data(&value::plain(part));
     }
     Ok(Exit::Done)
+}
+
+fn not_run(name: &str, view: &RunView) -> Problem {
+    let mut known: Vec<&str> = view.steps.iter().map(|step| step.step.as_str()).collect();
+    known.dedup();
+    let message = format!("step `{name}` has not run");
+    Problem::new(Exit::NotFound, "STEP_NOT_FOUND", message)
+        .help(format!("these have: {}", known.join(", ")))
 }
 
 /// Why a run has no result, if it has none.

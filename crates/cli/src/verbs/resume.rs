@@ -64,7 +64,7 @@ pub(crate) async fn go_on(
     if let Some(control) = control {
         match session.server.control(row.id, control).await {
             Ok(()) => {}
-            Err(ControlError::Refused(refusal)) => return Err(refused(&row, &refusal)),
+            Err(ControlError::Refused(refusal)) => return Err(refused(&row, refusal)),
             Err(error) => return Err(error.into()),
         }
     }
@@ -87,10 +87,10 @@ pub(crate) async fn go_on(
         subject,
         adoption,
     };
-    follow.to_the_end(driving).await
+    follow.until_settled(driving).await
 }
 
-fn refused(row: &ExecutionRow, refusal: &engine::Refusal) -> Problem {
+fn refused(row: &ExecutionRow, refusal: engine::Refusal) -> Problem {
     let status = row.status.name().to_ascii_lowercase();
     Problem::new(
         Exit::NotAllowed,

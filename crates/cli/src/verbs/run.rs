@@ -55,7 +55,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
         subject,
         adoption: Adoption::Mine,
     };
-    follow.to_the_end(&args.driving).await
+    follow.until_settled(&args.driving).await
 }
 
 /// Errors in full; of warnings only the number, for `validate` tells them.

@@ -1,5 +1,7 @@
 //! `noetl show`: how a run stands, step by step, and where it failed.
 
+use std::fmt::Write;
+
 use model::playbook::Playbook;
 
 use crate::app::{App, Ended};
@@ -48,7 +50,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
         human::count(view.events),
     );
     if view.generation > 1 {
-        text.push_str(&format!("  retried, generation {}\n", view.generation));
+        let _ = writeln!(text, "  retried, generation {}", view.generation);
     }
     text.push_str(&steps(&view, playbook.as_ref(), surface));
     if let Some(block) = failure::run(&view, playbook.as_ref(), &id, surface) {
@@ -66,7 +68,7 @@ fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Strin
         text.push('\n');
         for ((_, label), task) in &step.open {
             if let Some(what) = &task.waits_for {
-                text.push_str(&format!("    {label} waits for {what}\n"));
+                let _ = writeln!(text, "    {label} waits for {what}");
             }
         }
     }
@@ -93,7 +95,7 @@ fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Stri
         let named = step.failures.len();
         let all = step.lap.as_ref().map_or(0, |lap| lap.failed.len());
         if all > named {
-            text.push_str(&format!("   and {} more in {}\n", all - named, step.step));
+            let _ = writeln!(text, "   and {} more in {}", all - named, step.step);
         }
     }
     let is_standing = view

@@ -66,14 +66,12 @@ impl RunView {
             return None;
         }
         let is_it = |step: &StepView| step.run == event.at.run && step.step == *name;
-        let index = match self.steps.iter().rposition(is_it) {
-            Some(index) => index,
-            None => {
-                let step = StepView::new(name.clone(), event.at.run, event.recorded_at);
-                self.steps.push(step);
-                self.steps.len() - 1
-            }
-        };
+        let known = self.steps.iter().rposition(is_it);
+        let index = known.unwrap_or_else(|| {
+            let step = StepView::new(name.clone(), event.at.run, event.recorded_at);
+            self.steps.push(step);
+            self.steps.len() - 1
+        });
         self.steps.get_mut(index)
     }
 }
@@ -202,24 +200,20 @@ impl StepView {
         };
         self.open
             .retain(|(iteration, _), _| *iteration != Some(index));
-        match error {
-            Some(error) => self.fail(Some(index), error),
-            None => {
-                self.suspects.remove(&Some(index));
-                self.failures.remove(&Some(index));
-            }
+        if let Some(error) = error {
+            self.fail(Some(index), error);
+        } else {
+            self.suspects.remove(&Some(index));
+            self.failures.remove(&Some(index));
         }
         let lap = self.lap();
         lap.in_flight.remove(&index);
         lap.took(event.duration_ms);
-        match error {
-            Some(_) => {
-                lap.failed.insert(index);
-            }
-            None => {
-                lap.failed.remove(&index);
-                lap.succeeded += 1;
-            }
+        if error.is_some() {
+            lap.failed.insert(index);
+        } else {
+            lap.failed.remove(&index);
+            lap.succeeded += 1;
         }
     }
 

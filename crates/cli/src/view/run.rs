@@ -1,6 +1,8 @@
 //! The run as a whole.
 
-use model::event::{Event, ResultPointer};
+#[cfg(test)]
+use model::event::Event;
+use model::event::ResultPointer;
 use model::id::{Name, PlaybookHash, Seq};
 use model::outcome::TaskError;
 use model::status::RunStatus;
@@ -64,6 +66,7 @@ impl Default for RunView {
 
 impl RunView {
     /// The view of a whole log.
+    #[cfg(test)]
     pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut view = Self::default();
         for event in events {

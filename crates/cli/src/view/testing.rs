@@ -37,8 +37,8 @@ pub(crate) fn task(step: &str, iteration: Option<u64>, label: &str, attempt: u32
 }
 
 /// A task's end.
-pub(crate) fn ended(outcome: &Outcome) -> Box<TaskEnded> {
-    Box::new(TaskEnded {
+pub(crate) fn ended(outcome: &Outcome) -> TaskEnded {
+    TaskEnded {
         outcome: Raw::of(outcome),
         result_ref: None,
         matched_rule_index: None,
@@ -47,7 +47,7 @@ pub(crate) fn ended(outcome: &Outcome) -> Box<TaskEnded> {
         set_iter: None,
         set_ctx: None,
         set: None,
-    })
+    }
 }
 
 /// An error of that code, as the engine names its place.
@@ -56,11 +56,11 @@ pub(crate) fn error(code: &str, step: &str) -> TaskError {
 }
 
 /// A failure.
-pub(crate) fn failed(error: &TaskError) -> Box<Failed> {
-    Box::new(Failed {
+pub(crate) fn failed(error: &TaskError) -> Failed {
+    Failed {
         error: error.clone(),
         set_ctx: None,
-    })
+    }
 }
 
 /// A run's end.

@@ -36,11 +36,11 @@ fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
     log.push(at("greet"), Body::StepStarted(Nothing {}))
         .push(
             task("greet", None, "a", 1),
-            Body::TaskDone(ended(&Outcome::ok(json!(1)))),
+            Body::TaskDone(Box::new(ended(&Outcome::ok(json!(1))))),
         )
         .push(
             task("greet", None, "b", 1),
-            Body::TaskDone(ended(&Outcome::ok(json!(2)))),
+            Body::TaskDone(Box::new(ended(&Outcome::ok(json!(2))))),
         )
         .push(at("greet"), Body::StepDone(Nothing {}))
         .push(At::default(), finished(Ending::Success, None));
@@ -69,9 +69,12 @@ fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
         .push(task("each", Some(1), "save", 1), retry(5))
         .push(
             task("each", Some(2), "save", 3),
-            Body::TaskFailed(ended(&Outcome::error(broken.clone()))),
+            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
         )
-        .push(iteration(2), Body::IterationFailed(failed(&broken)));
+        .push(
+            iteration(2),
+            Body::IterationFailed(Box::new(failed(&broken))),
+        );
     let view = RunView::of(&log.events);
     let step = view.active().next().unwrap();
     let lap = step.lap.as_ref().unwrap();
@@ -114,9 +117,9 @@ fn a_failure_keeps_the_task_and_the_try_it_came_from() {
     log.push(task("load", None, "save", 1), retry(2))
         .push(
             task("load", None, "save", 2),
-            Body::TaskFailed(ended(&Outcome::error(broken.clone()))),
+            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
         )
-        .push(at("load"), Body::StepFailed(failed(&broken)))
+        .push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
         .push(At::default(), finished(Ending::Error, Some(broken)));
     let view = RunView::of(&log.events);
     let step = view.failed_step().unwrap();
@@ -131,11 +134,11 @@ fn a_task_error_that_the_pipeline_survives_is_no_failure() {
     let broken = error("BROKEN", "load");
     log.push(
         task("load", None, "save", 1),
-        Body::TaskFailed(ended(&Outcome::error(broken))),
+        Body::TaskFailed(Box::new(ended(&Outcome::error(broken)))),
     )
     .push(
         task("load", None, "go_on", 1),
-        Body::TaskDone(ended(&Outcome::ok(json!(1)))),
+        Body::TaskDone(Box::new(ended(&Outcome::ok(json!(1))))),
     )
     .push(at("load"), Body::StepDone(Nothing {}));
     let view = RunView::of(&log.events);
@@ -147,7 +150,7 @@ fn a_task_error_that_the_pipeline_survives_is_no_failure() {
 fn a_retried_run_lives_again_and_its_failed_step_with_it() {
     let mut log = Log::begun();
     let broken = error("BROKEN", "load");
-    log.push(at("load"), Body::StepFailed(failed(&broken)))
+    log.push(at("load"), Body::StepFailed(Box::new(failed(&broken))))
         .push(At::default(), finished(Ending::Error, Some(broken)))
         .push(
             At::default(),
