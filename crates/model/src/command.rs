@@ -135,10 +135,12 @@ pub enum Stage {
         /// That event.
         since: Seq,
     },
-    /// What the task waited for has come, in the given event.
+    /// What the task waited for has come.
     Answered {
-        /// That event.
+        /// The event it came in.
         by: Seq,
+        /// The `task.started` event that says what was awaited.
+        since: Seq,
     },
     /// The last task ended, or a rule ended the pipeline well.
     Done,

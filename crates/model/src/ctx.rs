@@ -1,7 +1,7 @@
 //! Patches of `ctx`: plain values replace, reducers combine.
 //!
-//! A patch maps keys to values. A value that is a map with one of `$add $append $max $min $merge` as its only key is
-//! a reducer. Folding the patches of a log in order gives `ctx`; parallel iterations combine first (see [`Combined`]).
+//! A patch maps keys to values. A value that is a map with one of `$add $append $extend $max $min $merge` as its only
+//! key is a reducer. Folding the patches of a log in order gives `ctx`; parallel iterations combine first (see [`Combined`]).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ pub const CTX_BYTES_MAX: usize = 1024 * 1024;
 enum Reducer {
     Add,
     Append,
+    Extend,
     Max,
     Min,
     Merge,
@@ -29,6 +30,7 @@ fn reducer(value: &Value) -> Option<(Reducer, &Value)> {
     let reducer = match key.as_str() {
         "$add" => Reducer::Add,
         "$append" => Reducer::Append,
+        "$extend" => Reducer::Extend,
         "$max" => Reducer::Max,
         "$min" => Reducer::Min,
         "$merge" => Reducer::Merge,
@@ -53,12 +55,13 @@ fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
     match reducer {
         Reducer::Add => current.map_or_else(|| operand.clone(), |current| sum(current, operand)),
         Reducer::Append => {
-            let mut list = match current {
-                Some(Value::Array(list)) => list.clone(),
-                Some(other) => vec![other.clone()],
-                None => Vec::new(),
-            };
+            let mut list = current.map(items).unwrap_or_default();
             list.push(operand.clone());
+            Value::Array(list)
+        }
+        Reducer::Extend => {
+            let mut list = current.map(items).unwrap_or_default();
+            list.extend(items(operand));
             Value::Array(list)
         }
         Reducer::Max | Reducer::Min => match current {
@@ -74,6 +77,55 @@ fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
             Value::Object(map)
         }
     }
+}
+
+/// A list's items; anything else is a list of one.
+fn items(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(list) => list.clone(),
+        other => vec![other.clone()],
+    }
+}
+
+/// Puts `later` behind `patch`: applying the joined patch is applying both in turn.
+pub fn join(patch: &mut Map<String, Value>, later: &Map<String, Value>) {
+    for (key, value) in later {
+        let joined = match (patch.get(key), reducer(value)) {
+            (None, _) | (_, None) => value.clone(),
+            (Some(before), Some((kind, operand))) => match reducer(before) {
+                None => reduce(kind, Some(before), operand),
+                Some((first, held)) => match join_reducers((first, held), (kind, operand)) {
+                    Some(joined) => joined,
+                    // Two kinds of reducer on one key have no joint form; the later one is what the author sees last.
+                    None => value.clone(),
+                },
+            },
+        };
+        patch.insert(key.clone(), joined);
+    }
+}
+
+fn join_reducers(first: (Reducer, &Value), later: (Reducer, &Value)) -> Option<Value> {
+    let lists = |kind| matches!(kind, Reducer::Append | Reducer::Extend);
+    let listed = |(kind, operand): (Reducer, &Value)| match kind {
+        Reducer::Append => vec![operand.clone()],
+        _ => items(operand),
+    };
+    let (name, operand) = match (first.0, later.0) {
+        (a, b) if lists(a) && lists(b) => {
+            let mut both = listed(first);
+            both.extend(listed(later));
+            ("$extend", Value::Array(both))
+        }
+        (Reducer::Add, Reducer::Add) => ("$add", sum(first.1, later.1)),
+        (Reducer::Max, Reducer::Max) => ("$max", reduce(Reducer::Max, Some(first.1), later.1)),
+        (Reducer::Min, Reducer::Min) => ("$min", reduce(Reducer::Min, Some(first.1), later.1)),
+        (Reducer::Merge, Reducer::Merge) => {
+            ("$merge", reduce(Reducer::Merge, Some(first.1), later.1))
+        }
+        _ => return None,
+    };
+    Some(Value::Object(Map::from_iter([(name.to_owned(), operand)])))
 }
 
 fn sum(a: &Value, b: &Value) -> Value {
@@ -175,7 +227,13 @@ impl Combined {
     /// Plain writes of one key must be equal, and a key takes one kind of write.
     fn agree(&self, key: &str, writes: &BTreeMap<u64, Value>) -> Result<(), Conflict> {
         let added = self.sums.contains_key(key).then_some(Some(Reducer::Add));
-        let kind = |value: &Value| reducer(value).map(|(reducer, _)| reducer);
+        let kind = |value: &Value| {
+            reducer(value).map(|(reducer, _)| match reducer {
+                // One iteration may append once and another several times.
+                Reducer::Extend => Reducer::Append,
+                other => other,
+            })
+        };
         let (lowest, value) = writes
             .iter()
             .next()
@@ -225,6 +283,25 @@ mod tests {
             apply(&mut ctx, &patch);
         }
         assert_eq!(Value::Object(ctx), json!({"l": ["a", "c"]}));
+    }
+
+    #[test]
+    fn joined_patches_do_what_both_do_in_turn() {
+        let first = map(
+            json!({"n": {"$add": 1}, "l": {"$append": "a"}, "p": 1, "m": {"$merge": {"a": 1}}}),
+        );
+        let later = map(
+            json!({"n": {"$add": 2}, "l": {"$append": "b"}, "p": {"$add": 4}, "m": {"$merge": {"b": 2}}, "x": true}),
+        );
+        let start = map(json!({"n": 10, "l": ["z"]}));
+        let mut in_turn = start.clone();
+        apply(&mut in_turn, &first);
+        apply(&mut in_turn, &later);
+        let mut joined = first;
+        join(&mut joined, &later);
+        let mut at_once = start;
+        apply(&mut at_once, &joined);
+        assert_eq!(at_once, in_turn);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Next<'s> {
         run: TaskRun<'s>,
         /// The event that answers.
         by: Seq,
+        /// The `task.started` event that says what was awaited.
+        since: Seq,
     },
     /// Nothing before this time; the slot is kept.
     WaitUntil(Time),
@@ -82,9 +84,10 @@ pub fn next<'s>(step: &'s Step, continuation: &Continuation, now: Time) -> Next<
         }
         | Stage::Awaiting { .. } => Next::Suspended,
         Stage::Retrying { due, .. } => Next::WaitUntil(due),
-        Stage::Answered { by } => Next::Answered {
+        Stage::Answered { by, since } => Next::Answered {
             run: run(visit, continuation.attempt, Entry::Again),
             by,
+            since,
         },
         Stage::Done => Next::Done,
         Stage::Failed => Next::Failed,

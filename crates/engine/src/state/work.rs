@@ -379,9 +379,10 @@ fn answer(state: &mut State, id: &StepRunId, iteration: Option<u64>, by: Seq) {
     let Some(run) = state.runs.get_mut(id) else {
         return;
     };
-    run.waits.remove(&iteration);
+    let waiting = run.waits.remove(&iteration);
     if let Some(continuation) = run.continuation_mut(iteration) {
-        continuation.stage = Stage::Answered { by };
+        let since = waiting.map_or(by, |waiting| waiting.since);
+        continuation.stage = Stage::Answered { by, since };
     }
     wake(run.loop_.as_mut(), iteration);
     let of_pipeline =
