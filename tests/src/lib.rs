@@ -1,1 +1,4 @@
-//! What needs more than one crate to be tested: conformance cases, generated pages, house rules.
+//! What needs more than one crate to be tested: conformance cases, the simulator, generated pages, house rules.
+
+pub mod conformance;
+pub mod world;

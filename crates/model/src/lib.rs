@@ -18,4 +18,4 @@ pub mod source;
 pub mod status;
 pub mod template;
 pub mod time;
-pub(crate) mod yaml;
+pub mod yaml;

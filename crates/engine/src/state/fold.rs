@@ -7,6 +7,7 @@ use model::event::{
     AdmitEvaluated, Body, Event, NextEvaluated, Requested, ResultPointer, StepScheduled,
 };
 use model::id::{Name, StepRunId, TokenId};
+use model::playbook::LoopMode;
 use model::template::{Latest, LoopPointer};
 
 use crate::state::runs::{Ended, Run};
@@ -97,8 +98,11 @@ impl State {
             Body::StepFailed(_) => self.end_run(event, BoundaryKind::Failed),
             Body::LoopDone(_) => self.end_run(event, BoundaryKind::LoopDone),
             Body::LoopStarted(started) => {
+                let is_parallel = started.mode == LoopMode::Parallel;
+                let ctx = is_parallel.then(|| self.ctx.clone());
                 if let Some(run) = self.run_mut(event) {
-                    run.loop_ = Some(LoopRun::begin(started, event.seq));
+                    let begun = LoopRun::begin(started, event.seq);
+                    run.loop_ = Some(LoopRun { ctx, ..begun });
                 }
             }
             Body::ResultStored(stored) if event.at.task.is_none() => {

@@ -1,6 +1,7 @@
 //! A loop's progress: counters, bitmaps and the few iterations that are under way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::command::Continuation;
 use model::ctx::Combined;
@@ -10,6 +11,7 @@ use model::outcome::TaskError;
 use model::playbook::{FailureMode, LoopMode};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// A loop whose results are kept inline holds at most this many of them.
 pub(super) const INLINE_PARTS_MAX: u64 = 1_000;
@@ -51,6 +53,8 @@ pub struct LoopRun {
     pub outcome_bytes: u64,
     /// Writes to `ctx`, which apply together at the end.
     pub patches: Combined,
+    /// The `ctx` that the iterations of a parallel loop see: as it was when the loop started.
+    pub ctx: Option<Arc<Map<String, Value>>>,
     /// The failure with the lowest index.
     pub first_error: Option<(u64, TaskError)>,
     /// The mean duration of an iteration so far, in microseconds.
@@ -89,6 +93,7 @@ impl LoopRun {
             outcomes: BTreeMap::new(),
             outcome_bytes: 0,
             patches: Combined::default(),
+            ctx: None,
             first_error: None,
             mean_us: 0,
         }

@@ -189,6 +189,13 @@ impl State {
             .any(|command| command.run == *run && command.covers(iteration))
     }
 
+    /// The `ctx` that a run's pipelines begin with.
+    pub fn ctx_of(&self, run: &StepRunId) -> &Arc<Map<String, Value>> {
+        let loop_ = self.runs.get(run).and_then(|run| run.loop_.as_ref());
+        let fixed = loop_.and_then(|loop_| loop_.ctx.as_ref());
+        fixed.unwrap_or(&self.ctx)
+    }
+
     /// How often a step was scheduled.
     pub fn runs_of(&self, step: &Name) -> u32 {
         self.steps.get(step).map_or(0, |summary| summary.runs)

@@ -5,11 +5,13 @@
 
 mod align;
 mod build;
+mod data;
 mod document;
 mod merge;
 mod node;
 mod scalar;
 
+pub use data::data;
 pub(crate) use document::{Documents, documents};
 pub(crate) use merge::overlay;
 pub(crate) use node::{Entry, Node, Style, Value};

@@ -1,0 +1,13 @@
+//! Plain data from YAML, for documents that are no playbooks.
+
+use crate::diagnostic::Diagnostic;
+use crate::yaml::{Node, documents};
+
+/// The first document in `bytes` as data; null where there is none.
+pub fn data(name: &str, bytes: &[u8]) -> Result<serde_json::Value, Vec<Diagnostic>> {
+    let read = documents(name, bytes);
+    if read.diagnostics.iter().any(Diagnostic::is_error) {
+        return Err(read.diagnostics);
+    }
+    Ok(read.roots.first().map(Node::to_json).unwrap_or_default())
+}

@@ -1,0 +1,205 @@
+//! Reading a case from its folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::event::Kind;
+use model::id::Name;
+use serde_json::Value;
+
+use crate::conformance::script::Script;
+
+/// A case as its folder says it.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// `<area>/<case>`.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The playbook's text.
+    pub playbook: String,
+    /// Further playbooks by catalog path, for children.
+    pub children: Vec<(String, String)>,
+    /// What tasks answer.
+    pub script: Script,
+    /// The request's payload.
+    pub payload: Option<Value>,
+    /// What happens beside the tasks, in order.
+    pub inputs: Vec<Happening>,
+}
+
+/// Something that happens to the execution from outside.
+#[derive(Debug, Clone)]
+pub struct Happening {
+    /// When.
+    pub trigger: Trigger,
+    /// What.
+    pub what: What,
+}
+
+/// When something happens.
+#[derive(Debug, Clone)]
+pub enum Trigger {
+    /// So long after the start.
+    After(Duration),
+    /// When the n-th event of this kind, of this step if one is named, is in the log.
+    At {
+        /// The kind.
+        kind: Kind,
+        /// The step.
+        step: Option<Name>,
+        /// Which of them, from 1.
+        nth: u64,
+    },
+}
+
+/// What happens from outside.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// Someone cancels.
+    Cancel,
+    /// Someone pauses.
+    Pause,
+    /// Someone resumes.
+    Resume,
+    /// Someone retries.
+    Retry,
+    /// A signal comes.
+    Signal(Name, Option<Value>),
+    /// Someone writes to `ctx`.
+    Patch(Value),
+    /// The worker that holds a command dies.
+    Crash,
+}
+
+/// Why a folder is no case.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// A file cannot be read.
+    #[error("`{}` cannot be read", .0.display())]
+    File(PathBuf, #[source] std::io::Error),
+    /// A file does not say what it should.
+    #[error("{0}")]
+    Said(String),
+}
+
+/// Every case, by name.
+pub fn cases() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
+    let mut found: Vec<PathBuf> = folders(&root)
+        .iter()
+        .flat_map(|area| folders(area))
+        .collect();
+    found.sort();
+    found
+}
+
+fn folders(of: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
+}
+
+fn text(path: &Path) -> Result<String, CaseError> {
+    fs::read_to_string(path).map_err(|error| CaseError::File(path.to_owned(), error))
+}
+
+impl Case {
+    /// Reads the case in a folder.
+    pub fn load(folder: &Path) -> Result<Self, CaseError> {
+        let mut parts = folder
+            .components()
+            .rev()
+            .map(|part| part.as_os_str().to_string_lossy());
+        let case = parts.next().unwrap_or_default();
+        let name = format!("{}/{case}", parts.next().unwrap_or_default());
+        let said = match fs::read(folder.join("outcomes.yaml")) {
+            Ok(bytes) => model::yaml::data("outcomes.yaml", &bytes).map_err(|diagnostics| {
+                let messages: Vec<_> = diagnostics.iter().map(|one| one.message.clone()).collect();
+                CaseError::Said(messages.join("; "))
+            })?,
+            Err(_) => Value::Null,
+        };
+        let inputs = said
+            .get("inputs")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        Ok(Self {
+            name,
+            folder: folder.to_owned(),
+            playbook: text(&folder.join("playbook.yaml"))?,
+            children: children(folder)?,
+            script: Script::read(said.get("tasks")).map_err(CaseError::Said)?,
+            payload: said.get("payload").cloned(),
+            inputs: inputs.iter().map(happening).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The log expected, as text; none where nothing was accepted yet.
+    pub fn expected(&self) -> Option<String> {
+        fs::read_to_string(self.folder.join("events.yaml")).ok()
+    }
+
+    /// Takes a log as the expected one.
+    pub fn accept(&self, log: &str) -> Result<(), CaseError> {
+        let path = self.folder.join("events.yaml");
+        fs::write(&path, log).map_err(|error| CaseError::File(path, error))
+    }
+}
+
+/// Playbooks beside the case's own; a file's name is its catalog path.
+fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut children = Vec::new();
+    for path in entries.map(|entry| entry.path()) {
+        let stem = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if !["playbook", "outcomes", "events"].contains(&stem.as_str()) {
+            children.push((stem, text(&path)?));
+        }
+    }
+    children.sort();
+    Ok(children)
+}
+
+fn happening(value: &Value) -> Result<Happening, CaseError> {
+    let wrong = || CaseError::Said(format!("`{value}` is not something that happens"));
+    let trigger = match (
+        value.get("after"),
+        value.get("at_event").and_then(Value::as_str),
+    ) {
+        (Some(after), _) => Trigger::After(model::duration::parse(after).ok_or_else(wrong)?),
+        (None, Some(event)) => {
+            let (kind, step) = match event.split_once(" of ") {
+                Some((kind, step)) => (kind, Some(Name::from(step))),
+                None => (event, None),
+            };
+            Trigger::At {
+                kind: Kind::stored(kind).ok_or_else(wrong)?,
+                step,
+                nth: value.get("nth").and_then(Value::as_u64).unwrap_or(1),
+            }
+        }
+        _ => return Err(wrong()),
+    };
+    let has = |key: &str| value.get(key).is_some();
+    let what = match value.get("signal") {
+        Some(Value::String(name)) => {
+            What::Signal(name.as_str().into(), value.get("payload").cloned())
+        }
+        _ if has("cancel") => What::Cancel,
+        _ if has("pause") => What::Pause,
+        _ if has("resume") => What::Resume,
+        _ if has("retry") => What::Retry,
+        _ if has("crash") => What::Crash,
+        _ => What::Patch(value.get("patch").cloned().ok_or_else(wrong)?),
+    };
+    Ok(Happening { trigger, what })
+}

@@ -1,0 +1,15 @@
+//! Conformance cases as data: a playbook, what its tasks answer, and the log that must come of it.
+//!
+//! A case is a folder under `tests/conformance/<area>/<case>/`. [`Case`] reads it, [`run`] runs it with the engine
+//! alone, [`normalise`] makes logs of any origin comparable.
+
+mod case;
+mod normal;
+mod run;
+mod script;
+mod shown;
+
+pub use case::{Case, CaseError, Happening, Trigger, What, cases};
+pub use normal::{Log, normalise};
+pub use run::{Ran, run};
+pub use script::{Script, ScriptedTool};

@@ -1,0 +1,166 @@
+//! Logs made comparable: sub-logs per step run and iteration, what the server decided in its global order, and what
+//! the run came to. Ids and times are left out, and so is how the work was handed out.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use engine::State;
+use model::event::{Body, Emitter, Event, Kind};
+use model::outcome::Outcome;
+use serde_json::{Map, Value};
+
+use crate::conformance::shown::line;
+
+/// One execution's log, and what to call it.
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// `root`, or the child's path and its place among its siblings.
+    pub name: String,
+    /// The log.
+    pub events: Vec<Event>,
+}
+
+/// The logs of a case as one text.
+pub fn normalise(logs: &[Log]) -> String {
+    let mut text = String::new();
+    for log in logs {
+        let _ = writeln!(text, "{}:", log.name);
+        one(&log.events, &mut text);
+    }
+    text
+}
+
+fn one(events: &[Event], text: &mut String) {
+    let state = events.iter().fold(None, engine::fold);
+    let status = state
+        .as_ref()
+        .map_or("none", |state: &State| state.status().name());
+    let _ = writeln!(text, "  status: {status}");
+    let _ = writeln!(
+        text,
+        "  result: '{}'",
+        result(events).to_string().replace('\'', "''")
+    );
+    let _ = writeln!(
+        text,
+        "  ctx: '{}'",
+        Value::Object(ctx(events)).to_string().replace('\'', "''")
+    );
+    let _ = writeln!(text, "  decided: |");
+    for event in events.iter().filter(|event| is_decision(event)) {
+        let step = match event.at.step_run_id() {
+            Some(run) => format!("{}:{} ", run.step, run.run),
+            None => event
+                .at
+                .step
+                .as_ref()
+                .map_or_else(String::new, |step| format!("{step} ")),
+        };
+        let _ = writeln!(text, "    {step}{}", line(event));
+    }
+    let _ = writeln!(text, "  steps:");
+    for (place, lines) in sub_logs(events) {
+        let _ = writeln!(text, "    {place}: |");
+        for line in lines {
+            let _ = writeln!(text, "      {line}");
+        }
+    }
+}
+
+/// Whether an event is the server's decision, other than how work was handed out.
+fn is_decision(event: &Event) -> bool {
+    is_compared(event.kind())
+        && (event.kind().emitter() == Emitter::Server || event.kind() == Kind::StepFailed)
+}
+
+fn is_compared(kind: Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::CommandIssued
+            | Kind::CommandClaimed
+            | Kind::CommandExpired
+            | Kind::CommandFailed
+            | Kind::IterationScheduled
+    )
+}
+
+type Place = (String, u32, Option<u64>);
+
+/// The ordered sub-log of each step run and iteration.
+fn sub_logs(events: &[Event]) -> Vec<(String, Vec<String>)> {
+    let mut order: Vec<Place> = Vec::new();
+    let mut logs: BTreeMap<Place, Vec<String>> = BTreeMap::new();
+    for event in events.iter().filter(|event| is_compared(event.kind())) {
+        let Some(run) = event.at.step_run_id() else {
+            continue;
+        };
+        let place = (run.step.to_string(), run.run, event.at.iteration);
+        if !logs.contains_key(&place) {
+            order.push(place.clone());
+        }
+        logs.entry(place).or_default().push(line(event));
+    }
+    // Runs stand in the order of their scheduling, iterations by index below their run.
+    let first = |place: &Place| {
+        order
+            .iter()
+            .position(|other| (&other.0, other.1) == (&place.0, place.1))
+    };
+    let mut places: Vec<&Place> = logs.keys().collect();
+    places.sort_by_key(|place| (first(place), place.2));
+    let shown = places.into_iter().map(|place| {
+        let index = place
+            .2
+            .map_or_else(String::new, |index| format!("[{index}]"));
+        (
+            format!("'{}:{}{index}'", place.0, place.1),
+            logs[place].clone(),
+        )
+    });
+    shown.collect()
+}
+
+/// The value that the run's end points at.
+fn result(events: &[Event]) -> Value {
+    let pointer = events.iter().rev().find_map(|event| match &event.body {
+        Body::PlaybookFinished(finished) => finished.result.clone(),
+        _ => None,
+    });
+    let boundary = pointer.and_then(|pointer| events.iter().find(|event| event.seq == pointer.seq));
+    let Some(boundary) = boundary else {
+        return Value::Null;
+    };
+    if let Body::LoopDone(done) = &boundary.body {
+        return done
+            .results
+            .as_ref()
+            .map(model::raw::Raw::value)
+            .unwrap_or_default();
+    }
+    let of_run = |event: &&Event| {
+        event.at.step_run_id() == boundary.at.step_run_id() && event.seq < boundary.seq
+    };
+    let last = events
+        .iter()
+        .rev()
+        .filter(of_run)
+        .find_map(|event| match &event.body {
+            Body::TaskDone(ended) => ended.outcome.read::<Outcome>().ok(),
+            _ => None,
+        });
+    match last {
+        Some(Outcome::Ok(success)) => success.result,
+        _ => Value::Null,
+    }
+}
+
+/// `ctx` as the patches make it.
+fn ctx(events: &[Event]) -> Map<String, Value> {
+    let mut ctx = Map::new();
+    for event in events {
+        if let Body::CtxPatched(patched) = &event.body {
+            model::ctx::apply(&mut ctx, &patched.patch.read().unwrap_or_default());
+        }
+    }
+    ctx
+}

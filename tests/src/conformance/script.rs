@@ -1,0 +1,151 @@
+//! What tasks answer in a case: by step and task, by iteration, and by order of the calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use serde_json::{Map, Value};
+
+use crate::world::{Answer, Answers, Asked};
+
+/// The answers of a case.
+#[derive(Debug, Clone, Default)]
+pub struct Script {
+    tasks: BTreeMap<String, Vec<ScriptedTool>>,
+    /// How often each task of each iteration was called.
+    calls: BTreeMap<String, usize>,
+}
+
+/// One answer of a scripted tool.
+#[derive(Debug, Clone)]
+pub struct ScriptedTool {
+    /// Only for this iteration.
+    pub iteration: Option<u64>,
+    /// Only for this attempt.
+    pub attempt: Option<u32>,
+    /// Only for this visit.
+    pub visit: Option<u32>,
+    /// What the call comes to; none echoes the task's input.
+    pub outcome: Option<Outcome>,
+    /// How long it takes.
+    pub takes: Duration,
+}
+
+impl Script {
+    /// Reads the map of `step.task` or `task` to one answer or a list of them.
+    pub(crate) fn read(tasks: Option<&Value>) -> Result<Self, String> {
+        let mut script = Self::default();
+        for (name, said) in tasks.and_then(Value::as_object).into_iter().flatten() {
+            let list = match said {
+                Value::Array(list) => list.iter().map(scripted).collect::<Result<_, _>>()?,
+                one => vec![scripted(one)?],
+            };
+            script.tasks.insert(name.clone(), list);
+        }
+        Ok(script)
+    }
+
+    fn list(&self, step: &str, task: &str) -> Option<&[ScriptedTool]> {
+        let own = self.tasks.get(&format!("{step}.{task}"));
+        own.or_else(|| self.tasks.get(task)).map(Vec::as_slice)
+    }
+
+    /// The answer to the `call`-th call of a task in its pipeline, from 0; the last one repeats.
+    pub fn answer(
+        &self,
+        place: (&str, &str),
+        iteration: Option<u64>,
+        visit: u32,
+        attempt: u32,
+        call: usize,
+    ) -> Option<&ScriptedTool> {
+        let list = self.list(place.0, place.1)?;
+        let fits = |tool: &&ScriptedTool| {
+            tool.iteration.is_none_or(|only| Some(only) == iteration)
+                && tool.attempt.is_none_or(|only| only == attempt)
+                && tool.visit.is_none_or(|only| only == visit)
+        };
+        let is_keyed = |tool: &&ScriptedTool| {
+            tool.iteration.is_some() || tool.attempt.is_some() || tool.visit.is_some()
+        };
+        let keyed: Vec<&ScriptedTool> = list.iter().filter(is_keyed).filter(fits).collect();
+        let plain: Vec<&ScriptedTool> = list.iter().filter(|tool| !is_keyed(tool)).collect();
+        let from = if keyed.is_empty() { plain } else { keyed };
+        from.get(call).or_else(|| from.last()).copied()
+    }
+}
+
+impl Answers for Script {
+    fn answer(&mut self, asked: &Asked<'_>) -> Option<Answer> {
+        let place = (asked.step, asked.task);
+        self.list(place.0, place.1)?;
+        let iteration = asked
+            .iteration
+            .map_or_else(String::new, |index| format!("#{index}"));
+        let key = format!(
+            "{}.{}.{}{iteration}",
+            asked.execution, asked.step, asked.task
+        );
+        let call = self.calls.entry(key).or_default();
+        let n = *call;
+        *call += 1;
+        let tool = Script::answer(self, place, asked.iteration, asked.visit, asked.attempt, n);
+        let Some(tool) = tool else {
+            return Some(Answer::now(Outcome::ok(Value::Null)));
+        };
+        let echo = || Outcome::ok(asked.input.clone());
+        Some(Answer {
+            outcome: tool.outcome.clone().unwrap_or_else(echo),
+            takes: tool.takes,
+        })
+    }
+}
+
+fn scripted(said: &Value) -> Result<ScriptedTool, String> {
+    let wrong = |what: &str| format!("`{said}`: {what}");
+    let map = said
+        .as_object()
+        .ok_or_else(|| wrong("an answer is a map"))?;
+    let outcome = match (map.get("ok"), map.get("error")) {
+        (Some(value), None) => Some(Outcome::ok(value.clone())),
+        (None, Some(error)) => Some(Outcome::error(failure(error).map_err(|why| wrong(&why))?)),
+        (None, None) => None,
+        (Some(_), Some(_)) => return Err(wrong("an answer is `ok` or `error`")),
+    };
+    let facets = Facets {
+        http: map.get("http").cloned(),
+        pg: map.get("pg").cloned(),
+        py: map.get("py").cloned(),
+    };
+    let takes = match map.get("takes") {
+        Some(span) => model::duration::parse(span).ok_or_else(|| wrong("`takes` is a duration"))?,
+        None => Duration::ZERO,
+    };
+    let small = |key: &str| {
+        map.get(key)
+            .and_then(Value::as_u64)
+            .and_then(|n| u32::try_from(n).ok())
+    };
+    Ok(ScriptedTool {
+        iteration: map.get("iteration").and_then(Value::as_u64),
+        attempt: small("attempt"),
+        visit: small("visit"),
+        outcome: outcome.map(|outcome| outcome.with_facets(facets)),
+        takes,
+    })
+}
+
+fn failure(error: &Value) -> Result<TaskError, String> {
+    let empty = Map::new();
+    let map = error.as_object().unwrap_or(&empty);
+    let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+    let kind = map.get("kind").cloned().unwrap_or_else(|| "unknown".into());
+    let kind: ErrorKind = serde_json::from_value(kind).map_err(|error| error.to_string())?;
+    let code = text("code").unwrap_or_else(|| "SCRIPTED".to_owned());
+    let message = text("message").unwrap_or_else(|| "it failed as scripted".to_owned());
+    let mut task_error = TaskError::new(kind, code, message);
+    if let Some(retryable) = map.get("retryable").and_then(Value::as_bool) {
+        task_error.retryable = retryable;
+    }
+    Ok(task_error)
+}

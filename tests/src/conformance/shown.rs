@@ -1,0 +1,221 @@
+//! One event in one line, ids and times aside.
+
+use model::event::{Awaits, Body, Event, Finished, NextEvaluated, TaskEnded};
+use model::id::Name;
+use model::outcome::{Outcome, TaskError};
+use model::raw::Raw;
+use serde_json::Value;
+
+/// The line; the place is said elsewhere.
+pub(crate) fn line(event: &Event) -> String {
+    let words = [name(event), details(event)];
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join(" ")
+}
+
+fn name(event: &Event) -> String {
+    let at = &event.at;
+    let mut text = event.kind().name().to_owned();
+    if let Some(task) = &at.task {
+        text.push(' ');
+        text.push_str(task.as_str());
+        if at.visit > 1 {
+            text.push_str(&format!("#{}", at.visit));
+        }
+        if at.attempt > 1 {
+            text.push_str(&format!(" attempt {}", at.attempt));
+        }
+    }
+    text
+}
+
+fn details(event: &Event) -> String {
+    match &event.body {
+        Body::ExecutionRequested(requested) => format!("workload={}", requested.workload.text()),
+        Body::WorkflowStarted(started) => format!("entry={}", started.entry),
+        Body::WorkflowFinished(finished) | Body::PlaybookFinished(finished) => ended(finished),
+        Body::ExecutionRetried(retried) => format!("generation={}", retried.generation),
+        Body::SignalReceived(signal) => {
+            let payload = signal.payload.as_ref().map_or_else(String::new, answer);
+            format!("{} {payload}", signal.name).trim_end().to_owned()
+        }
+        Body::TimerSet(set) => {
+            let span = set.due.since(event.recorded_at).as_secs_f64();
+            format!("{} in {span:.1}s", word(&set.purpose))
+        }
+        Body::AdmitEvaluated(admit) => {
+            let rule = admit
+                .matched_rule_index
+                .map_or("none".to_owned(), |rule| rule.to_string());
+            let answer = match (admit.discarded, admit.allow) {
+                (true, _) => "discarded",
+                (false, true) => "allow",
+                (false, false) => "deny",
+            };
+            let why = admit
+                .error
+                .as_ref()
+                .map_or_else(String::new, |error| format!(" {}", failure(error)));
+            format!("{answer} rule={rule} tokens={}{why}", admit.tokens.len())
+        }
+        Body::StepScheduled(scheduled) => {
+            let args = optional("args", scheduled.args.as_ref());
+            let from = optional("args_from", scheduled.args_from.as_ref());
+            let last = if scheduled.is_final { " final" } else { "" };
+            format!("tokens={}{args}{from}{last}", scheduled.tokens.len())
+        }
+        Body::NextEvaluated(next) => routed(next),
+        Body::CtxPatched(patched) => patched.patch.text().to_owned(),
+        Body::StepFailed(failed) | Body::IterationFailed(failed) => {
+            format!(
+                "{}{}",
+                failure(&failed.error),
+                optional("set_ctx", failed.set_ctx.as_ref())
+            )
+        }
+        Body::IterationDone(done) => optional("set_ctx", done.set_ctx.as_ref())
+            .trim_start()
+            .to_owned(),
+        Body::TaskStarted(started) => started.awaits.as_deref().map_or_else(String::new, awaited),
+        Body::AttemptDone(ended) | Body::AttemptFailed(ended) => answer(&ended.outcome),
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => task(ended),
+        Body::PolicyEvaluated(policy) => {
+            let action = serde_json::to_value(&policy.action).unwrap_or_default();
+            format!("rule={} {action}", index(policy.matched_rule_index))
+        }
+        Body::LoopStarted(started) => format!(
+            "total={} mode={} max_in_flight={} failure={}",
+            started.total,
+            word(&started.mode),
+            started.max_in_flight,
+            word(&started.failure)
+        ),
+        Body::LoopDone(done) => {
+            let stats = done.stats;
+            let results = optional("results", done.results.as_ref());
+            format!(
+                "{}/{} failed={}{results}",
+                stats.succeeded, stats.total, stats.failed
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+fn ended(finished: &Finished) -> String {
+    let result = finished
+        .result
+        .as_ref()
+        .map_or("none".to_owned(), |result| result.step.to_string());
+    let error = finished
+        .error
+        .as_ref()
+        .map_or_else(String::new, |error| format!(" {}", failure(error)));
+    format!(
+        "{} generation={} result={result}{error}",
+        word(&finished.ended),
+        finished.generation
+    )
+}
+
+fn routed(next: &NextEvaluated) -> String {
+    let guards: Vec<&str> = next
+        .guards
+        .iter()
+        .map(|guard| match guard {
+            None => "-",
+            Some(true) => "true",
+            Some(false) => "false",
+        })
+        .collect();
+    let arcs: Vec<String> = next
+        .selected
+        .iter()
+        .map(|arc| format!("{}{}", arc.step, optional("args", arc.args.as_ref())))
+        .collect();
+    let held = if next.held { " held" } else { "" };
+    let error = next
+        .error
+        .as_ref()
+        .map_or_else(String::new, |error| format!(" {}", failure(error)));
+    format!(
+        "{} guards=[{}] selected=[{}]{held}{error}",
+        word(&next.mode),
+        guards.join(", "),
+        arcs.join(", ")
+    )
+}
+
+fn task(ended: &TaskEnded) -> String {
+    let to = ended
+        .to
+        .as_ref()
+        .map_or_else(String::new, |to: &Name| format!(" to={to}"));
+    let writes = [
+        optional("set_iter", ended.set_iter.as_ref()),
+        optional("set_ctx", ended.set_ctx.as_ref()),
+        optional("set", ended.set.as_ref()),
+    ];
+    format!(
+        "{} rule={} do={}{to}{}",
+        answer(&ended.outcome),
+        index(ended.matched_rule_index),
+        word(&ended.directive),
+        writes.concat()
+    )
+}
+
+fn awaited(awaits: &Awaits) -> String {
+    match awaits {
+        Awaits::Child(child) => format!(
+            "awaits child {} {} wait={}",
+            child.path,
+            child.input.text(),
+            child.wait
+        ),
+        Awaits::Wait(wait) => {
+            let signal = wait
+                .signal
+                .as_ref()
+                .map_or_else(String::new, |name| format!(" signal {name}"));
+            let time = match (wait.until, wait.times_out) {
+                (None, _) => "",
+                (Some(_), false) => " a time",
+                (Some(_), true) => " or a timeout",
+            };
+            format!("awaits{signal}{time}")
+        }
+    }
+}
+
+/// An outcome, or data that is not one.
+fn answer(raw: &Raw) -> String {
+    match raw.read::<Outcome>() {
+        Ok(Outcome::Ok(success)) => format!("ok {}", success.result),
+        Ok(Outcome::Error(failed)) => failure(&failed.error),
+        Err(_) => raw.text().to_owned(),
+    }
+}
+
+pub(crate) fn failure(error: &TaskError) -> String {
+    format!("error {}: {}", error.code, error.message)
+}
+
+fn optional(name: &str, raw: Option<&Raw>) -> String {
+    raw.map_or_else(String::new, |raw| format!(" {name}={}", raw.text()))
+}
+
+fn index(index: Option<u32>) -> String {
+    index.map_or("none".to_owned(), |index| index.to_string())
+}
+
+fn word<T: serde::Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        other => other.unwrap_or_default().to_string(),
+    }
+}

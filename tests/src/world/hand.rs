@@ -1,0 +1,321 @@
+//! A command in a worker's hand: its pipelines, what it has to say, and what it was told.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::{ReportEnd, State};
+use model::command::{Command, Continuation, Work};
+use model::event::{At, Body, Event, Failed, Nothing};
+use model::id::{LeaseEpoch, WorkerId};
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{LoopMode, Playbook};
+use model::template::{Data, Iter, RunView, Scope};
+use model::time::Time;
+use serde_json::{Map, Value};
+use store::Memory;
+
+use crate::world::answers::Answers;
+use crate::world::load::events_at;
+use crate::world::pipeline::{Env, Pipeline, Stepped, event};
+
+/// What may still be done under a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Order {
+    /// Everything.
+    Proceed,
+    /// End the tasks that run, begin nothing.
+    Yield,
+    /// Stop the tasks that run.
+    Stop,
+}
+
+/// What an action came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acted {
+    /// Something happened.
+    Went,
+    /// Nothing happens before this time.
+    Waits(Time),
+    /// Nothing is left to do.
+    Over(ReportEnd),
+}
+
+/// A command in a worker's hand.
+#[derive(Debug, Clone)]
+pub struct Hand {
+    /// What to run.
+    pub command: Command,
+    /// The claim.
+    pub epoch: LeaseEpoch,
+    /// The holder.
+    pub worker: WorkerId,
+    /// What happened and is not reported.
+    pub outbox: Vec<Event>,
+    /// What the holder was told.
+    pub order: Order,
+    playbook: Arc<Playbook>,
+    scope: Scope,
+    elements: Vec<Value>,
+    waiting: VecDeque<Begin>,
+    active: Vec<Pipeline>,
+    width: usize,
+    interrupted: bool,
+}
+
+/// A pipeline that waits for its turn.
+#[derive(Debug, Clone)]
+struct Begin {
+    iteration: Option<u64>,
+    continuation: Option<Continuation>,
+}
+
+impl Hand {
+    /// Takes a command, with the execution's data as it stands.
+    pub(crate) fn new(
+        claim: store::Claim,
+        worker: &WorkerId,
+        playbook: Arc<Playbook>,
+        state: &State,
+        store: &Memory,
+    ) -> Self {
+        let command = claim.command;
+        let started = command
+            .loop_started
+            .map(|seq| events_at(store, command.id.execution, &[seq]));
+        let body = started
+            .as_ref()
+            .and_then(|events| events.first())
+            .map(|event| &event.body);
+        let elements = match body {
+            Some(Body::LoopStarted(started)) => started.collection.as_ref().map(|raw| raw.value()),
+            _ => None,
+        };
+        let (waiting, width) = waiting(&command, state);
+        let mut scope = scope(state, &command);
+        scope.args = command.args.clone().map_or_else(Data::default, Data::lazy);
+        Self {
+            epoch: claim.lease_epoch,
+            worker: worker.clone(),
+            outbox: Vec::new(),
+            order: Order::Proceed,
+            playbook,
+            scope,
+            elements: elements
+                .and_then(|value| value.as_array().cloned())
+                .unwrap_or_default(),
+            waiting,
+            active: Vec::new(),
+            width,
+            interrupted: false,
+            command,
+        }
+    }
+
+    /// Takes in an order; an earlier, stricter one stands.
+    pub fn tell(&mut self, order: Order) {
+        self.order = self.order.max(order);
+    }
+
+    /// How the command ends, once nothing is left to do.
+    pub fn end(&self) -> Option<ReportEnd> {
+        let idle =
+            self.active.is_empty() && (self.waiting.is_empty() || self.order != Order::Proceed);
+        idle.then_some(match self.order {
+            Order::Stop => ReportEnd::Stopped,
+            _ if self.interrupted || !self.waiting.is_empty() => ReportEnd::Released,
+            _ => ReportEnd::Finished,
+        })
+    }
+
+    /// One action of one pipeline; `pick` says whose turn it is.
+    pub fn act(
+        &mut self,
+        store: &Memory,
+        answers: &mut dyn Answers,
+        now: Time,
+        pick: usize,
+    ) -> Acted {
+        let playbook = self.playbook.clone();
+        let Some(step) = playbook.step(self.command.run.step.as_str()) else {
+            return Acted::Over(ReportEnd::Released);
+        };
+        let worker = self.worker.clone();
+        let mut env = Env {
+            store,
+            answers,
+            execution: self.command.id.execution,
+            step,
+            worker: &worker,
+            now,
+            may_begin: self.order == Order::Proceed,
+            must_stop: self.order == Order::Stop,
+            is_parallel: step
+                .loop_
+                .as_ref()
+                .is_some_and(|loop_| loop_.mode == LoopMode::Parallel),
+        };
+        if self.command.work == Work::Prepare {
+            return self.refuse_to_prepare(&env);
+        }
+        if self.begin_more(&mut env) {
+            return Acted::Went;
+        }
+        if let Some(end) = self.end() {
+            return Acted::Over(end);
+        }
+        let mut earliest = Time(i64::MAX);
+        for turn in 0..self.active.len() {
+            let index = (pick + turn) % self.active.len();
+            match self.active[index].step(&mut env, &mut self.outbox) {
+                Stepped::Went => return Acted::Went,
+                Stepped::Waits(until) => earliest = earliest.min(until),
+                Stepped::Ended => {
+                    self.leave(index);
+                    return Acted::Went;
+                }
+                Stepped::Left { interrupted } => {
+                    self.interrupted |= interrupted;
+                    self.leave(index);
+                    return Acted::Went;
+                }
+            }
+        }
+        Acted::Waits(earliest)
+    }
+
+    /// A pipeline is over here; in a sequential loop the next one sees what it wrote.
+    fn leave(&mut self, index: usize) {
+        let pipeline = self.active.remove(index);
+        if self.width == 1 {
+            self.scope.ctx = pipeline.scope.ctx;
+        }
+    }
+
+    /// Begins what there is room for. True: something was recorded or taken up.
+    fn begin_more(&mut self, env: &mut Env<'_>) -> bool {
+        let mut began = false;
+        while env.may_begin && self.active.len() < self.width {
+            let Some(begin) = self.waiting.pop_front() else {
+                break;
+            };
+            let at = At::step_run(&self.command.run).iteration(begin.iteration);
+            let mut pipeline =
+                Pipeline::new(at.clone(), self.scope_of(begin.iteration, env), env.now);
+            match begin.continuation {
+                Some(continuation) => pipeline.restore(continuation, env),
+                None => {
+                    let body = match begin.iteration {
+                        None => Body::StepStarted(Nothing {}),
+                        Some(_) => Body::IterationStarted(Nothing {}),
+                    };
+                    self.outbox.push(event(env, at, body));
+                }
+            }
+            self.active.push(pipeline);
+            began = true;
+        }
+        began
+    }
+
+    fn scope_of(&self, iteration: Option<u64>, env: &Env<'_>) -> Scope {
+        let mut scope = self.scope.clone();
+        let Some(index) = iteration else {
+            return scope;
+        };
+        let element = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.elements.get(index));
+        let name = env
+            .step
+            .loop_
+            .as_ref()
+            .map(|loop_| loop_.iterator.to_string());
+        let values: Map<String, Value> = name
+            .into_iter()
+            .map(|name| (name, element.cloned().unwrap_or_default()))
+            .collect();
+        scope.iter = Some(Iter {
+            values: Data::new(Value::Object(values)),
+            index: Some(index),
+            length: self.elements.len() as u64,
+            parent: scope.iter.take().and_then(|iter| iter.parent),
+        });
+        scope
+    }
+
+    fn refuse_to_prepare(&mut self, env: &Env<'_>) -> Acted {
+        let error = TaskError::new(
+            ErrorKind::Storage,
+            "REFERENCE_NOT_AVAILABLE",
+            "a world prepares no collections",
+        );
+        let failed = Failed {
+            error,
+            set_ctx: None,
+        };
+        let at = At::step_run(&self.command.run);
+        self.outbox
+            .push(event(env, at, Body::StepFailed(Box::new(failed))));
+        Acted::Over(ReportEnd::Finished)
+    }
+}
+
+/// The pipelines of a command, and how many may run at once.
+fn waiting(command: &Command, state: &State) -> (VecDeque<Begin>, usize) {
+    let run = state.run(&command.run);
+    let loop_ = run.and_then(|run| run.loop_.as_ref());
+    let begin = |index: u64| Begin {
+        iteration: Some(index),
+        continuation: loop_.and_then(|loop_| loop_.live.get(&index).cloned()),
+    };
+    let is_elsewhere = |index: &u64| {
+        loop_.is_some_and(|loop_| {
+            loop_.has_ended(*index)
+                || loop_.suspended.contains(index)
+                || loop_.awake.contains(index)
+        })
+    };
+    match command.work {
+        Work::Pipeline | Work::Prepare => {
+            let continuation = run
+                .filter(|run| run.started)
+                .map(|run| run.pipeline.clone());
+            let plain = Begin {
+                iteration: None,
+                continuation,
+            };
+            (VecDeque::from([plain]), 1)
+        }
+        Work::Iteration { index } => (VecDeque::from([begin(index)]), 1),
+        Work::Range { from, to, width } => {
+            let indices = (from..to).filter(|index| !is_elsewhere(index));
+            (indices.map(begin).collect(), width as usize)
+        }
+    }
+}
+
+/// What every template of the execution sees.
+fn scope(state: &State, command: &Command) -> Scope {
+    let latest = state
+        .steps
+        .iter()
+        .filter_map(|(name, step)| Some((name.clone(), step.latest.as_ref()?.envelope())));
+    let parent = state.parent.as_ref();
+    let parent_iter = parent.and_then(|parent| parent.iter.clone());
+    Scope {
+        workload: Data::lazy(state.workload.clone()),
+        ctx: Data::new(Value::Object((**state.ctx_of(&command.run)).clone())),
+        steps: Arc::new(latest.collect()),
+        iter: parent_iter.map(|raw| Iter {
+            parent: Some(Data::lazy(raw)),
+            ..Iter::default()
+        }),
+        run: Arc::new(RunView {
+            execution_id: Some(state.execution),
+            path: Some(state.path.clone()),
+            version: Some(state.version),
+            parent_execution_id: parent.map(|parent| parent.execution_id),
+        }),
+        ..Scope::default()
+    }
+}

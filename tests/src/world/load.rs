@@ -1,0 +1,109 @@
+//! Reading from the store what a rendering asks for.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use model::event::{Body, Event};
+use model::id::{ExecutionId, Seq};
+use model::outcome::Outcome;
+use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
+use serde_json::{Value, json};
+use store::{Memory, Store as _};
+
+/// How often a rendering may ask for more.
+const ROUNDS_MAX: usize = 8;
+
+/// Waits for what never has to wait: the store in memory answers at once.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    future
+        .now_or_never()
+        .expect("a store in memory answers at once")
+}
+
+/// A whole log.
+pub fn log(store: &Memory, execution: ExecutionId) -> Vec<Event> {
+    now(store.events(execution, Seq(0), usize::MAX)).expect("a store in memory is readable")
+}
+
+/// The events at some seqs.
+pub(crate) fn events_at(store: &Memory, execution: ExecutionId, seqs: &[Seq]) -> Vec<Event> {
+    now(store.events_at(execution, seqs)).expect("a store in memory is readable")
+}
+
+/// Adds what is needed.
+pub(crate) fn load(store: &Memory, execution: ExecutionId, needs: Vec<Need>, loaded: &mut Loaded) {
+    for need in needs {
+        match need {
+            Need::Outcome(seq) => {
+                let events = events_at(store, execution, &[seq]);
+                let outcome = events.first().and_then(outcome_of);
+                let outcome = outcome.unwrap_or_else(|| Outcome::ok(Value::Null));
+                loaded.outcomes.insert(seq, Arc::new(outcome));
+            }
+            Need::Loop(pointer) => {
+                let results = loop_results(store, execution, &pointer);
+                loaded.loops.insert(pointer.done, Data::new(results));
+            }
+            Need::Body(reference) => {
+                let why = "a world keeps no bodies outside its logs".to_owned();
+                loaded.unavailable.insert(reference.uri.clone(), why);
+            }
+        }
+    }
+}
+
+/// Renders, loading what it asks for; what is left is a failure for good.
+pub(crate) fn resolve<T>(
+    store: &Memory,
+    execution: ExecutionId,
+    scope: &mut Scope,
+    render: impl Fn(&Scope) -> Result<T, RenderError>,
+) -> Result<T, RenderError> {
+    for _ in 0..ROUNDS_MAX {
+        match render(scope) {
+            Err(RenderError::Needs(needs)) => {
+                load(store, execution, needs, Arc::make_mut(&mut scope.loaded));
+            }
+            other => return other,
+        }
+    }
+    render(scope)
+}
+
+/// The outcome that an event records.
+pub(crate) fn outcome_of(event: &Event) -> Option<Outcome> {
+    match &event.body {
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
+        _ => None,
+    }
+}
+
+/// A loop's results in index order, `{results: […], stats: {…}}`.
+pub fn loop_results(store: &Memory, execution: ExecutionId, pointer: &LoopPointer) -> Value {
+    let log = log(store, execution);
+    let at = |seq: Seq| log.iter().find(|event| event.seq == seq);
+    let (mut results, mut stats) = (Vec::new(), Value::Null);
+    let run = at(pointer.started).and_then(|event| event.at.step_run_id());
+    if let Some(Body::LoopStarted(started)) = at(pointer.started).map(|event| &event.body) {
+        results = vec![Value::Null; usize::try_from(started.total).unwrap_or(0)];
+    }
+    if let Some(Body::LoopDone(done)) = at(pointer.done).map(|event| &event.body) {
+        stats = serde_json::to_value(done.stats).unwrap_or_default();
+        if let Some(inline) = &done.results {
+            return json!({"results": inline.value(), "stats": stats});
+        }
+    }
+    let inside = |event: &&Event| {
+        event.seq > pointer.started && event.seq < pointer.done && event.at.step_run_id() == run
+    };
+    for event in log.iter().filter(inside) {
+        let index = event
+            .at
+            .iteration
+            .and_then(|index| usize::try_from(index).ok());
+        if let (Some(Outcome::Ok(success)), Some(index)) = (outcome_of(event), index) {
+            results[index] = success.result;
+        }
+    }
+    json!({"results": results, "stats": stats})
+}

@@ -1,0 +1,16 @@
+//! A world in one thread: the engine and a store in memory, virtual time, and workers that interpret pipelines with
+//! scripted outcomes instead of tools. The same calls in the same order give the same logs.
+
+mod answers;
+mod call;
+mod hand;
+mod load;
+mod pipeline;
+mod server;
+mod tamper;
+
+pub use answers::{Answer, Answers, Asked};
+pub use hand::{Acted, Hand, Order};
+pub use load::{log, loop_results};
+pub use server::{Broken, Posted, Server};
+pub use tamper::{Honest, Tamper};

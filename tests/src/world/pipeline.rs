@@ -1,0 +1,432 @@
+//! One pipeline under way, run one action at a time; it writes the events that the worker writes, in that order.
+
+use std::sync::Arc;
+
+use model::command::Continuation;
+use model::event::{At, Awaits, Body, Event, Nothing, Source, TaskStarted};
+use model::id::{EventId, ExecutionId, Name, Seq, WorkerId};
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::{Effect, Step};
+use model::raw::Raw;
+use model::template::{Data, Envelope, Scope};
+use model::time::Time;
+use pipeline::{Entry, Next, Place, TaskRun, Writes};
+use serde_json::{Map, Value, json};
+use store::Memory;
+
+use crate::world::answers::{Answer, Answers, Asked};
+use crate::world::call::{self, Ready, Waiting};
+use crate::world::load::{events_at, outcome_of, resolve};
+
+/// What a pipeline runs in.
+pub(crate) struct Env<'w> {
+    pub(crate) store: &'w Memory,
+    pub(crate) answers: &'w mut dyn Answers,
+    pub(crate) execution: ExecutionId,
+    pub(crate) step: &'w Step,
+    pub(crate) worker: &'w WorkerId,
+    pub(crate) now: Time,
+    /// Whether a task may begin.
+    pub(crate) may_begin: bool,
+    /// Whether tools that run must stop.
+    pub(crate) must_stop: bool,
+    /// Whether writes to `ctx` ride with the iteration's end.
+    pub(crate) is_parallel: bool,
+}
+
+/// One pipeline under way.
+#[derive(Debug, Clone)]
+pub(crate) struct Pipeline {
+    pub(crate) at: At,
+    pub(crate) continuation: Continuation,
+    pub(crate) scope: Scope,
+    pub(crate) begun: Time,
+    patch: Map<String, Value>,
+    failure: Option<TaskError>,
+    call: Option<Call>,
+}
+
+/// A call that is being made.
+#[derive(Debug, Clone)]
+struct Call {
+    task: Name,
+    visit: u32,
+    attempt: u32,
+    entry: Entry,
+    until: Time,
+    outcome: Outcome,
+}
+
+/// How a pipeline stands after an action.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stepped {
+    /// It goes on.
+    Went,
+    /// Nothing happens before this time.
+    Waits(Time),
+    /// It ended; its end is recorded.
+    Ended,
+    /// It waits for something outside, or gave back what it had not begun.
+    Left { interrupted: bool },
+}
+
+impl Pipeline {
+    pub(crate) fn new(at: At, scope: Scope, now: Time) -> Self {
+        Self {
+            at,
+            continuation: Continuation::default(),
+            scope,
+            begun: now,
+            patch: Map::new(),
+            failure: None,
+            call: None,
+        }
+    }
+
+    /// Goes on from where another worker came to.
+    pub(crate) fn restore(&mut self, continuation: Continuation, env: &Env<'_>) {
+        for (label, pointer) in &continuation.outcomes {
+            let envelope = Envelope::recorded(pointer.ok, pointer.seq);
+            if continuation.last.as_ref() == Some(label) {
+                self.scope.previous = Some(envelope.clone());
+            }
+            self.scope.labels.insert(label.clone(), envelope);
+        }
+        let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
+        seqs.extend(&continuation.local_writes);
+        if env.is_parallel {
+            seqs.extend(&continuation.ctx_writes);
+        }
+        seqs.sort_unstable();
+        seqs.dedup();
+        for event in events_at(env.store, env.execution, &seqs) {
+            let writes = writes(&event, env.is_parallel);
+            pipeline::apply_writes(&mut self.scope, &writes);
+            model::ctx::join(&mut self.patch, &writes.ctx);
+        }
+        self.continuation = continuation;
+    }
+
+    /// One action: a task begins, or ends, or the pipeline does.
+    pub(crate) fn step(&mut self, env: &mut Env<'_>, out: &mut Vec<Event>) -> Stepped {
+        if let Some(call) = self.call.take() {
+            return self.go_on_calling(env, call, out);
+        }
+        match pipeline::next(env.step, &self.continuation, env.now) {
+            Next::Run(_) | Next::WaitUntil(_) if !env.may_begin => {
+                Stepped::Left { interrupted: true }
+            }
+            Next::Run(run) => self.begin(env, &run, out),
+            Next::Answered { run, by, since } => {
+                let outcome = answered(env, by, since);
+                self.settle(env, &run, outcome, out);
+                Stepped::Went
+            }
+            Next::WaitUntil(due) => Stepped::Waits(due),
+            Next::Suspended => Stepped::Left { interrupted: false },
+            Next::Done => self.end(env, None, out),
+            Next::Failed => {
+                let error = self.why(env);
+                self.end(env, Some(error), out)
+            }
+        }
+    }
+
+    fn go_on_calling(&mut self, env: &mut Env<'_>, call: Call, out: &mut Vec<Event>) -> Stepped {
+        if env.must_stop {
+            return Stepped::Left { interrupted: true };
+        }
+        if call.until > env.now {
+            let until = call.until;
+            self.call = Some(call);
+            return Stepped::Waits(until);
+        }
+        let step = env.step;
+        let Some((_, task)) = step.task(call.task.as_str()) else {
+            return Stepped::Left { interrupted: true };
+        };
+        let run = TaskRun {
+            task,
+            visit: call.visit,
+            attempt: call.attempt,
+            entry: call.entry,
+        };
+        self.settle(env, &run, call.outcome, out);
+        Stepped::Went
+    }
+
+    fn begin(&mut self, env: &mut Env<'_>, run: &TaskRun<'_>, out: &mut Vec<Event>) -> Stepped {
+        let at = self.task_at(run);
+        self.scope.task = Some(run.task.label.clone());
+        self.scope.attempt = Some(run.attempt);
+        self.scope.now = Some(env.now);
+        self.scope.input = Data::default();
+        let key = pipeline::idempotency_key(env.execution, &at);
+        self.scope.idempotency_key = Some(key.into());
+        let step = env.step;
+        let render = |scope: &Scope| call::render(step, run.task, scope);
+        let ready = match resolve(env.store, env.execution, &mut self.scope, render) {
+            Ok(ready) => ready,
+            Err(error) => {
+                let error = pipeline::render_failure(&error, step, &run.task.label);
+                self.start(env, run, out);
+                self.settle(env, run, Outcome::error(error), out);
+                return Stepped::Went;
+            }
+        };
+        if let Some(input) = &ready.input {
+            self.scope.input = Data::new(Value::Object(input.clone()));
+        }
+        if run.task.effect == Effect::AtMostOnce && run.entry == Entry::Again {
+            self.settle(env, run, Outcome::error(unknown_outcome(run)), out);
+            return Stepped::Went;
+        }
+        self.dispatch(env, run, &ready, out)
+    }
+
+    fn dispatch(
+        &mut self,
+        env: &mut Env<'_>,
+        run: &TaskRun<'_>,
+        ready: &Ready,
+        out: &mut Vec<Event>,
+    ) -> Stepped {
+        let input = ready.input.clone().map_or(Value::Null, Value::Object);
+        let asked = Asked {
+            execution: env.execution,
+            step: env.step.name.as_str(),
+            task: run.task.label.as_str(),
+            kind: run.task.kind.as_str(),
+            iteration: self.at.iteration,
+            visit: run.visit,
+            attempt: run.attempt,
+            input: &input,
+            fields: &ready.fields,
+        };
+        let scripted = env.answers.answer(&asked);
+        let answer = match (scripted, run.task.kind.as_str()) {
+            (Some(answer), _) => Ok(answer),
+            (None, "playbook") => match call::child(run.task, ready, &self.scope) {
+                Ok(awaits) => return self.suspend(env, run, awaits, out),
+                Err(error) => Err(error),
+            },
+            (None, "wait") => match call::wait(run.task, ready, env.now) {
+                Ok(Waiting::Suspend(awaits)) => return self.suspend(env, run, awaits, out),
+                Ok(Waiting::Sleep(due)) => Ok(Answer {
+                    outcome: Outcome::ok(json!({"fired_at": due})),
+                    takes: due.since(env.now),
+                }),
+                Err(error) => Err(error),
+            },
+            (None, _) => {
+                let result = ready.fields.get("result").cloned().unwrap_or_default();
+                Ok(Answer::now(Outcome::ok(result)))
+            }
+        };
+        let answer = answer.unwrap_or_else(|error| Answer::now(Outcome::error(error)));
+        self.start(env, run, out);
+        self.call = Some(Call {
+            task: run.task.label.clone(),
+            visit: run.visit,
+            attempt: run.attempt,
+            entry: run.entry,
+            until: env.now.after(answer.takes),
+            outcome: answer.outcome,
+        });
+        Stepped::Went
+    }
+
+    /// Begins to wait with the slot freed. Only a `task.started` says for what, so every attempt has one.
+    fn suspend(
+        &mut self,
+        env: &Env<'_>,
+        run: &TaskRun<'_>,
+        awaits: Awaits,
+        out: &mut Vec<Event>,
+    ) -> Stepped {
+        let body = Body::TaskStarted(TaskStarted {
+            inputs: None,
+            awaits: Some(Box::new(awaits)),
+        });
+        let at = self.task_at(run);
+        self.record(event(env, at, body), out);
+        Stepped::Left { interrupted: false }
+    }
+
+    fn start(&mut self, env: &Env<'_>, run: &TaskRun<'_>, out: &mut Vec<Event>) {
+        let body = match run.entry {
+            Entry::Fresh => Body::TaskStarted(TaskStarted {
+                inputs: None,
+                awaits: None,
+            }),
+            Entry::Retry => Body::AttemptStarted(Nothing {}),
+            Entry::Again => return,
+        };
+        let at = self.task_at(run);
+        self.record(event(env, at, body), out);
+    }
+
+    fn settle(
+        &mut self,
+        env: &mut Env<'_>,
+        run: &TaskRun<'_>,
+        mut outcome: Outcome,
+        out: &mut Vec<Event>,
+    ) {
+        outcome
+            .meta_mut()
+            .insert("attempt".to_owned(), run.attempt.into());
+        let place = Place {
+            at: self.at.clone(),
+            jumps: self.continuation.jumps,
+        };
+        let step = env.step;
+        let judge = |scope: &Scope| pipeline::settle(step, run, &outcome, scope, &place);
+        let settled = resolve(env.store, env.execution, &mut self.scope, judge)
+            .expect("settling fails only for what is not loaded");
+        for draft in settled.events {
+            self.record(event(env, draft.at, draft.body), out);
+        }
+        pipeline::apply_writes(&mut self.scope, &settled.writes);
+        if env.is_parallel {
+            model::ctx::join(&mut self.patch, &settled.writes.ctx);
+        }
+        self.failure = settled.failure;
+        let envelope = Envelope::of(Arc::new(outcome));
+        let label = run.task.label.clone();
+        self.scope.labels.insert(label, envelope.clone());
+        self.scope.previous = Some(envelope);
+    }
+
+    fn end(&mut self, env: &Env<'_>, error: Option<TaskError>, out: &mut Vec<Event>) -> Stepped {
+        let set_ctx = (!self.patch.is_empty()).then(|| Raw::of(&self.patch));
+        let body = match (error, self.at.iteration) {
+            (None, None) => Body::StepDone(Nothing {}),
+            (None, Some(_)) => Body::IterationDone(model::event::IterationDone { set_ctx }),
+            (Some(error), iteration) => {
+                let error = self.located(env, error);
+                let failed = Box::new(model::event::Failed { error, set_ctx });
+                match iteration {
+                    None => Body::StepFailed(failed),
+                    Some(_) => Body::IterationFailed(failed),
+                }
+            }
+        };
+        let mut event = event(env, self.at.clone(), body);
+        let took = env.now.since(self.begun).as_millis();
+        event.duration_ms = Some(u64::try_from(took).unwrap_or(u64::MAX));
+        self.record(event, out);
+        Stepped::Ended
+    }
+
+    /// Why the pipeline fails; read from the log where another worker saw it.
+    fn why(&mut self, env: &Env<'_>) -> TaskError {
+        if let Some(error) = self.failure.take() {
+            return error;
+        }
+        let last = self.continuation.last.as_ref();
+        let pointer = last.and_then(|label| self.continuation.outcomes.get(label));
+        let events = pointer.map(|pointer| events_at(env.store, env.execution, &[pointer.seq]));
+        let outcome = events.and_then(|events| events.first().and_then(outcome_of));
+        let error = outcome.and_then(|outcome| outcome.failure().cloned());
+        error.unwrap_or_else(|| TaskError {
+            retryable: false,
+            ..TaskError::new(
+                ErrorKind::Unknown,
+                "POLICY_FAIL",
+                "a policy rule failed the step",
+            )
+        })
+    }
+
+    fn located(&self, env: &Env<'_>, mut error: TaskError) -> TaskError {
+        let label = self.continuation.last.as_ref();
+        let task = label.and_then(|label| env.step.task(label.as_str()));
+        let mut add = |key: &str, value: Value| {
+            error.details.entry(key).or_insert(value);
+        };
+        add("step", env.step.name.as_str().into());
+        match task {
+            Some((_, task)) => {
+                add("task", task.label.as_str().into());
+                add("line", task.span.line.into());
+            }
+            None => add("line", env.step.span.line.into()),
+        }
+        error
+    }
+
+    fn task_at(&self, run: &TaskRun<'_>) -> At {
+        At {
+            task: Some(run.task.label.clone()),
+            visit: run.visit,
+            attempt: run.attempt,
+            ..self.at.clone()
+        }
+    }
+
+    fn record(&mut self, event: Event, out: &mut Vec<Event>) {
+        pipeline::fold(&mut self.continuation, &event);
+        out.push(event);
+    }
+}
+
+/// An event of a worker. Id and seq are the server's to give.
+pub(crate) fn event(env: &Env<'_>, at: At, body: Body) -> Event {
+    Event {
+        event_id: EventId(0),
+        execution_id: env.execution,
+        seq: Seq(0),
+        cause_seq: None,
+        timestamp: env.now,
+        recorded_at: env.now,
+        source: Source::Worker,
+        at,
+        duration_ms: None,
+        worker_id: Some(env.worker.clone()),
+        meta: None,
+        body,
+    }
+}
+
+fn answered(env: &Env<'_>, by: Seq, since: Seq) -> Outcome {
+    let events = events_at(env.store, env.execution, &[since, by]);
+    let find = |seq: Seq| events.iter().find(|event| event.seq == seq);
+    match (find(since).map(|event| &event.body), find(by)) {
+        (
+            Some(Body::TaskStarted(TaskStarted {
+                awaits: Some(awaits),
+                ..
+            })),
+            Some(event),
+        ) => pipeline::answer(awaits, event),
+        _ => Outcome::error(TaskError::new(
+            ErrorKind::Storage,
+            "REFERENCE_NOT_AVAILABLE",
+            format!("event {by}, which answers the task, cannot be read"),
+        )),
+    }
+}
+
+fn writes(event: &Event, is_parallel: bool) -> Writes {
+    let (Body::TaskDone(ended) | Body::TaskFailed(ended)) = &event.body else {
+        return Writes::default();
+    };
+    let map = |raw: Option<&Raw>| raw.and_then(|raw| raw.read().ok()).unwrap_or_default();
+    Writes {
+        iter: map(ended.set_iter.as_ref()),
+        ctx: map(ended.set_ctx.as_ref().filter(|_| is_parallel)),
+        local: map(ended.set.as_ref()),
+    }
+}
+
+fn unknown_outcome(run: &TaskRun<'_>) -> TaskError {
+    let message = format!(
+        "task `{}` began before and may have had its effect; it must not run twice",
+        run.task.label
+    );
+    TaskError {
+        retryable: false,
+        ..TaskError::new(ErrorKind::Unknown, "UNKNOWN_OUTCOME", message)
+    }
+}
