@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::id::ExecutionId;
 use model::status::RunStatus;
+use model::time::Time;
 use serde_json::Value;
 use server::{Control, Published};
 use store::{Adoption, ExecutionRow};
@@ -38,6 +39,8 @@ pub(crate) struct Follow<'a> {
     pub(crate) id: ExecutionId,
     /// Its playbook and names.
     pub(crate) subject: Subject,
+    /// From when on its steps are shown as they end.
+    pub(crate) since: Time,
     /// Whether this process drives it, or another does.
     pub(crate) adoption: Adoption,
 }
@@ -85,6 +88,7 @@ impl Follow<'_> {
         tokio::pin!(deadline);
         let mut interrupts = 0;
         self.catch_up(view).await?;
+        progress.skip(view, self.since);
         loop {
             if view.status != RunStatus::Running {
                 progress.update(view, &self.subject, store.now(), &self.app.out);
