@@ -66,7 +66,10 @@ impl Follow<'_> {
         progress.end();
         match stop? {
             Stop::Settled => self.settled(&view).await,
-            Stop::Cancelled => self.settled(&view).await.map(|_| Exit::Interrupted),
+            Stop::Cancelled => match self.settled(&view).await? {
+                Exit::Cancelled => Ok(Exit::Interrupted),
+                exit => Ok(exit),
+            },
             Stop::TimedOut => self.hand_over(driving).await,
             Stop::Interrupted => Ok(Exit::Interrupted),
         }
@@ -180,7 +183,10 @@ impl Follow<'_> {
         }
         if interrupts > 1 {
             progress.say(
-                &format!("stopped; go on with `noetl retry {}`", self.id),
+                &format!(
+                    "stopped at once; `noetl resume {}` finishes the cancelling",
+                    self.id
+                ),
                 out,
             );
             return Ok(true);
