@@ -659,3 +659,24 @@ fn an_error_does_not_quote_a_secret() {
     let (_, message, _) = failure("{{ big // 0 }}", &scope);
     assert!(message.contains("9007199254740993"), "{message}");
 }
+
+#[test]
+fn ordinary_work_on_a_large_context_is_within_budget() {
+    let row = json!({"id": 1, "name": "a row of some length", "tags": ["a", "b"], "ok": true});
+    let rows = vec![row; 20_000];
+    let scope = Scope {
+        workload: Data::new(json!({"rows": rows})),
+        ..Scope::default()
+    };
+    let source = "{{ (rows | selectattr('ok') | map(attribute='id') | list | length) + workload.get('rows') | length + (rows | first).id }}";
+    assert_eq!(render(source, &scope), json!(40_001));
+    let text = render(
+        "{% for row in rows[:5000] %}{{ row.id }}:{{ row.name }};{% endfor %}",
+        &scope,
+    );
+    assert_eq!(text.as_str().unwrap().len(), 5000 * 23);
+    assert_eq!(
+        render("{{ rows }}", &scope).as_array().unwrap().len(),
+        20_000
+    );
+}

@@ -22,7 +22,9 @@ mod session;
 mod tree;
 mod weigh;
 
-pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, SOURCE_BYTES_MAX};
+pub use budget::{
+    ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
+};
 pub use data::Data;
 pub use rewrite::PathUse;
 pub use scope::{Content, Envelope, EventView, Iter, Loaded, LoopPointer, Need, RunView, Scope};
