@@ -622,6 +622,8 @@ fn an_operation_that_does_not_fit_names_its_expression() {
         )
     );
     assert_eq!((span.column, span.start, span.end), (8, 103, 111));
+    assert!(!holds("n is divisibleby 0", &scope()));
+    assert_eq!(failure("{{ items[::0] }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ none < 5 }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ 'abc' | int }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(
