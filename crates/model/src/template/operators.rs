@@ -145,11 +145,11 @@ pub(crate) fn items(list: &Native) -> Result<Vec<Native>, Error> {
 }
 
 /// `value[start:stop:step]`, as in Python.
-fn slice(value: &Native, start: &Native, stop: &Native, step: &Native) -> Result<Native, Error> {
+fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<Native, Error> {
     if let Some(text) = value.as_str() {
         session::charge(text.len())?;
         let chars: Vec<char> = text.chars().collect();
-        let picked = indices(chars.len(), start, stop, step)?;
+        let picked = indices(chars.len(), start, end, step)?;
         return Ok(Native::from(
             picked
                 .into_iter()
@@ -164,7 +164,7 @@ fn slice(value: &Native, start: &Native, stop: &Native, step: &Native) -> Result
         ));
     }
     let items = items(value)?;
-    let picked = indices(items.len(), start, stop, step)?;
+    let picked = indices(items.len(), start, end, step)?;
     Ok(Native::from(
         picked
             .into_iter()
@@ -177,7 +177,7 @@ fn slice(value: &Native, start: &Native, stop: &Native, step: &Native) -> Result
 fn indices(
     length: usize,
     start: &Native,
-    stop: &Native,
+    end: &Native,
     step: &Native,
 ) -> Result<Vec<usize>, Error> {
     let number = |value: &Native| match value.as_i64() {
@@ -208,9 +208,9 @@ fn indices(
         Some(at) => at.clamp(low, high),
     };
     let (first, last) = if step > 0 { (low, high) } else { (high, low) };
-    let (mut at, stop) = (bound(number(start)?, first), bound(number(stop)?, last));
+    let (mut at, end) = (bound(number(start)?, first), bound(number(end)?, last));
     let mut picked = Vec::new();
-    while (step > 0 && at < stop) || (step < 0 && at > stop) {
+    while (step > 0 && at < end) || (step < 0 && at > end) {
         picked.extend(usize::try_from(at));
         at += step;
     }
