@@ -41,6 +41,7 @@ impl Drive {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
+        self.gathering.insert(execution);
         slot.remember(&decision);
         let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
         let command = match &waiting.input {
@@ -146,17 +147,22 @@ impl Drive {
             return;
         };
         let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
+        self.gathering.insert(execution);
         let gathered = slot
             .gathered
             .get_or_insert_with(|| Gathered::new(execution, expected));
         gathered.commit.consumed.extend(waiting.consumed);
     }
 
-    /// Hands what has gathered to the store, one commit per execution at a time.
+    /// Hands what has gathered to the store in one batch, one commit per execution at a time.
     pub(super) fn flush(&mut self) {
-        let shared = &self.shared;
-        for (execution, slot) in &mut self.slots {
+        let mut batch = Vec::new();
+        for execution in std::mem::take(&mut self.gathering) {
+            let Some(slot) = self.slots.get_mut(&execution) else {
+                continue;
+            };
             if slot.under_way.is_some() {
+                // The end of the commit under way asks again.
                 continue;
             }
             let Some(gathered) = slot.gathered.take() else {
@@ -179,15 +185,25 @@ impl Drive {
                 has_messages: !commit.messages.is_empty(),
                 has_timers: !commit.timers.is_empty(),
             };
-            let (shared, execution) = (shared.clone(), *execution);
+            batch.push((commit, bodies, rest));
+        }
+        if !batch.is_empty() {
+            let shared = self.shared.clone();
             self.work.push(Box::pin(async move {
-                let result = write(&shared, commit, bodies).await;
-                Done::Committed(execution, Outcome { result, rest })
+                Done::Committed(write(&shared, batch).await)
             }));
         }
     }
 
-    pub(super) fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
+    /// Takes up what became of a batch.
+    pub(super) fn batch_committed(&mut self, outcomes: Vec<(ExecutionId, Outcome)>) {
+        for (execution, outcome) in outcomes {
+            self.committed(execution, outcome);
+            self.gathering.insert(execution);
+        }
+    }
+
+    fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
@@ -256,6 +272,10 @@ impl Drive {
                 let _ = reply.send(Ok(Reply { verdict, next }));
             }
         }
+        if let Some(slot) = self.slots.get_mut(&execution) {
+            slot.waits_for_commit = false;
+        }
+        self.decide(execution);
         for pool in rest.offered {
             self.offer(&pool);
         }
@@ -373,17 +393,40 @@ impl Slot {
     }
 }
 
+/// A commit, the bodies it points at, and what hangs on it.
+type Pending = (Commit, Vec<engine::BodyToKeep>, Rest);
+
 /// Bodies first, then the events that point at them.
-async fn write(
-    shared: &Shared,
-    commit: Commit,
-    bodies: Vec<engine::BodyToKeep>,
-) -> Result<Committed, Error> {
+async fn write(shared: &Shared, batch: Vec<Pending>) -> Vec<(ExecutionId, Outcome)> {
+    let mut outcomes = Vec::with_capacity(batch.len());
+    let mut commits = Vec::with_capacity(batch.len());
+    let mut rests = Vec::with_capacity(batch.len());
+    for (commit, bodies, rest) in batch {
+        match keep_bodies(shared, bodies).await {
+            Ok(()) => {
+                rests.push((commit.execution, rest));
+                commits.push(commit);
+            }
+            Err(error) => {
+                let result = Err(error);
+                outcomes.push((commit.execution, Outcome { result, rest }));
+            }
+        }
+    }
+    let committed = shared.store.commit_all(commits).await;
+    for ((execution, rest), result) in rests.into_iter().zip(committed) {
+        let result = result.map_err(Error::from);
+        outcomes.push((execution, Outcome { result, rest }));
+    }
+    outcomes
+}
+
+async fn keep_bodies(shared: &Shared, bodies: Vec<engine::BodyToKeep>) -> Result<(), Error> {
     for body in bodies {
         let bytes = Vec::from(body.text.text()).into();
         shared.bodies.put(::results::Source::Bytes(bytes)).await?;
     }
-    Ok(shared.store.commit(commit).await?)
+    Ok(())
 }
 
 fn timer(change: TimerChange) -> store::TimerChange {

@@ -27,6 +27,8 @@ pub(super) struct Slot {
     pub(super) loaded: Loaded,
     /// Whether something is being loaded for the input in front, or for the slot itself.
     pub(super) is_loading: bool,
+    /// Whether the input in front needs something that the commit under way may hold.
+    pub(super) waits_for_commit: bool,
     /// Decided, not handed to the store yet.
     pub(super) gathered: Option<Gathered>,
     /// Handed to the store: the inputs, to be put back in line should the commit not happen.
@@ -80,6 +82,7 @@ impl Slot {
             queue: VecDeque::new(),
             loaded: Loaded::default(),
             is_loading: false,
+            waits_for_commit: false,
             gathered: None,
             under_way: None,
             snapshot_seq,

@@ -1,11 +1,13 @@
-//! The one thread that writes: what waits in its queue shares a transaction and a flush to disk.
+//! Writing: jobs that come together share a transaction and a flush to disk.
 //!
 //! Enters: jobs. Leaves: each job's answer, only after its transaction is durable. A job that breaks an invariant is
-//! taken out, and the rest of its group runs again without it.
+//! taken out, and the rest of its group runs again without it. Commits are written by the thread that asks, because a
+//! hand-over to another thread and back costs as much as the flush itself; everything else goes through a queue that
+//! one thread empties.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -60,38 +62,56 @@ pub(super) enum Request {
     Watch,
 }
 
-struct Writer {
+/// The connection that writes, and what keeps the log beside the database small.
+pub(super) struct Pen {
     db: Connection,
     file: PathBuf,
+    checkpoint: SyncSender<()>,
+    since_checkpoint: usize,
+}
+
+struct Writer {
+    pen: Arc<Mutex<Pen>>,
     queue: Receiver<Request>,
     foreign_commits: Arc<Notify>,
     /// The version last seen, once someone watches.
     watched: Option<i64>,
-    checkpoint: SyncSender<()>,
-    checkpoints: thread::JoinHandle<()>,
-    since_checkpoint: usize,
 }
 
-/// Starts the thread; it ends when every sender is gone.
+/// The writing side of a store.
+pub(super) struct Started {
+    pub(super) pen: Arc<Mutex<Pen>>,
+    pub(super) queue: Sender<Request>,
+    /// The threads, to be waited for once the queue and the pen are gone.
+    pub(super) threads: Vec<thread::JoinHandle<()>>,
+}
+
+/// Starts the threads; they end when every sender is gone.
 pub(super) fn start(
     db: Connection,
     file: &Path,
     foreign_commits: Arc<Notify>,
-) -> Result<(Sender<Request>, thread::JoinHandle<()>), Error> {
+) -> Result<Started, Error> {
     let (sender, queue) = mpsc::channel();
     let (checkpoint, checkpoints) = start_checkpoints(file)?;
-    let writer = Writer {
+    let pen = Arc::new(Mutex::new(Pen {
         db,
+        file: file.to_owned(),
+        checkpoint,
+        since_checkpoint: 0,
+    }));
+    let writer = Writer {
+        pen: Arc::clone(&pen),
         queue,
         foreign_commits,
         watched: None,
-        checkpoint,
-        checkpoints,
-        since_checkpoint: 0,
-        file: file.to_owned(),
     };
     let thread = spawn("store-writer", move || writer.run())?;
-    Ok((sender, thread))
+    Ok(Started {
+        pen,
+        queue: sender,
+        threads: vec![thread, checkpoints],
+    })
 }
 
 fn spawn(
@@ -128,15 +148,14 @@ impl Writer {
         let mut group = Vec::with_capacity(GROUP_MAX);
         while self.fill(&mut group) {
             if !group.is_empty() {
-                self.since_checkpoint += group.len();
-                self.write(&mut group);
-                self.tidy();
+                self.pen().write(&mut group);
             }
             self.watch();
         }
-        // Every connection is closed when the store is, so that the directory may be moved or copied then.
-        drop(self.checkpoint);
-        let _ = self.checkpoints.join();
+    }
+
+    fn pen(&self) -> MutexGuard<'_, Pen> {
+        self.pen.lock().expect("writing does not panic")
     }
 
     /// Takes what waits, or waits for something; false once nobody can ask any more.
@@ -166,12 +185,29 @@ impl Writer {
     fn take(&mut self, request: Request, group: &mut Vec<Box<dyn Job>>) {
         match request {
             Request::Job(job, _permit) => group.push(job),
-            Request::Watch if self.watched.is_none() => self.watched = self.foreign_version(),
+            Request::Watch if self.watched.is_none() => {
+                let version = self.pen().foreign_version();
+                self.watched = version;
+            }
             Request::Watch => {}
         }
     }
 
-    fn write(&self, group: &mut Vec<Box<dyn Job>>) {
+    /// Tells of commits by other connections; this connection's own do not count.
+    fn watch(&mut self) {
+        let Some(seen) = self.watched else { return };
+        let version = self.pen().foreign_version();
+        if let Some(version) = version.filter(|version| *version != seen) {
+            self.watched = Some(version);
+            self.foreign_commits.notify_waiters();
+        }
+    }
+}
+
+impl Pen {
+    /// Writes a group and answers its members.
+    pub(super) fn write(&mut self, group: &mut Vec<Box<dyn Job>>) {
+        self.since_checkpoint += group.len();
         while !group.is_empty() {
             match self.attempt(group) {
                 Ok(()) => {
@@ -188,6 +224,7 @@ impl Writer {
                 }
             }
         }
+        self.tidy();
     }
 
     /// Runs the group in one transaction; names the job at which it failed.
@@ -232,17 +269,6 @@ impl Writer {
         waits(CHECKPOINT_WAIT);
         checkpoint(&self.db, "TRUNCATE");
         waits(open::BUSY_MAX);
-    }
-
-    /// Tells of commits by other connections; this connection's own do not count.
-    fn watch(&mut self) {
-        if let Some(seen) = self.watched
-            && let Some(version) = self.foreign_version()
-            && version != seen
-        {
-            self.watched = Some(version);
-            self.foreign_commits.notify_waiters();
-        }
     }
 
     fn foreign_version(&self) -> Option<i64> {
