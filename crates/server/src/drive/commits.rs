@@ -30,7 +30,7 @@ struct Rest {
     events: Vec<model::event::Event>,
     stops: Vec<(Seq, WorkerId)>,
     handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    offered: Vec<Name>,
+    offered: Vec<(Name, Seq)>,
     has_messages: bool,
     has_timers: bool,
 }
@@ -87,7 +87,7 @@ impl Drive {
                         Some((worker, false)) => {
                             gathered.handed.push((worker.clone(), seq, LeaseEpoch(1)))
                         }
-                        None => gathered.offered.push(command.pool.clone()),
+                        None => gathered.offered.push((command.pool.clone(), seq)),
                     }
                     let claimed = holder.map(|(worker, _)| (worker, LeaseEpoch(1)));
                     let start_by = Some(self.shared.store.now().after(schedule_to_start));
@@ -139,6 +139,26 @@ impl Drive {
                 reply: None,
             });
         }
+    }
+
+    /// A command on offer goes to a worker that waits.
+    pub(super) fn gather_hand(&mut self, command: CommandId, worker: WorkerId) {
+        let execution = command.execution;
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
+        self.gathering.insert(execution);
+        let gathered = slot
+            .gathered
+            .get_or_insert_with(|| Gathered::new(execution, expected));
+        let (seq, lease_epoch) = (command.seq, LeaseEpoch(1));
+        gathered.handed.push((worker.clone(), seq, lease_epoch));
+        gathered.commit.commands.push(store::CommandChange::Hand {
+            seq,
+            worker,
+            lease_epoch,
+        });
     }
 
     /// A message whose input was refused is consumed all the same.
@@ -211,29 +231,36 @@ impl Drive {
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
             Ok(Committed::Moved { .. } | Committed::Fenced) => {
-                self.put_back(execution, decided, None)
+                self.put_back(execution, decided, outcome.rest.handed, None)
             }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "a commit did not happen; trying again");
-                self.put_back(execution, decided, None);
+                self.put_back(execution, decided, outcome.rest.handed, None);
             }
             Err(error) => {
                 tracing::error!(%execution, %error, "a commit was refused");
-                self.put_back(execution, decided, Some(error));
+                self.put_back(execution, decided, outcome.rest.handed, Some(error));
             }
         }
     }
 
     /// The commit did not happen: its inputs go back in line on freshly loaded state, or are answered with the error.
-    fn put_back(&mut self, execution: ExecutionId, decided: Vec<Decided>, error: Option<Error>) {
+    fn put_back(
+        &mut self,
+        execution: ExecutionId,
+        decided: Vec<Decided>,
+        handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
+        error: Option<Error>,
+    ) {
         let Some(mut slot) = self.slots.remove(&execution) else {
             return;
         };
-        let gathered = slot
-            .gathered
-            .take()
-            .map(|gathered| gathered.decided)
-            .unwrap_or_default();
+        self.claims.unhand(execution, &handed);
+        let gathered = slot.gathered.take().map(|gathered| {
+            self.claims.unhand(execution, &gathered.handed);
+            gathered.decided
+        });
+        let gathered = gathered.unwrap_or_default();
         let mut queue: VecDeque<Waiting> = VecDeque::new();
         let mut error = error;
         for entry in decided.into_iter().chain(gathered) {
@@ -251,6 +278,8 @@ impl Drive {
         slot.queue = queue;
         self.slots.insert(execution, slot);
         self.again(execution);
+        // Commands that were on their way to a worker are found again through the store.
+        self.offered();
     }
 
     /// The commit is durable: answers, hints and streams may leave.
@@ -276,8 +305,8 @@ impl Drive {
             slot.waits_for_commit = false;
         }
         self.decide(execution);
-        for pool in rest.offered {
-            self.offer(&pool);
+        for (pool, seq) in rest.offered {
+            self.offer(pool, CommandId { execution, seq });
         }
         self.tell_stops(execution, &rest.stops);
         if rest.has_messages {
@@ -303,6 +332,15 @@ impl Drive {
             .state
             .as_ref()
             .map_or(model::status::RunStatus::Running, engine::State::status);
+        if events
+            .iter()
+            .any(|event| matches!(event.body, model::event::Body::PlaybookResumed(_)))
+        {
+            self.offered();
+        }
+        let Some(slot) = self.slots.get(&execution) else {
+            return;
+        };
         if events
             .iter()
             .any(|event| matches!(event.body, model::event::Body::PlaybookPaused(_)))

@@ -64,8 +64,8 @@ pub(super) struct Gathered {
     pub(super) stops: Vec<(Seq, WorkerId)>,
     /// Commands handed to workers that were waiting for work.
     pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    /// Commands on offer to whoever asks.
-    pub(super) offered: Vec<Name>,
+    /// Commands on offer to whoever asks, with their pools.
+    pub(super) offered: Vec<(Name, Seq)>,
 }
 
 impl Slot {

@@ -58,7 +58,7 @@ pub struct Sqlite {
     room: Arc<Semaphore>,
     queue: Option<Sender<Request>>,
     pen: Option<Arc<Mutex<Pen>>>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
     foreign_commits: Arc<Notify>,
 }
 
@@ -82,7 +82,7 @@ impl Sqlite {
             room: Arc::new(Semaphore::new(QUEUE_MAX)),
             pen: Some(started.pen),
             queue: Some(started.queue),
-            threads: started.threads,
+            thread: Some(started.thread),
             foreign_commits,
         })
     }
@@ -155,7 +155,7 @@ impl Drop for Sqlite {
     fn drop(&mut self) {
         drop(self.queue.take());
         drop(self.pen.take());
-        for thread in self.threads.drain(..) {
+        if let Some(thread) = self.thread.take() {
             // What was queued is written before the process goes on; a panic there was reported to its askers.
             let _ = thread.join();
         }

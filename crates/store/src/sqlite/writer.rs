@@ -6,7 +6,7 @@
 //! one thread empties.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -15,22 +15,13 @@ use rusqlite::Connection;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::error::Error;
-use crate::sqlite::{failure, open};
+use crate::sqlite::failure;
 
 /// At most so many jobs share a transaction.
 const GROUP_MAX: usize = 512;
 
 /// How often other processes' commits are looked for, while someone wants to know.
 const WATCH_EVERY: Duration = Duration::from_millis(25);
-
-/// The log beside the database is folded into it after so many jobs, off this thread.
-const CHECKPOINT_EVERY: usize = 512;
-
-/// So long a fold on this thread waits for readers before it gives way to the queue.
-const CHECKPOINT_WAIT: Duration = Duration::from_millis(100);
-
-/// Above this the fold happens here, so that a store under constant load does not grow without end.
-const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// One thing to write.
 pub(super) trait Job: Send {
@@ -62,12 +53,10 @@ pub(super) enum Request {
     Watch,
 }
 
-/// The connection that writes, and what keeps the log beside the database small.
+/// The connection that writes.
 pub(super) struct Pen {
     db: Connection,
     file: PathBuf,
-    checkpoint: SyncSender<()>,
-    since_checkpoint: usize,
 }
 
 struct Writer {
@@ -82,23 +71,20 @@ struct Writer {
 pub(super) struct Started {
     pub(super) pen: Arc<Mutex<Pen>>,
     pub(super) queue: Sender<Request>,
-    /// The threads, to be waited for once the queue and the pen are gone.
-    pub(super) threads: Vec<thread::JoinHandle<()>>,
+    /// The thread, to be waited for once the queue is gone.
+    pub(super) thread: thread::JoinHandle<()>,
 }
 
-/// Starts the threads; they end when every sender is gone.
+/// Starts the thread; it ends when every sender is gone.
 pub(super) fn start(
     db: Connection,
     file: &Path,
     foreign_commits: Arc<Notify>,
 ) -> Result<Started, Error> {
     let (sender, queue) = mpsc::channel();
-    let (checkpoint, checkpoints) = start_checkpoints(file)?;
     let pen = Arc::new(Mutex::new(Pen {
         db,
         file: file.to_owned(),
-        checkpoint,
-        since_checkpoint: 0,
     }));
     let writer = Writer {
         pen: Arc::clone(&pen),
@@ -110,7 +96,7 @@ pub(super) fn start(
     Ok(Started {
         pen,
         queue: sender,
-        threads: vec![thread, checkpoints],
+        thread,
     })
 }
 
@@ -122,25 +108,6 @@ fn spawn(
         .name(name.to_owned())
         .spawn(body)
         .map_err(|error| Error::Unavailable(error.into()))
-}
-
-fn start_checkpoints(file: &Path) -> Result<(SyncSender<()>, thread::JoinHandle<()>), Error> {
-    let (sender, asked) = sync_channel::<()>(1);
-    let db = open::connect(file)?;
-    let thread = spawn("store-checkpoint", move || {
-        while asked.recv().is_ok() {
-            checkpoint(&db, "PASSIVE");
-        }
-    })?;
-    Ok((sender, thread))
-}
-
-/// A checkpoint that fails costs disk space only; the next one tries again.
-fn checkpoint(db: &Connection, mode: &str) {
-    let done = db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
-    if let Err(error) = done {
-        tracing::warn!(%error, "checkpoint failed");
-    }
 }
 
 impl Writer {
@@ -206,8 +173,7 @@ impl Writer {
 
 impl Pen {
     /// Writes a group and answers its members.
-    pub(super) fn write(&mut self, group: &mut Vec<Box<dyn Job>>) {
-        self.since_checkpoint += group.len();
+    pub(super) fn write(&self, group: &mut Vec<Box<dyn Job>>) {
         while !group.is_empty() {
             match self.attempt(group) {
                 Ok(()) => {
@@ -224,7 +190,6 @@ impl Pen {
                 }
             }
         }
-        self.tidy();
     }
 
     /// Runs the group in one transaction; names the job at which it failed.
@@ -243,32 +208,6 @@ impl Pen {
             let _ = run("ROLLBACK");
         }
         result
-    }
-
-    fn tidy(&mut self) {
-        if self.since_checkpoint < CHECKPOINT_EVERY {
-            return;
-        }
-        self.since_checkpoint = 0;
-        let wal = self.file.with_extension("db-wal");
-        let bytes = std::fs::metadata(wal).map_or(0, |meta| meta.len());
-        if bytes > WAL_BYTES_MAX {
-            self.truncate();
-        } else {
-            // A full channel means that a checkpoint is already on its way.
-            let _ = self.checkpoint.try_send(());
-        }
-    }
-
-    fn truncate(&self) {
-        let waits = |time| {
-            if let Err(error) = self.db.busy_timeout(time) {
-                tracing::warn!(%error, "the busy timeout could not be set");
-            }
-        };
-        waits(CHECKPOINT_WAIT);
-        checkpoint(&self.db, "TRUNCATE");
-        waits(open::BUSY_MAX);
     }
 
     fn foreign_version(&self) -> Option<i64> {
