@@ -17,7 +17,8 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
         Body::TaskStarted(started) => {
             continuation.visits.insert(label.clone(), event.at.visit);
             continuation.cursor = Cursor::At(label);
-            continuation.attempt = 1;
+            // A task that waits outside is started anew for each try of its visit.
+            continuation.attempt = event.at.attempt.max(1);
             continuation.stage = started_stage(started, event);
         }
         Body::AttemptStarted(_) => {
