@@ -116,7 +116,7 @@ impl Sim {
         let submitted = self.server.submit("drawn", None);
         self.root = solid(submitted)?.expect("the playbook is in the catalog");
         self.look()?;
-        let actions = 20 + self.random.below(80);
+        let actions = 30 + self.random.below(120);
         for _ in 0..actions {
             self.one()?;
         }
@@ -182,10 +182,12 @@ impl Sim {
     /// A worker acts on one of its commands, and mostly reports.
     fn work(&mut self) -> Done {
         self.hear();
-        let index = self.random.index(WORKERS);
-        if self.workers[index].hands.is_empty() {
-            return Ok(());
+        let is_busy = |index: &usize| !self.workers[*index].hands.is_empty();
+        let busy: Vec<usize> = (0..WORKERS).filter(is_busy).collect();
+        if busy.is_empty() {
+            return self.claim();
         }
+        let index = *self.random.pick(&busy);
         let which = self.random.index(self.workers[index].hands.len());
         let mut hand = self.workers[index].hands.swap_remove(which);
         let acted = self.act(&mut hand);
