@@ -19,8 +19,8 @@ impl Answers for Drawn {
         }
         let draw = self.draw(asked);
         let outcome = match draw % 100 {
-            0..=17 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
-            18..=27 if asked.visit < 3 => Outcome::ok("again"),
+            0..=11 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
+            12..=25 if asked.visit < 3 => Outcome::ok("again"),
             n => Outcome::ok(n),
         };
         let takes = match (draw >> 32) % 10 {

@@ -369,6 +369,13 @@ fn receive(state: &mut State, signal: &Signal, seq: Seq) {
     }
 }
 
+impl State {
+    /// Whether a pipeline waits for this child.
+    pub(crate) fn awaits_child(&self, child: ExecutionId) -> bool {
+        find_parent(self, child).is_some()
+    }
+}
+
 /// The pipeline that waits for this child.
 fn find_parent(state: &State, child: ExecutionId) -> Option<(StepRunId, Option<u64>)> {
     state.runs.iter().find_map(|(id, run)| {
