@@ -121,6 +121,9 @@ pub enum Refusal {
     /// A report holds an event that its command does not cover, or that only the server may emit.
     #[error("the report holds an event its command does not cover")]
     Foreign,
+    /// Nothing waits for this child; it was heard of before, or what waited has ended.
+    #[error("nothing waits for this child")]
+    NotAwaited,
     /// The timer does not run.
     #[error("the timer does not run")]
     NoTimer,
@@ -185,7 +188,10 @@ impl Turn<'_> {
                 is_strike,
             } => self.lost(command, worker, lease_epoch, is_strike),
             Input::Unclaimed(command) => self.unclaimed(command),
-            Input::GoOn => Ok(()),
+            Input::GoOn => {
+                self.looks_at_all = true;
+                Ok(())
+            }
         }
     }
 
@@ -196,7 +202,10 @@ impl Turn<'_> {
                 return Ok(());
             }
             if self.state.stop.is_some() {
-                return self.go_on_stopping();
+                if self.go_on_stopping()? {
+                    continue;
+                }
+                return Ok(());
             }
             let moved = self.route_ended()?
                 || self.move_loops()?

@@ -41,7 +41,8 @@ impl Turn<'_> {
     fn must_hold(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
         let live = self.state.commands.get(&command).ok_or(Refusal::Fenced)?;
         match &live.claimed {
-            Some((_, current)) if *current != epoch => Err(Refusal::Fenced),
+            // A newer claim than the log knows is one that was handed on; whether it is current, the store tells.
+            Some((_, current)) if *current > epoch => Err(Refusal::Fenced),
             _ => Ok(()),
         }
     }
@@ -50,7 +51,8 @@ impl Turn<'_> {
         let Some(live) = self.state.commands.get(&command) else {
             return;
         };
-        if live.claimed.is_none() {
+        let known = live.claimed.as_ref().map(|(_, epoch)| *epoch);
+        if known.is_none_or(|known| known < lease_epoch) {
             let at = at_run(&live.run);
             self.because_of(command);
             let claimed = CommandClaimed {
@@ -79,6 +81,8 @@ impl Turn<'_> {
                     self.patch_from_task(&run, &event, patch);
                 }
             }
+            // What is last said of work that is being stopped is recorded; nothing follows from it.
+            _ if self.state.stop.is_some() => {}
             Body::TaskStarted(started) => match started.awaits.as_deref() {
                 Some(Awaits::Child(start)) => self.start_child(&run, &event, start),
                 Some(Awaits::Wait(wait)) => {
@@ -254,6 +258,17 @@ impl Turn<'_> {
         self.because_of(command);
         if self.state.stop.is_some() {
             self.withdraw(command);
+            return Ok(());
+        }
+        if self.state.paused {
+            // Nobody may take it while the run is paused; it is offered anew when the run goes on.
+            let expired = CommandExpired {
+                command,
+                lease_epoch: LeaseEpoch(0),
+                strikes: live.strikes,
+                released: true,
+            };
+            self.emit(at_run(&live.run), Body::CommandExpired(expired));
             return Ok(());
         }
         let message = format!("no worker took step `{}` in time", live.run.step);

@@ -60,6 +60,7 @@ impl Turn<'_> {
             .and_then(|summary| summary.latest.as_ref());
         scope.outcome = latest.map(model::template::Latest::envelope);
         let failed = boundary.end == BoundaryKind::Failed;
+        let mark = self.mark();
         let routed = match step {
             Some(step) if !is_final => self.route(step, &mut scope, failed),
             _ => Ok(Route::default()),
@@ -68,7 +69,9 @@ impl Turn<'_> {
             Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
-                self.record_failed_route(&id, error)
+                // A retry routes again, so what was written on the way must not stand.
+                self.go_back_to(mark);
+                self.record_failed_route(&id, error);
             }
         }
         Ok(true)

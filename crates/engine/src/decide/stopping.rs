@@ -1,22 +1,27 @@
 //! Stopping: nothing more is issued, workers are told, and the run ends when all have answered or had their time.
 
 use model::event::{At, Body, Ending, TimerPurpose, TimerSet};
-use model::id::WorkerId;
+use model::id::{StepRunId, WorkerId};
 
 use crate::decide::Undecided;
 use crate::decide::turn::Turn;
 use crate::decision::MessageBody;
-use crate::state::StopReason;
+use crate::state::{StopReason, Waiting};
 
 impl Turn<'_> {
-    /// Tells workers and children to stop, once; ends the run when no command is left.
-    pub(super) fn go_on_stopping(&mut self) -> Result<(), Undecided> {
+    /// Tells workers and children to stop, once; ends the run when no command is left. True: its final step goes on.
+    pub(super) fn go_on_stopping(&mut self) -> Result<bool, Undecided> {
         if self.state.commands.is_empty() {
-            self.cancel_children();
+            self.cancel_children(None);
             let reason = self.state.stop.as_ref().map(|stop| stop.reason);
-            return match reason {
-                Some(StopReason::Cancelled) => self.finish(Ending::Cancelled),
-                _ => self.finish(Ending::Error),
+            let final_step = self.net.playbook.executor.final_step.clone();
+            return match (reason, final_step.filter(|_| !self.state.final_ran)) {
+                (Some(StopReason::Cancelled), _) => self.finish(Ending::Cancelled).map(|()| false),
+                (_, Some(step)) => {
+                    self.schedule(&step, Vec::new(), true);
+                    Ok(true)
+                }
+                (_, None) => self.finish(Ending::Error).map(|()| false),
             };
         }
         let timed = self
@@ -25,7 +30,7 @@ impl Turn<'_> {
             .values()
             .any(|timer| timer.purpose == TimerPurpose::StopGrace);
         if !timed {
-            self.cancel_children();
+            self.cancel_children(None);
             let due = self.stamp.now.after(self.net.limits.stop_grace);
             let set = TimerSet {
                 due,
@@ -34,7 +39,7 @@ impl Turn<'_> {
             self.emit(At::default(), Body::TimerSet(set));
             self.tell_holders();
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The holders of every live command should stop.
@@ -50,11 +55,16 @@ impl Turn<'_> {
         self.stops.extend(holders);
     }
 
-    /// Children that are waited for end with their parent.
-    fn cancel_children(&mut self) {
-        let runs = self.state.runs.values();
-        let waited = runs.flat_map(|run| {
-            let waits = |iteration: &Option<u64>| run.waits.contains_key(iteration);
+    /// Children that are waited for end with the run that waits, or with all of them.
+    pub(super) fn cancel_children(&mut self, of: Option<&StepRunId>) {
+        let runs = self.state.runs.iter();
+        let runs = runs.filter(|(id, _)| of.is_none_or(|only| only == *id));
+        // What is asked for while everything stops is never started, so nobody is there to be stopped.
+        let stopped = self.state.stop.as_ref().map(|stop| stop.since);
+        let was_started = |waiting: &Waiting| stopped.is_none_or(|stopped| waiting.since < stopped);
+        let waited = runs.flat_map(|(_, run)| {
+            let waiting = |iteration: &Option<u64>| run.waits.get(iteration);
+            let waits = move |iteration: &Option<u64>| waiting(iteration).is_some_and(was_started);
             run.children
                 .iter()
                 .filter(move |((iteration, _), _)| waits(iteration))

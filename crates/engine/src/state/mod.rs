@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 pub use fold::fold;
 pub use loops::{LoopRun, Returned};
-pub use runs::{LiveCommand, Run};
+pub use runs::{LiveCommand, Run, Waiting};
 pub(crate) use work::child_id;
 
 /// What an execution has come to.
@@ -187,6 +187,15 @@ impl State {
         self.commands
             .values()
             .any(|command| command.run == *run && command.covers(iteration))
+    }
+
+    /// The command that carries this pipeline: the newest that covers it, since an iteration that left its range to
+    /// wait comes back under a command of its own while the range goes on.
+    pub fn carrier(&self, run: &StepRunId, iteration: Option<u64>) -> Option<Seq> {
+        let mut newest_first = self.commands.iter().rev();
+        let carries = |command: &LiveCommand| command.run == *run && command.covers(iteration);
+        let found = newest_first.find(|(_, command)| carries(command));
+        found.map(|(seq, _)| *seq)
     }
 
     /// The `ctx` that a run's pipelines begin with.
