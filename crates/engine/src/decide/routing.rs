@@ -175,7 +175,10 @@ impl Turn<'_> {
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
         let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
-        let no_next = (dead_end && net.playbook.executor.no_next_is_error).then(|| {
+        let is_error = step
+            .and_then(|step| step.next.no_match_is_error)
+            .unwrap_or(net.playbook.executor.no_next_is_error);
+        let no_next = (dead_end && is_error).then(|| {
             fatal(
                 ErrorKind::Unknown,
                 "NO_NEXT",

@@ -46,6 +46,7 @@ impl Latest {
             is_ok: self.ok,
             content,
             labels: Arc::new(labels),
+            shows_status: false,
         }
     }
 }
