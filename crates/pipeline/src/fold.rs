@@ -17,7 +17,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
         Body::TaskStarted(started) => {
             continuation.visits.insert(label.clone(), event.at.visit);
             continuation.cursor = Cursor::At(label);
-            // A retried task that waits outside starts anew, and goes on counting.
+            // A task that waits outside is started anew for each try of its visit.
             continuation.attempt = event.at.attempt.max(1);
             continuation.stage = started_stage(started, event);
         }

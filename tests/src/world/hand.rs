@@ -59,6 +59,7 @@ pub struct Hand {
     waiting: VecDeque<Begin>,
     active: Vec<Pipeline>,
     width: usize,
+    is_sequential: bool,
     interrupted: bool,
 }
 
@@ -91,6 +92,9 @@ impl Hand {
             _ => None,
         };
         let (waiting, width) = waiting(&command, state);
+        let step = playbook.step(command.run.step.as_str());
+        let loop_ = step.and_then(|step| step.loop_.as_ref());
+        let is_sequential = loop_.is_none_or(|loop_| loop_.mode == LoopMode::Sequential);
         let mut scope = scope(state, &command);
         scope.args = command.args.clone().map_or_else(Data::default, Data::lazy);
         Self {
@@ -106,6 +110,7 @@ impl Hand {
             waiting,
             active: Vec::new(),
             width,
+            is_sequential,
             interrupted: false,
             command,
         }
@@ -118,8 +123,8 @@ impl Hand {
 
     /// How the command ends, once nothing is left to do.
     pub fn end(&self) -> Option<ReportEnd> {
-        let idle =
-            self.active.is_empty() && (self.waiting.is_empty() || self.order != Order::Proceed);
+        let may_go_on = self.order == Order::Proceed && self.width > 0;
+        let idle = self.active.is_empty() && (self.waiting.is_empty() || !may_go_on);
         idle.then_some(match self.order {
             Order::Stop => ReportEnd::Stopped,
             _ if self.interrupted || !self.waiting.is_empty() => ReportEnd::Released,
@@ -176,6 +181,8 @@ impl Hand {
                 Stepped::Left { interrupted } => {
                     self.interrupted |= interrupted;
                     self.leave(index);
+                    // An iteration that leaves to wait takes its place with it.
+                    self.width -= usize::from(!interrupted);
                     return Acted::Went;
                 }
             }
@@ -186,7 +193,7 @@ impl Hand {
     /// A pipeline is over here; in a sequential loop the next one sees what it wrote.
     fn leave(&mut self, index: usize) {
         let pipeline = self.active.remove(index);
-        if self.width == 1 {
+        if self.is_sequential {
             self.scope.ctx = pipeline.scope.ctx;
         }
     }

@@ -39,7 +39,10 @@ impl Turn<'_> {
             .all(|id| self.state.tokens.get(id).is_some_and(|token| token.parked));
         if answer.allow {
             self.record_answer(step, &tokens, &answer);
-            self.schedule(step, tokens, false);
+            // Tokens that were parked may have company on its way by now: they wait for it like any other.
+            if self.is_free_now(step) {
+                self.schedule(step, tokens, false);
+            }
             return Ok(true);
         }
         if !all_parked {
@@ -130,6 +133,9 @@ impl Turn<'_> {
     }
 
     fn has_changed_for(&self, step: &Name) -> bool {
+        if self.looks_at_all && !self.looks.contains_key(step) {
+            return true;
+        }
         let seen = self.looks.get(step).copied().unwrap_or(0);
         let Some(step) = self.net.playbook.step(step.as_str()) else {
             return false;

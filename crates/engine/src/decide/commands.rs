@@ -128,15 +128,17 @@ impl Turn<'_> {
             progress.max_in_flight.div_ceil(RANGES_AT_ONCE)
         };
         let width = free.min(share.max(1));
-        if let Some((from, to)) = self.returned_range(progress) {
+        if progress.is_stopped() {
+            return None;
+        }
+        if let Some((from, to)) = returned_range(progress) {
             return Some(Lack::Range {
                 from,
                 to,
                 width: width_for(width, to - from),
             });
         }
-        if progress.is_stopped() || progress.next >= progress.total || (progress.local && count > 0)
-        {
+        if progress.next >= progress.total || (progress.local && count > 0) {
             return None;
         }
         let length = range_length(progress, width);
@@ -145,33 +147,6 @@ impl Turn<'_> {
             from: progress.next,
             to,
             width: width_for(width, to - progress.next),
-        })
-    }
-
-    /// The next range that came back. One whose worker died comes back in halves, so that a poisonous item ends up
-    /// alone. After a failure only iterations that had begun go on.
-    fn returned_range(&self, progress: &LoopRun) -> Option<(u64, u64)> {
-        let begun = |from: u64, to: u64| {
-            if !progress.is_stopped() {
-                return Some((from, to));
-            }
-            progress
-                .live
-                .range(from..to)
-                .next()
-                .map(|(index, _)| (*index, index + 1))
-        };
-        progress.returned.iter().find_map(|range| {
-            let (from, to) = progress
-                .unfinished(range.from, range.to)
-                .into_iter()
-                .find_map(|(from, to)| begun(from, to))?;
-            let half = from + (to - from).div_ceil(2);
-            Some(if range.strikes > 0 && to - from > 1 {
-                (from, half)
-            } else {
-                (from, to.min(from + RANGE_MAX))
-            })
         })
     }
 
@@ -243,6 +218,21 @@ impl Turn<'_> {
         }
         changes
     }
+}
+
+/// The next range that came back. One whose worker died comes back in halves, so that a poisonous item ends up alone.
+fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
+    let unfinished = progress.returned.iter().find_map(|range| {
+        let parts = progress.unfinished(range.from, range.to);
+        parts.first().map(|part| (*part, range.strikes))
+    });
+    let ((from, to), strikes) = unfinished?;
+    let half = from + (to - from).div_ceil(2);
+    Some(if strikes > 0 && to - from > 1 {
+        (from, half)
+    } else {
+        (from, to.min(from + RANGE_MAX))
+    })
 }
 
 fn width_for(width: u32, length: u64) -> u32 {

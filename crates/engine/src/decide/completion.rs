@@ -20,7 +20,7 @@ impl Turn<'_> {
             return Ok(false);
         }
         let parked = self.state.tokens.values().any(|token| token.parked);
-        if parked {
+        if parked && !self.state.final_ran {
             // While paused, a signal or a person may still change what the rules read.
             return Ok(!self.state.paused && self.discard_parked());
         }
@@ -83,6 +83,24 @@ impl Turn<'_> {
             self.send(parent.execution_id, body);
         }
         self.emit(At::default(), Body::PlaybookProcessed(Nothing {}));
+        Ok(())
+    }
+
+    /// Tells the parent once more how this execution ended: the parent was not there to hear it.
+    pub(super) fn tell_parent_again(&mut self) -> Result<(), Undecided> {
+        let parent = self.state.parent.clone();
+        let return_step = parent
+            .as_ref()
+            .and_then(|parent| parent.return_step.clone());
+        let result = self.result_pointer(return_step.as_ref());
+        let outcome = self.outcome_for_parent(Ending::Success, result.as_ref(), None)?;
+        if let (Some(parent), Some(outcome)) = (parent, outcome) {
+            let body = MessageBody::ChildEnded {
+                seq: parent.seq,
+                outcome: Box::new(outcome),
+            };
+            self.send_anew(parent.execution_id, body);
+        }
         Ok(())
     }
 

@@ -48,6 +48,12 @@ impl Turn<'_> {
     }
 
     pub(super) fn retry(&mut self) -> Result<(), Undecided> {
+        let parent = self.state.parent.as_ref();
+        let is_awaited = parent.is_some_and(|parent| parent.wait);
+        if self.state.phase == Phase::Ended(Ending::Success) && is_awaited {
+            // The parent asks because it saw a failure; this one has ended well since.
+            return self.tell_parent_again();
+        }
         if !matches!(
             self.state.phase,
             Phase::Ended(Ending::Error | Ending::Cancelled)
@@ -60,6 +66,12 @@ impl Turn<'_> {
             Body::ExecutionRetried(Retried { generation }),
         );
         self.because_of(seq);
+        let live = self.state.runs.iter();
+        let live = live.filter(|(_, run)| run.boundary.is_none());
+        let live: Vec<_> = live.map(|(id, _)| id.clone()).collect();
+        for run in live {
+            self.time_step(&run);
+        }
         Ok(())
     }
 

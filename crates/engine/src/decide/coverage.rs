@@ -2,7 +2,7 @@
 //!
 //! Reports arrive at least once. What the log already holds changes nothing when it comes again.
 
-use model::command::{Continuation, Cursor, Stage};
+use model::command::{Continuation, Cursor, Stage, Work};
 use model::event::{Body, Emitter, Event};
 use model::id::Seq;
 
@@ -36,6 +36,10 @@ impl Turn<'_> {
             if live.run != run_id || !may_speak(live, event) {
                 return Covered::No;
             }
+            let carrier = self.state.carrier(&run_id, event.at.iteration);
+            if event.at.iteration.is_some() && carrier.is_some_and(|carrier| carrier != command) {
+                return Covered::Late;
+            }
         } else if !is_afterword(event) {
             // The command ended within this very report; only the policy's word on its last outcome may follow.
             return Covered::Late;
@@ -48,8 +52,12 @@ impl Turn<'_> {
     }
 }
 
+/// A command speaks of its own iterations; only that of a plain pipeline may end its step well.
 fn may_speak(live: &LiveCommand, event: &Event) -> bool {
-    event.at.iteration.is_none() || live.covers(event.at.iteration)
+    match &event.body {
+        Body::StepDone(_) | Body::StepStarted(_) => live.work == Work::Pipeline,
+        _ => event.at.iteration.is_none() || live.covers(event.at.iteration),
+    }
 }
 
 fn is_afterword(event: &Event) -> bool {
@@ -91,7 +99,11 @@ fn moves(continuation: &Continuation, event: &Event) -> bool {
     let attempt = event.at.attempt;
     let is_under_way = matches!(continuation.stage, Stage::Started | Stage::Answered { .. });
     match &event.body {
-        Body::TaskStarted(_) => event.at.visit > visit,
+        Body::TaskStarted(_) => {
+            let is_retried = matches!(continuation.stage, Stage::Retrying { .. });
+            let is_next_try = here && is_retried && attempt == continuation.attempt + 1;
+            event.at.visit > visit || is_next_try
+        }
         Body::AttemptStarted(_) => match continuation.stage {
             Stage::Retrying { .. } => here && attempt == continuation.attempt + 1,
             _ => here && is_under_way && attempt == continuation.attempt,

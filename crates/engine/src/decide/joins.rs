@@ -29,6 +29,9 @@ struct Standing {
 impl Turn<'_> {
     /// Starts one step whose tokens are free to go and are admitted. False if there is none.
     pub(super) fn start_step(&mut self) -> Result<bool, Undecided> {
+        if self.state.final_ran {
+            return Ok(false);
+        }
         if let Some(step) = self.parked_to_look_at() {
             return self.look_again(&step);
         }
@@ -54,6 +57,11 @@ impl Turn<'_> {
             tokens.truncate(1);
         }
         self.admit(&step, tokens)
+    }
+
+    /// Whether nothing that is under way could still come to this step.
+    pub(super) fn is_free_now(&self, step: &Name) -> bool {
+        self.is_free(step, &self.standing())
     }
 
     fn standing(&self) -> Standing {

@@ -199,13 +199,17 @@ impl Turn<'_> {
         progress: &crate::state::LoopRun,
         step: &Step,
     ) -> Result<(), model::outcome::TaskError> {
-        if progress.patches.is_empty() {
+        let mut patches = progress.patches.clone();
+        for (index, patch) in &progress.broken_patches {
+            patches.add(*index, patch);
+        }
+        if patches.is_empty() {
             return Ok(());
         }
         let conflict = |error: model::ctx::Conflict| {
             fatal(ErrorKind::Schema, "CTX_CONFLICT", error.to_string())
         };
-        let patches = progress.patches.resolve().map_err(conflict)?;
+        let patches = patches.resolve().map_err(conflict)?;
         let mut ctx = (*self.state.ctx).clone();
         for patch in &patches {
             model::ctx::apply(&mut ctx, patch);

@@ -185,7 +185,10 @@ impl Turn<'_> {
                 is_strike,
             } => self.lost(command, worker, lease_epoch, is_strike),
             Input::Unclaimed(command) => self.unclaimed(command),
-            Input::GoOn => Ok(()),
+            Input::GoOn => {
+                self.looks_at_all = true;
+                Ok(())
+            }
         }
     }
 
@@ -196,7 +199,10 @@ impl Turn<'_> {
                 return Ok(());
             }
             if self.state.stop.is_some() {
-                return self.go_on_stopping();
+                if self.go_on_stopping()? {
+                    continue;
+                }
+                return Ok(());
             }
             let moved = self.route_ended()?
                 || self.move_loops()?

@@ -79,6 +79,8 @@ impl Turn<'_> {
                     self.patch_from_task(&run, &event, patch);
                 }
             }
+            // What is last said of work that is being stopped is recorded; nothing follows from it.
+            _ if self.state.stop.is_some() => {}
             Body::TaskStarted(started) => match started.awaits.as_deref() {
                 Some(Awaits::Child(start)) => self.start_child(&run, &event, start),
                 Some(Awaits::Wait(wait)) => {
@@ -254,6 +256,17 @@ impl Turn<'_> {
         self.because_of(command);
         if self.state.stop.is_some() {
             self.withdraw(command);
+            return Ok(());
+        }
+        if self.state.paused {
+            // Nobody may take it while the run is paused; it is offered anew when the run goes on.
+            let expired = CommandExpired {
+                command,
+                lease_epoch: LeaseEpoch(0),
+                strikes: live.strikes,
+                released: true,
+            };
+            self.emit(at_run(&live.run), Body::CommandExpired(expired));
             return Ok(());
         }
         let message = format!("no worker took step `{}` in time", live.run.step);

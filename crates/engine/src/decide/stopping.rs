@@ -1,7 +1,7 @@
 //! Stopping: nothing more is issued, workers are told, and the run ends when all have answered or had their time.
 
 use model::event::{At, Body, Ending, TimerPurpose, TimerSet};
-use model::id::WorkerId;
+use model::id::{StepRunId, WorkerId};
 
 use crate::decide::Undecided;
 use crate::decide::turn::Turn;
@@ -9,14 +9,19 @@ use crate::decision::MessageBody;
 use crate::state::StopReason;
 
 impl Turn<'_> {
-    /// Tells workers and children to stop, once; ends the run when no command is left.
-    pub(super) fn go_on_stopping(&mut self) -> Result<(), Undecided> {
+    /// Tells workers and children to stop, once; ends the run when no command is left. True: its final step goes on.
+    pub(super) fn go_on_stopping(&mut self) -> Result<bool, Undecided> {
         if self.state.commands.is_empty() {
-            self.cancel_children();
+            self.cancel_children(None);
             let reason = self.state.stop.as_ref().map(|stop| stop.reason);
-            return match reason {
-                Some(StopReason::Cancelled) => self.finish(Ending::Cancelled),
-                _ => self.finish(Ending::Error),
+            let final_step = self.net.playbook.executor.final_step.clone();
+            return match (reason, final_step.filter(|_| !self.state.final_ran)) {
+                (Some(StopReason::Cancelled), _) => self.finish(Ending::Cancelled).map(|()| false),
+                (_, Some(step)) => {
+                    self.schedule(&step, Vec::new(), true);
+                    Ok(true)
+                }
+                (_, None) => self.finish(Ending::Error).map(|()| false),
             };
         }
         let timed = self
@@ -25,7 +30,7 @@ impl Turn<'_> {
             .values()
             .any(|timer| timer.purpose == TimerPurpose::StopGrace);
         if !timed {
-            self.cancel_children();
+            self.cancel_children(None);
             let due = self.stamp.now.after(self.net.limits.stop_grace);
             let set = TimerSet {
                 due,
@@ -34,7 +39,7 @@ impl Turn<'_> {
             self.emit(At::default(), Body::TimerSet(set));
             self.tell_holders();
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The holders of every live command should stop.
@@ -50,10 +55,11 @@ impl Turn<'_> {
         self.stops.extend(holders);
     }
 
-    /// Children that are waited for end with their parent.
-    fn cancel_children(&mut self) {
-        let runs = self.state.runs.values();
-        let waited = runs.flat_map(|run| {
+    /// Children that are waited for end with the run that waits, or with all of them.
+    pub(super) fn cancel_children(&mut self, of: Option<&StepRunId>) {
+        let runs = self.state.runs.iter();
+        let runs = runs.filter(|(id, _)| of.is_none_or(|only| only == *id));
+        let waited = runs.flat_map(|(_, run)| {
             let waits = |iteration: &Option<u64>| run.waits.contains_key(iteration);
             run.children
                 .iter()

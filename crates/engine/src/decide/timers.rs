@@ -82,6 +82,7 @@ impl Turn<'_> {
         let holders =
             held.filter_map(|(seq, command)| Some((*seq, command.claimed.as_ref()?.0.clone())));
         self.stops.extend(holders.collect::<Vec<_>>());
+        self.cancel_children(Some(run));
         let error = error.with("step", run.step.as_str());
         self.emit(
             at_run(run),

@@ -30,11 +30,20 @@ pub(super) struct Turn<'n> {
     pub(super) scopes: ScopeCache,
     /// How far into `events` the parked tokens of each step have been looked at.
     pub(super) looks: std::collections::BTreeMap<model::id::Name, usize>,
+    /// Whether parked tokens are looked at even if nothing changed in this turn: the one before it stopped short.
+    pub(super) looks_at_all: bool,
     messages: Vec<OutMessage>,
     cause: Option<Seq>,
     events_reported: usize,
     timers_before: BTreeSet<Seq>,
     commands_before: BTreeSet<Seq>,
+}
+
+/// A place in a turn to go back to.
+pub(super) struct Mark {
+    state: State,
+    events: usize,
+    ids: Stamp,
 }
 
 impl<'n> Turn<'n> {
@@ -51,6 +60,7 @@ impl<'n> Turn<'n> {
             stops: Vec::new(),
             scopes: ScopeCache::default(),
             looks: Default::default(),
+            looks_at_all: false,
             messages: Vec::new(),
             cause: Some(Seq(1)),
             events_reported: 0,
@@ -114,6 +124,23 @@ impl<'n> Turn<'n> {
         seq
     }
 
+    /// The turn as it stands.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            state: self.state.clone(),
+            events: self.events.len(),
+            ids: self.stamp,
+        }
+    }
+
+    /// Takes back everything since the mark. Only events without keys, bodies and messages may lie in between.
+    pub(super) fn go_back_to(&mut self, mark: Mark) {
+        self.state = mark.state;
+        self.events.truncate(mark.events);
+        self.stamp = mark.ids;
+        self.scopes = ScopeCache::default();
+    }
+
     /// Whether this turn has written enough for one commit. A cycle of steps without tasks would never end.
     pub(super) fn is_long(&self) -> bool {
         self.events.len() >= self.events_reported + EVENTS_DECIDED_MAX
@@ -132,6 +159,14 @@ impl<'n> Turn<'n> {
             .filter(|message| message.seq == seq)
             .count();
         let n = u32::try_from(n).expect("one event sends few messages");
+        self.messages.push(OutMessage { seq, n, to, body });
+    }
+
+    /// Sends a message that follows from no event, under a number no other message has.
+    pub(super) fn send_anew(&mut self, to: model::id::ExecutionId, body: MessageBody) {
+        let fresh = self.stamp.ids.event().0 & i64::from(u32::MAX);
+        let n = u32::try_from(fresh).expect("only the lower half is left");
+        let seq = self.state.seq;
         self.messages.push(OutMessage { seq, n, to, body });
     }
 

@@ -157,7 +157,9 @@ impl State {
         for token in &scheduled.tokens {
             self.tokens.remove(token);
         }
-        self.final_ran |= scheduled.is_final;
+        if scheduled.is_final {
+            self.hold_the_rest();
+        }
         let summary = Arc::make_mut(&mut self.steps)
             .entry(id.step.clone())
             .or_default();
@@ -179,6 +181,17 @@ impl State {
             children: Default::default(),
         };
         self.runs.insert(id, run);
+    }
+
+    /// The final step runs alone: what a failure left unfinished is held, for a retry to go on with.
+    fn hold_the_rest(&mut self) {
+        self.final_ran = true;
+        self.stop = None;
+        self.timers.clear();
+        for run in self.runs.values_mut() {
+            run.held = true;
+            run.waits.clear();
+        }
     }
 
     fn end_run(&mut self, event: &Event, end: BoundaryKind) {
@@ -290,7 +303,11 @@ impl State {
         }
         for run in self.runs.values_mut() {
             run.held = false;
-            run.boundary = None;
+            // A step that ended well stays finished; only its arcs are looked at again.
+            run.boundary = run
+                .boundary
+                .take()
+                .filter(|ended| ended.end != BoundaryKind::Failed);
             run.strikes = 0;
             run.waits.clear();
             rewind(&mut run.pipeline);
@@ -310,11 +327,8 @@ impl State {
 /// is: whether its effect happened is unknown, so it goes on as the same visit.
 pub(super) fn rewind(continuation: &mut Continuation) {
     match continuation.stage {
-        Stage::Started | Stage::Ready | Stage::Done => {}
-        Stage::Failed
-        | Stage::Retrying { .. }
-        | Stage::Awaiting { .. }
-        | Stage::Answered { .. } => {
+        Stage::Started | Stage::Ready | Stage::Done | Stage::Answered { .. } => {}
+        Stage::Failed | Stage::Retrying { .. } | Stage::Awaiting { .. } => {
             continuation.stage = Stage::Ready;
             continuation.attempt = 0;
             if let Cursor::After(label) = &continuation.cursor {

@@ -53,6 +53,8 @@ pub struct LoopRun {
     pub outcome_bytes: u64,
     /// Writes to `ctx`, which apply together at the end.
     pub patches: Combined,
+    /// Writes to `ctx` of iterations that failed; a retry makes them again.
+    pub broken_patches: BTreeMap<u64, Map<String, Value>>,
     /// The `ctx` that the iterations of a parallel loop see: as it was when the loop started.
     pub ctx: Option<Arc<Map<String, Value>>>,
     /// The failure with the lowest index.
@@ -93,6 +95,7 @@ impl LoopRun {
             outcomes: BTreeMap::new(),
             outcome_bytes: 0,
             patches: Combined::default(),
+            broken_patches: BTreeMap::new(),
             ctx: None,
             first_error: None,
             mean_us: 0,

@@ -189,6 +189,15 @@ impl State {
             .any(|command| command.run == *run && command.covers(iteration))
     }
 
+    /// The command that carries this pipeline: the newest that covers it, since an iteration that left its range to
+    /// wait comes back under a command of its own while the range goes on.
+    pub fn carrier(&self, run: &StepRunId, iteration: Option<u64>) -> Option<Seq> {
+        let mut newest_first = self.commands.iter().rev();
+        let carries = |command: &LiveCommand| command.run == *run && command.covers(iteration);
+        let found = newest_first.find(|(_, command)| carries(command));
+        found.map(|(seq, _)| *seq)
+    }
+
     /// The `ctx` that a run's pipelines begin with.
     pub fn ctx_of(&self, run: &StepRunId) -> &Arc<Map<String, Value>> {
         let loop_ = self.runs.get(run).and_then(|run| run.loop_.as_ref());

@@ -25,7 +25,7 @@ pub(super) fn fold(state: &mut State, event: &Event) {
         Body::CommandExpired(expired) => expire(state, expired),
         Body::CommandFailed(failed) => {
             if let Some(command) = state.commands.remove(&failed.command) {
-                return_work(state, &command, command.strikes);
+                return_work(state, failed.command, &command, command.strikes);
             }
         }
         Body::TimerSet(set) => {
@@ -114,18 +114,22 @@ fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
 
 fn expire(state: &mut State, expired: &CommandExpired) {
     if let Some(command) = state.commands.remove(&expired.command) {
-        return_work(state, &command, expired.strikes);
+        return_work(state, expired.command, &command, expired.strikes);
     }
 }
 
 /// Every command is withdrawn; what it carried waits for a new generation.
 pub(super) fn return_all(state: &mut State) {
-    for command in std::mem::take(&mut state.commands).into_values() {
-        return_work(state, &command, command.strikes);
+    while let Some((seq, command)) = state.commands.pop_first() {
+        return_work(state, seq, &command, command.strikes);
     }
 }
 
-fn return_work(state: &mut State, command: &LiveCommand, strikes: u32) {
+/// What a command carried and has not ended goes back on offer; what a newer command carries stays there.
+fn return_work(state: &mut State, seq: Seq, command: &LiveCommand, strikes: u32) {
+    let newer = state.commands.range(seq..).map(|(_, command)| command);
+    let same_run = newer.filter(|newer| newer.run == command.run);
+    let elsewhere: Vec<(u64, u64)> = same_run.filter_map(|newer| indices(newer.work)).collect();
     let Some(run) = state.runs.get_mut(&command.run) else {
         return;
     };
@@ -133,14 +137,30 @@ fn return_work(state: &mut State, command: &LiveCommand, strikes: u32) {
         run.strikes = strikes;
         return;
     };
-    let (from, to) = match command.work {
-        Work::Range { from, to, .. } => (from, to),
-        Work::Iteration { index } => (index, index + 1),
-        Work::Pipeline | Work::Prepare => return,
+    let Some((from, to)) = indices(command.work) else {
+        return;
     };
-    for (from, to) in loop_.unfinished(from, to) {
+    for (from, to) in without(loop_.unfinished(from, to), &elsewhere) {
         loop_.returned.push(Returned { from, to, strikes });
     }
+}
+
+/// The iterations a command covers.
+fn indices(work: Work) -> Option<(u64, u64)> {
+    match work {
+        Work::Range { from, to, .. } => Some((from, to)),
+        Work::Iteration { index } => Some((index, index + 1)),
+        Work::Pipeline | Work::Prepare => None,
+    }
+}
+
+/// The ranges with others cut out of them.
+fn without(ranges: Vec<(u64, u64)>, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    others.iter().fold(ranges, |ranges, (from, to)| {
+        let cut = |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
+        let parts = ranges.into_iter().flat_map(cut);
+        parts.filter(|(from, to)| from < to).collect()
+    })
 }
 
 /// The command that carries this event's pipeline has one thing less to do; it is closed when it has nothing left.
@@ -148,15 +168,11 @@ pub(super) fn close_covering(state: &mut State, event: &Event) {
     let Some(id) = event.at.step_run_id() else {
         return;
     };
-    let iteration = event.at.iteration;
-    let covering = |command: &LiveCommand| command.run == id && command.covers(iteration);
-    let found = state
-        .commands
-        .iter_mut()
-        .find(|(_, command)| covering(command));
-    if let Some((seq, command)) = found {
+    let Some(seq) = state.carrier(&id, event.at.iteration) else {
+        return;
+    };
+    if let Some(command) = state.commands.get_mut(&seq) {
         command.open = command.open.saturating_sub(1);
-        let seq = *seq;
         if command.open == 0 {
             state.commands.remove(&seq);
         }
@@ -189,7 +205,11 @@ fn iteration(state: &mut State, event: &Event) {
         .as_ref()
         .and_then(|raw| raw.read::<Map<String, Value>>().ok())
     {
-        loop_.patches.add(index, &patch);
+        if ok {
+            loop_.patches.add(index, &patch);
+        } else {
+            loop_.broken_patches.insert(index, patch);
+        }
     }
     if let Body::IterationFailed(failed) = &event.body {
         if loop_
@@ -271,11 +291,9 @@ pub(crate) fn child_id(started: &Event) -> ExecutionId {
 /// The pipeline leaves its command to wait.
 fn suspend(state: &mut State, event: &Event) {
     let index = event.at.iteration;
-    let id = event.at.step_run_id();
-    let mut commands = state.commands.values_mut();
-    if let Some(command) =
-        commands.find(|command| Some(&command.run) == id.as_ref() && command.covers(index))
-    {
+    let run = event.at.step_run_id();
+    let carrier = run.and_then(|run| state.carrier(&run, index));
+    if let Some(command) = carrier.and_then(|seq| state.commands.get_mut(&seq)) {
         command.width = command.width.saturating_sub(1);
     }
     close_covering(state, event);
@@ -436,6 +454,7 @@ impl LoopRun {
         self.failed.clear();
         self.first_error = None;
         self.live.append(&mut self.broken);
+        self.broken_patches.clear();
         let away: Vec<u64> = self.suspended.iter().chain(&self.awake).copied().collect();
         self.suspended.clear();
         self.awake.clear();
