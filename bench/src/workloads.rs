@@ -67,7 +67,7 @@ fn chain_of(steps: usize) -> String {
 fn loop_over(tool: &str) -> String {
     format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: loop}}\nworkload: {{n: 0}}\nworkflow:\n\
-         - step: each\n  loop:\n    spec: {{mode: parallel, max_in_flight: 50}}\n    in: \"{{{{ range(n) | list }}}}\"\n    \
+         - step: each\n  loop:\n    spec: {{mode: parallel, max_in_flight: 50}}\n    in: \"{{{{ range(n) }}}}\"\n    \
          iterator: item\n  tool: {tool}\n"
     )
 }

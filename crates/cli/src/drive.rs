@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::id::ExecutionId;
 use model::status::RunStatus;
+use model::time::Time;
 use serde_json::Value;
 use server::{Control, Published};
 use store::{Adoption, ExecutionRow};
@@ -38,6 +39,8 @@ pub(crate) struct Follow<'a> {
     pub(crate) id: ExecutionId,
     /// Its playbook and names.
     pub(crate) subject: Subject,
+    /// From when on its steps are shown as they end.
+    pub(crate) since: Time,
     /// Whether this process drives it, or another does.
     pub(crate) adoption: Adoption,
 }
@@ -63,7 +66,10 @@ impl Follow<'_> {
         progress.end();
         match stop? {
             Stop::Settled => self.settled(&view).await,
-            Stop::Cancelled => self.settled(&view).await.map(|_| Exit::Interrupted),
+            Stop::Cancelled => match self.settled(&view).await? {
+                Exit::Cancelled => Ok(Exit::Interrupted),
+                exit => Ok(exit),
+            },
             Stop::TimedOut => self.hand_over(driving).await,
             Stop::Interrupted => Ok(Exit::Interrupted),
         }
@@ -85,6 +91,7 @@ impl Follow<'_> {
         tokio::pin!(deadline);
         let mut interrupts = 0;
         self.catch_up(view).await?;
+        progress.skip(view, self.since);
         loop {
             if view.status != RunStatus::Running {
                 progress.update(view, &self.subject, store.now(), &self.app.out);
@@ -176,7 +183,10 @@ impl Follow<'_> {
         }
         if interrupts > 1 {
             progress.say(
-                &format!("stopped; go on with `noetl retry {}`", self.id),
+                &format!(
+                    "stopped at once; `noetl resume {}` finishes the cancelling",
+                    self.id
+                ),
                 out,
             );
             return Ok(true);

@@ -7,7 +7,7 @@
 )]
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::source::Span;
 use model::template::{Data, RenderError, Scope, Template};
@@ -25,6 +25,12 @@ fn peak_kib() -> u64 {
         .find(|line| line.starts_with("VmHWM:"))
         .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// What this thread has used of a processor so far, whatever else the machine is doing.
+fn processor_time() -> Duration {
+    let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(times.split_whitespace().next().unwrap().parse().unwrap())
 }
 
 fn bombs() -> Vec<(&'static str, String)> {
@@ -47,6 +53,9 @@ fn bombs() -> Vec<(&'static str, String)> {
         ("lists nested in a loop", format!("{accumulated}{{{{ ns.x }}}}")),
         ("views of views", "{% set ns = namespace(x=[1]) %}{% for i in range(9000) %}{% set ns.x = ns.x[0:] %}{% endfor %}{{ ns.x }}".to_owned()),
         ("lists added in a loop", "{% set ns = namespace(x=[1]) %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | length }}".to_owned()),
+        ("a text many times in a list", "{{ [big] * 1000 }}".to_owned()),
+        ("lists of lists of a text", "{{ [[big] * 100] * 100 }}".to_owned()),
+        ("many small lists", "{{ [[1, 2, 3, 4]] * 100000 }}".to_owned()),
         ("text repeated", "{{ 'x' * 100000000 }}".to_owned()),
         ("lists repeated", "{{ [0] * 100000000 }}".to_owned()),
         ("replace", "{{ big | replace('x', big) }}".to_owned()),
@@ -63,6 +72,9 @@ fn bombs() -> Vec<(&'static str, String)> {
         ("batch", "{{ [1] | batch(1000000000, 'x') }}".to_owned()),
         ("slice", "{{ [1] | slice(1000000000, 'x') }}".to_owned()),
         ("map", "{{ ([big] * 1000) | map('upper') | list | length }}".to_owned()),
+        ("a list of itself mapped", format!("{{% set a = [1] %}}{}{{{{ [a] | map('upper') | list }}}}", "{% set a = [a, a] %}".repeat(16))),
+        ("a list of itself as an argument", format!("{{% set a = [1] %}}{}{{{{ text.split(a) }}}}", "{% set a = [a, a] %}".repeat(16))),
+        ("methods in loops", "{% for i in range(20000) %}{{ big.find('y') }}{% endfor %}".to_owned()),
         ("sort", "{{ ([big] * 10000) | sort | length }}".to_owned()),
         ("JSON indented", "{{ [[[[1]]]] | tojson(indent=100000000) }}".to_owned()),
         ("wordwrap", "{{ big | wordwrap(1, wrapstring=big) }}".to_owned()),
@@ -108,11 +120,11 @@ fn no_template_takes_more_than_a_second_or_64_mib() {
     for (name, source) in bombs() {
         let scope = scope.clone();
         let run = move || {
-            let started = Instant::now();
+            let started = processor_time();
             let result =
                 Template::parse(&source, Span::default()).map(|template| template.render(&scope));
             (
-                started.elapsed(),
+                processor_time().saturating_sub(started),
                 result.map(|rendered| rendered.map(|_| ())),
             )
         };
@@ -145,7 +157,7 @@ fn over_budget_is_its_own_code() {
     for source in [
         "{{ 'x' * 100000000 }}",
         "{{ big | replace('x', big) }}",
-        "{% for a in range(99999) %}x{% endfor %}",
+        "{% for a in range(99999) %}{{ a }}{% endfor %}",
         "{{ range(1000000) }}",
     ] {
         let rendered = Template::parse(source, Span::default())

@@ -622,6 +622,8 @@ fn an_operation_that_does_not_fit_names_its_expression() {
         )
     );
     assert_eq!((span.column, span.start, span.end), (8, 103, 111));
+    assert!(!holds("n is divisibleby 0", &scope()));
+    assert_eq!(failure("{{ items[::0] }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ none < 5 }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ 'abc' | int }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(
@@ -658,4 +660,25 @@ fn an_error_does_not_quote_a_secret() {
     assert!(!message.contains("31337"), "{message}");
     let (_, message, _) = failure("{{ big // 0 }}", &scope);
     assert!(message.contains("9007199254740993"), "{message}");
+}
+
+#[test]
+fn ordinary_work_on_a_large_context_is_within_budget() {
+    let row = json!({"id": 1, "name": "a row of some length", "tags": ["a", "b"], "ok": true});
+    let rows = vec![row; 20_000];
+    let scope = Scope {
+        workload: Data::new(json!({"rows": rows})),
+        ..Scope::default()
+    };
+    let source = "{{ (rows | selectattr('ok') | map(attribute='id') | list | length) + workload.get('rows') | length + (rows | first).id }}";
+    assert_eq!(render(source, &scope), json!(40_001));
+    let text = render(
+        "{% for row in rows[:5000] %}{{ row.id }}:{{ row.name }};{% endfor %}",
+        &scope,
+    );
+    assert_eq!(text.as_str().unwrap().len(), 5000 * 23);
+    assert_eq!(
+        render("{{ rows }}", &scope).as_array().unwrap().len(),
+        20_000
+    );
 }

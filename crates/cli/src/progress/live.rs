@@ -20,7 +20,7 @@ pub(crate) struct Live {
     multi: MultiProgress,
     style: ProgressStyle,
     bars: BTreeMap<(Name, u32), ProgressBar>,
-    shown: Shown,
+    pub(super) shown: Shown,
     layout: Layout,
 }
 

@@ -16,7 +16,7 @@ const LOOP_EVERY_MS: u128 = 5_000;
 
 /// Lines that stay.
 pub(crate) struct Plain {
-    shown: Shown,
+    pub(super) shown: Shown,
     told: BTreeMap<(Name, u32), Time>,
     layout: Layout,
 }

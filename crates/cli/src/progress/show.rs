@@ -65,6 +65,15 @@ impl Progress {
         }
     }
 
+    /// Passes over what ended before `since`: it was shown by the process that drove the run then.
+    pub(crate) fn skip(&mut self, view: &RunView, since: Time) {
+        match self {
+            Self::Live(live) => live.shown.skip(view, since),
+            Self::Plain(plain) => plain.shown.skip(view, since),
+            Self::Silent => {}
+        }
+    }
+
     /// Says something without disturbing what moves.
     pub(crate) fn say(&self, text: &str, out: &Out) {
         match self {
@@ -86,6 +95,15 @@ impl Progress {
 pub(crate) struct Shown(BTreeMap<(Name, u32), Time>);
 
 impl Shown {
+    /// Takes what ended before `since` as shown.
+    fn skip(&mut self, view: &RunView, since: Time) {
+        for step in &view.steps {
+            if let Some(at) = step.ended_at.filter(|at| *at < since) {
+                self.0.insert((step.step.clone(), step.run), at);
+            }
+        }
+    }
+
     /// The step runs that have ended since the last call.
     pub(crate) fn newly_ended<'v>(&mut self, view: &'v RunView) -> Vec<&'v StepView> {
         let mut ended = Vec::new();
@@ -120,6 +138,8 @@ impl Layout {
 
     /// The line of a step that ended.
     pub(crate) fn ended(self, step: &StepView, subject: &Subject) -> String {
-        lines::step(step, subject.playbook.as_ref(), self.columns, self.surface)
+        let at = step.ended_at.unwrap_or(step.started_at);
+        let layout = (self.columns, self.surface);
+        lines::step(step, subject.playbook.as_ref(), layout, at)
     }
 }

@@ -66,7 +66,11 @@ pub(crate) fn one(
         "stderr",
         "child_execution_id",
     ] {
-        if let Some(value) = error.details.get(key).filter(|value| !value.is_null()) {
+        if let Some(value) = error
+            .details
+            .get(key)
+            .filter(|value| !value.is_null() && *value != "")
+        {
             let text = crate::render::preview::value(value, 120);
             let _ = writeln!(out, "   {} {key}: {text}", surface.dim("="));
         }

@@ -84,13 +84,15 @@ pub(crate) fn header(name: &str, id: &str, place: &str, surface: Surface) -> Str
 pub(crate) fn step(
     step: &StepView,
     playbook: Option<&Playbook>,
-    columns: Columns,
-    surface: Surface,
+    layout: (Columns, Surface),
+    now: Time,
 ) -> String {
+    let (columns, surface) = layout;
     let mark = match step.standing {
         Standing::Done => surface.tick(),
         Standing::Failed => surface.cross(),
-        Standing::Stopped | Standing::Running => surface.warn(surface.either("■", "-")),
+        Standing::Stopped => surface.warn(surface.either("■", "-")),
+        Standing::Running => surface.dim(surface.either("▸", ">")),
     };
     let name = match step.run {
         0 | 1 => step.step.to_string(),
@@ -99,7 +101,7 @@ pub(crate) fn step(
     let head = columns.head(&name, &kind_of(playbook, step));
     let what = what(step, columns.preview);
     let width = columns.preview;
-    let took = human::span_ms(step.elapsed_ms(step.started_at));
+    let took = human::span_ms(step.elapsed_ms(now));
     format!("{mark} {head}  {what:width$}  {}", surface.dim(&took))
 }
 
@@ -202,7 +204,12 @@ mod tests {
             .push(at("greet"), Body::StepDone(Nothing {}));
         let view = RunView::of(&log.events);
         let columns = Columns::of(None, Surface::PLAIN);
-        let line = step(&view.steps[0], None, columns, Surface::PLAIN);
+        let line = step(
+            &view.steps[0],
+            None,
+            (columns, Surface::PLAIN),
+            view.seen_at,
+        );
         assert!(line.starts_with("✓ greet"), "{line}");
         assert!(line.contains("{n: 1}") && line.ends_with("2ms"), "{line}");
     }

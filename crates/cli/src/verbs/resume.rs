@@ -55,6 +55,7 @@ pub(crate) async fn go_on(
     going: Going,
     driving: &Driving,
 ) -> Ended {
+    let since = session.log.store.now();
     let adoption = session.server.adopt(row.id).await?;
     let control = match going {
         Going::Retry => Some(Control::Retry),
@@ -85,6 +86,7 @@ pub(crate) async fn go_on(
         session,
         id: row.id,
         subject,
+        since,
         adoption,
     };
     follow.until_settled(driving).await

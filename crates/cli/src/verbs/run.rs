@@ -3,6 +3,7 @@
 use model::id::ExecutionId;
 use model::playbook::Parsed;
 use model::raw::Raw;
+use model::time::Time;
 use serde_json::json;
 use server::{Submission, SubmitError};
 use store::Adoption;
@@ -31,8 +32,13 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
     };
     let log = local::open(&app.settings.store)?;
     let mut session = Session::start(log).await?;
+    // A text without a file is known by the path it gives itself.
+    let name = match args.file.as_str() {
+        "-" => playbook.path.to_string(),
+        file => file.to_owned(),
+    };
     let submission = Submission {
-        name: args.file.clone(),
+        name,
         text: playbook.source.text.to_string(),
         payload: payload.map(|payload| Raw::of(&payload)),
     };
@@ -53,6 +59,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
         session,
         id,
         subject,
+        since: Time::default(),
         adoption: Adoption::Mine,
     };
     follow.until_settled(&args.driving).await

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use model::playbook::Playbook;
+use model::time::Time;
 
 use crate::app::{App, Ended};
 use crate::args::ShowArgs;
@@ -52,7 +53,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
     if view.generation > 1 {
         let _ = writeln!(text, "  retried, generation {}", view.generation);
     }
-    text.push_str(&steps(&view, playbook.as_ref(), surface));
+    text.push_str(&steps(&view, playbook.as_ref(), surface, now));
     if let Some(block) = failure::run(&view, playbook.as_ref(), &id, surface) {
         text.push_str(&block);
     }
@@ -60,11 +61,11 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
     Ok(Exit::Done)
 }
 
-fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> String {
+fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface, now: Time) -> String {
     let columns = Columns::of(playbook, surface);
     let mut text = String::new();
     for step in &view.steps {
-        text.push_str(&lines::step(step, playbook, columns, surface));
+        text.push_str(&lines::step(step, playbook, (columns, surface), now));
         text.push('\n');
         for ((_, label), task) in &step.open {
             if let Some(what) = &task.waits_for {

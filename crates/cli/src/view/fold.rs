@@ -80,7 +80,12 @@ impl StepView {
     fn fold(&mut self, event: &Event) {
         let iteration = event.at.iteration;
         match &event.body {
-            Body::CommandIssued(_) | Body::StepStarted(_) => self.reopen(event),
+            Body::CommandIssued(_) => self.reopen(event),
+            Body::StepStarted(_) => {
+                self.reopen(event);
+                // A worker tells of the start together with the end; only its own clock knows when it was.
+                self.started_at = event.timestamp;
+            }
             Body::StepDone(_) | Body::StepReused(_) => self.end(Standing::Done, event),
             Body::StepFailed(failed) => {
                 self.fail(None, &failed.error);

@@ -8,8 +8,10 @@ pub const SOURCE_BYTES_MAX: usize = 64 * 1024;
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// All that filters and operators of one rendering may build, together.
 pub const ALLOCATION_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Instructions of one rendering.
-pub const FUEL_MAX: u64 = 50_000;
+/// The largest value a template may come to: its text, and a share for each item.
+pub const RESULT_BYTES_MAX: usize = 12 * 1024 * 1024;
+/// Instructions of one rendering: some 50 000 as an author counts them, since each use of a name takes a few.
+pub const FUEL_MAX: u64 = 200_000;
 /// What reading an item costs, in characters read.
 pub(crate) const ITEM_WORK: usize = 32;
 /// What filters and comparisons of one rendering may read, in characters.

@@ -8,7 +8,7 @@ use minijinja::{Error, ErrorKind};
 use serde_json::{Map, Number, Value};
 
 use crate::result_ref::ResultRef;
-use crate::template::budget::ITEM_BYTES;
+use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES};
 use crate::template::envelope;
 use crate::template::reference::Reference;
 use crate::template::session;
@@ -102,6 +102,14 @@ fn reference(map: &Map<String, Value>) -> Option<ResultRef> {
 
 /// A template's value as JSON.
 pub(crate) fn to_json(value: &Native) -> Result<Value, Error> {
+    json_within(value, 0)
+}
+
+fn json_within(value: &Native, depth: usize) -> Result<Value, Error> {
+    if depth > DEPTH_MAX {
+        return Err(budget::exceeded("a value is nested too deeply"));
+    }
+    session::charge_result(ITEM_BYTES)?;
     let value = &envelope::whole(value);
     Ok(match value.kind() {
         ValueKind::Undefined | ValueKind::None => Value::Null,
@@ -110,8 +118,7 @@ pub(crate) fn to_json(value: &Native) -> Result<Value, Error> {
         ValueKind::Seq | ValueKind::Iterable => {
             let mut items = Vec::new();
             for item in value.try_iter()?.checked() {
-                session::charge(ITEM_BYTES)?;
-                items.push(to_json(&item?)?);
+                items.push(json_within(&item?, depth + 1)?);
             }
             Value::Array(items)
         }
@@ -119,14 +126,17 @@ pub(crate) fn to_json(value: &Native) -> Result<Value, Error> {
             let mut map = Map::new();
             for key in value.try_iter()?.checked() {
                 let key = key?;
-                session::charge(ITEM_BYTES)?;
-                let item = value.get_item(&key)?;
-                map.insert(key.to_string(), to_json(&item)?);
+                let name = key.to_string();
+                session::charge_result(name.len())?;
+                map.insert(name, json_within(&value.get_item(&key)?, depth + 1)?);
             }
             Value::Object(map)
         }
         _ => Value::String(match value.as_str() {
-            Some(text) => text.to_owned(),
+            Some(text) => {
+                session::charge_result(text.len())?;
+                text.to_owned()
+            }
             None => value.to_string(),
         }),
     })

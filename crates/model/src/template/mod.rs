@@ -23,7 +23,9 @@ mod session;
 mod tree;
 mod weigh;
 
-pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, SOURCE_BYTES_MAX};
+pub use budget::{
+    ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
+};
 pub use data::Data;
 pub use latest::Latest;
 pub use rewrite::PathUse;

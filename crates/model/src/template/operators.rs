@@ -47,6 +47,8 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%maybe", |value: &Native| envelope::whole(value));
     env.add_filter("%built", built);
     env.add_filter("%concat", concat);
+    env.add_filter("%slice", slice);
+    env.add_test("divisibleby", divisible);
     env.add_filter("%add", add);
     env.add_filter("%mul", multiply);
     env.set_formatter(write);
@@ -140,6 +142,90 @@ pub(crate) fn items(list: &Native) -> Result<Vec<Native>, Error> {
         items.push(item?);
     }
     Ok(items)
+}
+
+/// `value[start:stop:step]`, as in Python.
+fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<Native, Error> {
+    if let Some(text) = value.as_str() {
+        session::charge(text.len())?;
+        let chars: Vec<char> = text.chars().collect();
+        let picked = indices(chars.len(), start, end, step)?;
+        return Ok(Native::from(
+            picked
+                .into_iter()
+                .map(|index| chars[index])
+                .collect::<String>(),
+        ));
+    }
+    if !is_list(value) {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("a {} cannot be sliced", value.kind()),
+        ));
+    }
+    let items = items(value)?;
+    let picked = indices(items.len(), start, end, step)?;
+    Ok(Native::from(
+        picked
+            .into_iter()
+            .map(|index| items[index].clone())
+            .collect::<Vec<_>>(),
+    ))
+}
+
+/// The places a slice picks out of `length`.
+fn indices(
+    length: usize,
+    start: &Native,
+    end: &Native,
+    step: &Native,
+) -> Result<Vec<usize>, Error> {
+    let number = |value: &Native| match value.as_i64() {
+        _ if value.is_none() => Ok(None),
+        Some(number) => Ok(Some(i128::from(number))),
+        None => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "a slice is made of integers",
+        )),
+    };
+    let length = length as i128;
+    let step = number(step)?.unwrap_or(1);
+    if step == 0 {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "a slice's step cannot be 0",
+        ));
+    }
+    // Behind the last place for a slice that goes forward, before the first for one that goes back.
+    let (low, high) = if step > 0 {
+        (0, length)
+    } else {
+        (-1, length - 1)
+    };
+    let bound = |at: Option<i128>, otherwise: i128| match at {
+        None => otherwise,
+        Some(at) if at < 0 => (at + length).clamp(low, high),
+        Some(at) => at.clamp(low, high),
+    };
+    let (first, last) = if step > 0 { (low, high) } else { (high, low) };
+    let (mut at, end) = (bound(number(start)?, first), bound(number(end)?, last));
+    let mut picked = Vec::new();
+    while (step > 0 && at < end) || (step < 0 && at > end) {
+        picked.extend(usize::try_from(at));
+        at += step;
+    }
+    Ok(picked)
+}
+
+/// Whether `value` is a multiple of `of`; nothing is a multiple of 0.
+fn divisible(value: &Native, of: &Native) -> bool {
+    match (i128::try_from(value.clone()), i128::try_from(of.clone())) {
+        (Ok(value), Ok(of)) => value.checked_rem(of) == Some(0),
+        _ => match (f64::try_from(value.clone()), f64::try_from(of.clone())) {
+            (Ok(value), Ok(of)) => value % of == 0.0,
+            _ => false,
+        },
+    }
 }
 
 fn arithmetic(

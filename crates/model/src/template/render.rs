@@ -1,5 +1,7 @@
 //! Running a program in a scope, and telling what came of it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use minijinja::machinery::{eval, make_string_output};
 use minijinja::value::Value as Native;
 use minijinja::{AutoEscape, Error, ErrorKind};
@@ -86,7 +88,17 @@ fn is_true(value: &Native) -> bool {
     }
 }
 
+/// Runs a program. A panic in the library is the template's failure, not the process's.
 fn run(program: &Program, scope: &Scope) -> Result<Native, Error> {
+    catch_unwind(AssertUnwindSafe(|| evaluate(program, scope))).unwrap_or_else(|_| {
+        Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "the expression cannot be evaluated",
+        ))
+    })
+}
+
+fn evaluate(program: &Program, scope: &Scope) -> Result<Native, Error> {
     let roots = Roots::resolve(&program.roots, scope);
     let ran = program.with_code(|code| {
         let mut text = String::new();

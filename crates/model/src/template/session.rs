@@ -12,7 +12,9 @@ use minijinja::Value as Native;
 use serde_json::Value;
 
 use crate::outcome::Outcome;
-use crate::template::budget::{self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, WORK_MAX};
+use crate::template::budget::{
+    self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
+};
 use crate::template::convert;
 use crate::template::scope::{Loaded, Need, Scope};
 use crate::template::tree::Piece;
@@ -33,6 +35,7 @@ pub(crate) struct Session {
     allocated: usize,
     written: usize,
     worked: usize,
+    resulted: usize,
 }
 
 /// How many outcomes a thread keeps converted.
@@ -97,6 +100,17 @@ pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
         session.written = session.written.saturating_add(bytes);
         if session.written > OUTPUT_BYTES_MAX {
             return Err(budget::exceeded("its text is longer than 1 MiB"));
+        }
+        Ok(())
+    })
+}
+
+/// Accounts for `bytes` of a value that is about to leave as data.
+pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
+    with(|session| {
+        session.resulted = session.resulted.saturating_add(bytes);
+        if session.resulted > RESULT_BYTES_MAX {
+            return Err(budget::exceeded("the value is larger than 12 MiB"));
         }
         Ok(())
     })

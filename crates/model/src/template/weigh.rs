@@ -47,14 +47,32 @@ const TEXT: &[&str] = &[
     "string",
 ];
 
-/// The filter through which the subject of filter `name` goes, if any.
-pub(crate) fn for_filter(name: &str) -> Option<&'static str> {
+/// Filters of the library that compare, hash or print all of their subject.
+const DEEP: &[&str] = &[
+    "unique", "sort", "groupby", "dictsort", "min", "max", "sum", "pprint",
+];
+/// Methods that look at a value's surface, or account for themselves.
+const CHEAP_METHODS: &[&str] = &["get", "keys", "values", "items", "append", "join"];
+
+/// The filters through which the subject and the arguments of filter `name` go.
+pub(crate) fn for_filter(name: &str) -> (Option<&'static str>, Option<&'static str>) {
     if CHEAP.contains(&name) {
-        None
+        (None, None)
     } else if TEXT.contains(&name) {
-        Some("%text")
+        (Some("%text"), Some("%deep"))
+    } else if DEEP.contains(&name) {
+        (Some("%deep"), Some("%deep"))
     } else {
-        Some("%deep")
+        (Some("%surface"), None)
+    }
+}
+
+/// The filters through which the subject and the arguments of method `name` go.
+pub(crate) fn for_method(name: &str) -> (Option<&'static str>, Option<&'static str>) {
+    if CHEAP_METHODS.contains(&name) {
+        (None, None)
+    } else {
+        (Some("%deep"), Some("%deep"))
     }
 }
 
@@ -62,6 +80,7 @@ pub(crate) fn for_filter(name: &str) -> Option<&'static str> {
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%text", text);
     env.add_filter("%deep", |value: Native| deep(&value, 0).map(|()| value));
+    env.add_filter("%surface", |value: Native| surface(&value).map(|()| value));
     env.add_filter("%kept", kept);
     env.add_filter("%key", key);
 }
@@ -75,6 +94,14 @@ fn text(value: Native) -> Result<Native, Error> {
         }
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => Ok(Native::from(print(&value)?)),
         _ => Ok(value),
+    }
+}
+
+/// Accounts for going through a value once, without looking into its items.
+fn surface(value: &Native) -> Result<(), Error> {
+    match value.as_str() {
+        Some(text) => session::work(text.len()),
+        None => session::work(value.len().unwrap_or(1).saturating_mul(ITEM_WORK)),
     }
 }
 

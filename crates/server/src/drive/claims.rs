@@ -109,7 +109,8 @@ impl Drive {
         self.claims
             .asks
             .retain(|parked| !parked.reply.is_closed() || parked.assigned > 0);
-        let on_offer = self.claims.on_offer.get(&ask.pool).copied().unwrap_or(0);
+        // Of a pool that nobody has asked for yet, the store may hold commands from before this process began.
+        let on_offer = self.claims.on_offer.get(&ask.pool).copied().unwrap_or(1);
         if on_offer == 0 {
             let parked = Parked {
                 ask,
@@ -238,6 +239,10 @@ impl Drive {
 
     /// There may be commands on offer in any pool that is asked for.
     pub(super) fn offered(&mut self) {
+        // Workers that are busy at this moment ask later.
+        for on_offer in self.claims.on_offer.values_mut() {
+            *on_offer = (*on_offer).max(1);
+        }
         let pools: Vec<Name> = self
             .claims
             .asks

@@ -6,6 +6,7 @@ use minijinja::{Environment, Error, ErrorKind, State, filters, functions};
 use crate::template::budget::{self, ITEM_BYTES};
 use crate::template::operators::{self, is_list, items};
 use crate::template::session;
+use crate::template::weigh;
 
 /// How deeply maps are merged and lists flattened.
 const MERGE_DEPTH_MAX: usize = 64;
@@ -37,10 +38,8 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_function(
         "range",
         |from: isize, to: Option<isize>, step: Option<isize>| {
-            let range = functions::range(from, to, step)
-                .map_err(|_| budget::exceeded("range() is limited to 100000 items"))?;
-            session::charge(range.len().unwrap_or(0).saturating_mul(ITEM_BYTES))?;
-            Ok::<_, Error>(range)
+            functions::range(from, to, step)
+                .map_err(|_| budget::exceeded("range() is limited to 100000 items"))
         },
     );
 }
@@ -66,6 +65,7 @@ fn map(
     for item in items(value)? {
         let result = match (named, &attribute) {
             (Some(name), _) => {
+                weigh::deep(&item, 0)?;
                 let mut call = vec![item];
                 call.extend(args.iter().skip(1).cloned());
                 state.apply_filter(name, &call)?

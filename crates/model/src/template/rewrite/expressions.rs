@@ -56,18 +56,15 @@ impl<'s> Rewriter<'s> {
             }
             Expr::Const(node) => constant(node.value.clone(), at),
             Expr::Slice(node) => {
-                let part = |this: &mut Self, part: &Option<Expr<'s>>| {
-                    part.as_ref()
-                        .map(|part| this.expression(part, Taken::Maybe))
-                        .transpose()
-                };
-                let rewritten = ast::Slice {
-                    expr: self.expression(&node.expr, Taken::Used)?,
-                    start: part(self, &node.start)?,
-                    stop: part(self, &node.stop)?,
-                    step: part(self, &node.step)?,
-                };
-                Expr::Slice(Spanned::new(rewritten, at))
+                let subject = self.expression(&node.expr, Taken::Used)?;
+                let mut parts = Vec::with_capacity(3);
+                for part in [&node.start, &node.stop, &node.step] {
+                    parts.push(match part {
+                        Some(part) => self.expression(part, Taken::Used)?,
+                        None => constant(Native::from(()), at),
+                    });
+                }
+                apply("%slice", subject, parts, at)
             }
             Expr::UnaryOp(node) => {
                 let (op, taken) = match node.op {

@@ -17,10 +17,7 @@ impl<'s> Rewriter<'s> {
             }
             Expr::GetAttr(attr) => {
                 let rewritten = ast::GetAttr {
-                    expr: {
-                        let subject = self.expression(&attr.expr, Taken::Used)?;
-                        apply("%deep", subject, vec![], extent(&attr.expr))
-                    },
+                    expr: self.weighed(&attr.expr, Taken::Used, weigh::for_method(attr.name).0)?,
                     name: attr.name,
                 };
                 Expr::GetAttr(Spanned::new(rewritten, attr.span()))
@@ -32,36 +29,50 @@ impl<'s> Rewriter<'s> {
                 ));
             }
         };
-        let args = self.arguments(&node.args, Taken::Used)?;
+        let scale = match &node.expr {
+            Expr::GetAttr(attr) => weigh::for_method(attr.name).1,
+            _ => None,
+        };
+        let args = self.arguments(&node.args, Taken::Used, scale)?;
         Ok(Expr::Call(Spanned::new(
             ast::Call { expr, args },
             node.span(),
         )))
     }
 
-    pub(super) fn arguments(
+    fn arguments(
         &mut self,
         args: &[CallArg<'s>],
         taken: Taken,
+        scale: Option<&'static str>,
     ) -> Done<Vec<CallArg<'s>>> {
         let mut rewritten = Vec::with_capacity(args.len());
         for arg in args {
             rewritten.push(match arg {
-                CallArg::Pos(value) => CallArg::Pos(self.argument(value, taken)?),
-                CallArg::Kwarg(name, value) => CallArg::Kwarg(name, self.argument(value, taken)?),
-                CallArg::PosSplat(value) => CallArg::PosSplat(self.argument(value, taken)?),
-                CallArg::KwargSplat(value) => CallArg::KwargSplat(self.argument(value, taken)?),
+                CallArg::Pos(value) => CallArg::Pos(self.weighed(value, taken, scale)?),
+                CallArg::Kwarg(name, value) => {
+                    CallArg::Kwarg(name, self.weighed(value, taken, scale)?)
+                }
+                CallArg::PosSplat(value) => CallArg::PosSplat(self.weighed(value, taken, scale)?),
+                CallArg::KwargSplat(value) => {
+                    CallArg::KwargSplat(self.weighed(value, taken, scale)?)
+                }
             });
         }
         Ok(rewritten)
     }
 
-    pub(super) fn argument(&mut self, value: &Expr<'s>, taken: Taken) -> Done<Expr<'s>> {
+    /// A value that is weighed before something reads it.
+    fn weighed(
+        &mut self,
+        value: &Expr<'s>,
+        taken: Taken,
+        scale: Option<&'static str>,
+    ) -> Done<Expr<'s>> {
         let inner = self.expression(value, taken)?;
-        Ok(match value {
-            Expr::Const(_) => inner,
-            _ if taken == Taken::Raw => inner,
-            _ => apply("%deep", inner, vec![], extent(value)),
+        Ok(match (value, scale) {
+            (Expr::Const(_), _) | (_, None) => inner,
+            (_, Some(scale)) => apply(scale, inner, vec![], extent(value)),
         })
     }
 
@@ -78,17 +89,14 @@ impl<'s> Rewriter<'s> {
         } else {
             Taken::Used
         };
+        let (of_subject, of_arguments) = weigh::for_filter(node.name);
         let rewritten = ast::Filter {
             name: node.name,
-            expr: match (&node.expr, weigh::for_filter(node.name)) {
-                (Some(expr), Some(scale)) => {
-                    let inner = self.expression(expr, subject)?;
-                    Some(apply(scale, inner, vec![], extent(expr)))
-                }
-                (Some(expr), None) => Some(self.expression(expr, subject)?),
-                (None, _) => None,
+            expr: match &node.expr {
+                Some(expr) => Some(self.weighed(expr, subject, of_subject)?),
+                None => None,
             },
-            args: self.arguments(&node.args, subject)?,
+            args: self.arguments(&node.args, subject, of_arguments)?,
         };
         let inner = Expr::Filter(Spanned::new(rewritten, at));
         Ok(self.take(apply("%built", inner, vec![], at), at, taken))
@@ -105,7 +113,7 @@ impl<'s> Rewriter<'s> {
         let rewritten = ast::Test {
             name: node.name,
             expr: self.expression(&node.expr, taken)?,
-            args: self.arguments(&node.args, taken)?,
+            args: self.arguments(&node.args, taken, None)?,
         };
         Ok(Expr::Test(Spanned::new(rewritten, node.span())))
     }
