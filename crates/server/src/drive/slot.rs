@@ -105,7 +105,7 @@ impl Slot {
     /// Keeps the events of a decision at hand: the store does not have them yet.
     pub(super) fn remember(&mut self, decision: &Decision) {
         self.tail.extend(decision.events.iter().cloned());
-        while self.tail.len() > TAIL_MAX && self.under_way.is_none() {
+        while self.tail.len() > TAIL_MAX && self.under_way.is_none() && self.gathered.is_none() {
             self.tail.pop_front();
         }
     }
@@ -115,6 +115,11 @@ impl Slot {
         let first = self.tail.front()?.seq;
         let index = usize::try_from(seq.0.checked_sub(first.0)?).ok()?;
         self.tail.get(index)
+    }
+
+    /// The recent events, among them all that are not durable yet.
+    pub(super) fn tail(&self) -> Vec<Event> {
+        self.tail.iter().cloned().collect()
     }
 
     /// The execution's data for workers; the same value until `ctx` or a step's result changes.
