@@ -1,5 +1,7 @@
 //! What needs more than one crate to be tested: conformance cases, the simulator, generated pages, house rules.
 
+pub mod binary;
 pub mod conformance;
+pub mod http;
 pub mod sim;
 pub mod world;

@@ -9,6 +9,8 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     NEXTEST.ensure()?;
     let python = ensure_python()?;
     check::gates()?;
+    // Tests of the command line use the binary that lies beside their own.
+    crate::shell::run(&mut cargo(["build", "--package", "noetl"]))?;
     crate::shell::run(
         cargo(["nextest", "run", "--workspace", "--no-fail-fast"])
             .args(args)

@@ -10,7 +10,7 @@ use model::template::{Data, Need};
 use serde_json::{Map, Value};
 
 use crate::decide::Undecided;
-use crate::decide::scope::Unrendered;
+use crate::decide::scope::{Unrendered, outcome_of};
 use crate::decide::turn::{Turn, at_run, fatal};
 use crate::decision::BodyToKeep;
 
@@ -190,7 +190,35 @@ impl Turn<'_> {
             results,
         };
         self.emit(at_run(id), Body::LoopDone(done));
+        self.complete_results(id, &progress);
         Ok(())
+    }
+
+    /// Results too many or too large for the event come from the log, which has none of this turn's outcomes yet.
+    fn complete_results(&mut self, id: &StepRunId, progress: &crate::state::LoopRun) {
+        let Some(done) = self.events.last().map(|event| event.seq) else {
+            return;
+        };
+        let Some(data) = self.loaded.loops.get(&done) else {
+            return;
+        };
+        let mut value = data.json().clone();
+        for event in &self.events {
+            let index = event
+                .at
+                .iteration
+                .filter(|_| event.at.step_run_id().as_ref() == Some(id));
+            let index = index.and_then(|index| usize::try_from(index).ok());
+            if let (Some(index), Some(Outcome::Ok(success))) = (index, outcome_of(&event.body)) {
+                value["results"][index] = match success.reference {
+                    Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
+                    None => success.result,
+                };
+            }
+        }
+        value["stats"] = serde_json::to_value(progress.stats()).unwrap_or_default();
+        let loops = &mut std::sync::Arc::make_mut(&mut self.loaded).loops;
+        loops.insert(done, Data::new(value));
     }
 
     /// The patches of all iterations as one; the same for every order in which they came.

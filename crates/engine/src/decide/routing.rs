@@ -60,6 +60,7 @@ impl Turn<'_> {
             .and_then(|summary| summary.latest.as_ref());
         scope.outcome = latest.map(model::template::Latest::envelope);
         let failed = boundary.end == BoundaryKind::Failed;
+        let mark = self.mark();
         let routed = match step {
             Some(step) if !is_final => self.route(step, &mut scope, failed),
             _ => Ok(Route::default()),
@@ -68,7 +69,9 @@ impl Turn<'_> {
             Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
-                self.record_failed_route(&id, error)
+                // A retry routes again, so what was written on the way must not stand.
+                self.go_back_to(mark);
+                self.record_failed_route(&id, error);
             }
         }
         Ok(true)
@@ -175,9 +178,8 @@ impl Turn<'_> {
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
         let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
-        let is_error = step
-            .and_then(|step| step.next.no_match_is_error)
-            .unwrap_or(net.playbook.executor.no_next_is_error);
+        let own = step.and_then(|step| step.next.no_match_is_error);
+        let is_error = own.unwrap_or(net.playbook.executor.no_next_is_error);
         let no_next = (dead_end && is_error).then(|| {
             fatal(
                 ErrorKind::Unknown,

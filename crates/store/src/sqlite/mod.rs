@@ -32,6 +32,7 @@ use crate::Store;
 use crate::commit::{Commit, Committed, Foreign, Message};
 use crate::error::Error;
 use crate::ids::Ids;
+use crate::memory::Clock;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, StepState,
@@ -51,6 +52,7 @@ const READERS_KEPT: usize = 4;
 /// A store in a local directory.
 pub struct Sqlite {
     file: PathBuf,
+    clock: Clock,
     owners: Owners,
     life: Mutex<Option<Life>>,
     ids: OnceLock<(Ids, Option<File>)>,
@@ -68,6 +70,11 @@ const CHANGED_WAIT_MAX: Duration = Duration::from_millis(200);
 impl Sqlite {
     /// Opens the store in a directory, and makes it if there is none.
     pub fn open(dir: &Path) -> Result<Self, Error> {
+        Self::open_with_clock(dir, Arc::new(system_time))
+    }
+
+    /// The same with another clock than the machine's.
+    pub fn open_with_clock(dir: &Path, clock: Clock) -> Result<Self, Error> {
         let file = open::prepare(dir)?;
         let mut db = open::connect(&file)?;
         open::migrate(&mut db, &file)?;
@@ -75,6 +82,7 @@ impl Sqlite {
         let started = writer::start(db, &file, Arc::clone(&foreign_commits))?;
         Ok(Self {
             file,
+            clock,
             owners: Owners::new(dir),
             life: Mutex::new(None),
             ids: OnceLock::new(),
@@ -162,6 +170,11 @@ impl Drop for Sqlite {
     }
 }
 
+fn system_time() -> Time {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Time::default().after(now.unwrap_or_default())
+}
+
 fn stopped() -> Error {
     Error::Unavailable("the writing thread has stopped".into())
 }
@@ -213,8 +226,7 @@ where
 #[async_trait]
 impl Store for Sqlite {
     fn now(&self) -> Time {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Time::default().after(now.unwrap_or_default())
+        (self.clock)()
     }
 
     fn ids(&self, count: u32) -> EventId {

@@ -1,0 +1,133 @@
+//! A small HTTP server on a free local port: answers by a function, and can fail on purpose.
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::Value;
+
+/// A request as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Such as `GET`.
+    pub method: String,
+    /// The path without its query.
+    pub path: String,
+    /// The query's pairs, in order.
+    pub query: Vec<(String, String)>,
+    /// The headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The answer: a status and a JSON body.
+pub type Answer = (u16, Value);
+
+/// A server that lives as long as the process.
+pub struct Http {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Request {
+    /// A value of the query.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        let pair = self.query.iter().find(|(key, _)| key == name);
+        pair.map(|(_, value)| value.as_str())
+    }
+
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let pair = self.headers.iter().find(|(key, _)| key == name);
+        pair.map(|(_, value)| value.as_str())
+    }
+}
+
+impl Http {
+    /// Starts a server; `answer` sees every request and how many came before it.
+    pub fn start(answer: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (requests.clone(), Arc::new(answer));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (seen, answer) = (seen.clone(), answer.clone());
+                thread::spawn(move || serve(stream, &seen, &*answer));
+            }
+        });
+        Self { address, requests }
+    }
+
+    /// Its address as the beginning of a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Request> {
+        let requests = self.requests.lock().expect("no server thread panics");
+        requests.clone()
+    }
+}
+
+/// Answers the requests of one connection until it ends.
+fn serve(
+    stream: TcpStream,
+    seen: &Mutex<Vec<Request>>,
+    answer: &dyn Fn(&Request, usize) -> Answer,
+) -> Option<()> {
+    let mut out = stream.try_clone().ok()?;
+    let mut input = BufReader::new(stream);
+    loop {
+        let request = read(&mut input)?;
+        let before = {
+            let mut seen = seen.lock().ok()?;
+            seen.push(request.clone());
+            seen.len() - 1
+        };
+        let (status, body) = answer(&request, before);
+        let body = body.to_string();
+        let head = format!(
+            "HTTP/1.1 {status} Answer\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        out.write_all((head + &body).as_bytes()).ok()?;
+    }
+}
+
+fn read(input: &mut BufReader<TcpStream>) -> Option<Request> {
+    let first = line(input)?;
+    let mut words = first.split(' ');
+    let (method, target) = (words.next()?, words.next()?);
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut request = Request {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        query: pairs.collect(),
+        headers: Vec::new(),
+    };
+    loop {
+        let header = line(input)?;
+        let Some((name, value)) = header.split_once(':') else {
+            break;
+        };
+        let pair = (name.to_ascii_lowercase(), value.trim().to_owned());
+        request.headers.push(pair);
+    }
+    let length = request.header("content-length");
+    let length = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    input.read_exact(&mut body).ok()?;
+    Some(request)
+}
+
+fn line(input: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = String::new();
+    let read = input.read_line(&mut line).ok()?;
+    (read > 0).then(|| line.trim_end().to_owned())
+}

@@ -1,0 +1,174 @@
+//! The appendix of the language's specification, run by the real binary against a server that pages and is busy at
+//! times, with SQLite in place of Postgres. Its log is the one that a reader of the specification expects.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+use tests::http::{Answer, Http, Request};
+
+/// What of a payload is the same in every run.
+const COMPARED: [&str; 17] = [
+    "accepted",
+    "action",
+    "allow",
+    "directive",
+    "ended",
+    "entry",
+    "generation",
+    "guards",
+    "matched_rule_index",
+    "mode",
+    "selected",
+    "set_ctx",
+    "set_iter",
+    "stats",
+    "to",
+    "total",
+    "workload",
+];
+
+/// Three patients and two visits; the second request for patients finds the server busy twice.
+fn clinic(request: &Request, before: usize) -> Answer {
+    if before == 1 || before == 2 {
+        return (503, json!({"error": "busy"}));
+    }
+    let items: &[u64] = match request.path.as_str() {
+        "/patients" => &[11, 12, 13],
+        "/visits" => &[21, 22],
+        _ => return (404, json!({"error": "no such thing"})),
+    };
+    let number = |name| {
+        request
+            .param(name)
+            .and_then(|text| text.parse::<usize>().ok())
+    };
+    let (page, size) = (
+        number("page").unwrap_or(1),
+        number("pageSize").unwrap_or(10),
+    );
+    let first = (page - 1) * size;
+    let on_page = &items[first.min(items.len())..items.len().min(first + size)];
+    let paging = json!({"page": page, "hasMore": first + size < items.len()});
+    (200, json!({"data": on_page, "paging": paging}))
+}
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    let playbook = fs::read_to_string(golden.join("appendix.yaml"));
+    desk.write("appendix.yaml", &playbook.expect("the playbook is there"));
+    let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("a database is made");
+    db.execute(
+        "CREATE TABLE item (path TEXT NOT NULL, id INTEGER NOT NULL)",
+        [],
+    )
+    .expect("a table is made");
+    desk
+}
+
+fn rows(desk: &Desk) -> Vec<(String, i64)> {
+    let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("the database is there");
+    let mut query = db
+        .prepare("SELECT path, id FROM item ORDER BY id")
+        .expect("the table is there");
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    let rows = rows.expect("rows are read").collect::<Result<_, _>>();
+    rows.expect("rows are well")
+}
+
+/// One event in one line, ids and times aside; none for how work was handed out.
+fn line(event: &Value) -> Option<String> {
+    let kind = event["event_type"]
+        .as_str()
+        .expect("every event has a type");
+    if kind.starts_with("command.") || kind == "loop.iteration.scheduled" {
+        return None;
+    }
+    let mut words = vec![kind.to_owned()];
+    let mut place = event["step"].as_str().unwrap_or_default().to_owned();
+    if let Some(index) = event["iteration"].as_u64() {
+        place += &format!("#{index}");
+    }
+    if let Some(task) = event["task_label"].as_str() {
+        place += &format!("/{task}");
+    }
+    if let Some(attempt) = event["attempt"].as_u64().filter(|attempt| *attempt > 1) {
+        place += &format!("@{attempt}");
+    }
+    words.push(place);
+    let outcome = &event["payload"]["outcome"];
+    if let Some(status) = outcome["http"]["status"].as_u64() {
+        words.push(format!("http={status}"));
+    }
+    let payload = event["payload"].as_object().expect("a payload is a map");
+    for key in COMPARED {
+        let value = payload
+            .get(key)
+            .filter(|_| kind != "playbook.execution.requested");
+        words.extend(value.map(|value| format!("{key}={value}")));
+    }
+    words.retain(|word| !word.is_empty());
+    Some(words.join(" "))
+}
+
+#[test]
+fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
+    let (desk, http) = (desk(), Http::start(clinic));
+    let url = format!("api_url={}", http.url());
+    let run = desk.json(&["run", "appendix.yaml", "--set", &url, "-o", "json"]);
+    assert_eq!(run["status"], "COMPLETED");
+    let counts = json!([{"path": "/patients", "items": 3}, {"path": "/visits", "items": 2}]);
+    assert_eq!(run["result"]["rows"], counts);
+    let stored: Vec<i64> = rows(&desk).into_iter().map(|(_, id)| id).collect();
+    assert_eq!(stored, [11, 12, 13, 21, 22]);
+    assert_eq!(
+        http.requests().len(),
+        5,
+        "three pages, two of the tries were refused"
+    );
+    let lines: Vec<String> = desk.events("last").iter().filter_map(line).collect();
+    let found = lines.join("\n") + "\n";
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/appendix.txt");
+    if accepts() {
+        fs::write(&golden, &found).expect("the golden log is writable");
+    }
+    let expected = fs::read_to_string(golden).unwrap_or_default();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
+    let (desk, http) = (desk(), Http::start(clinic));
+    let url = format!("api_url={}", http.url());
+    let nowhere = r#"endpoints=[{path: /visits, page_size: 2}, {path: /nowhere, page_size: 2}]"#;
+    let args = [
+        "run",
+        "appendix.yaml",
+        "--set",
+        &url,
+        "--set",
+        nowhere,
+        "-o",
+        "json",
+    ];
+    let run = desk.json(&args);
+    assert_eq!(run["status"], "COMPLETED", "the failure is handled");
+    let steps: Vec<&Value> = run["steps"].as_array().into_iter().flatten().collect();
+    let of = |name: &str| steps.iter().find(|step| step["step"] == name);
+    assert_eq!(
+        of("fetch_transform_store").map(|step| &step["status"]),
+        Some(&json!("failed"))
+    );
+    assert!(of("cleanup").is_some() && of("validate_results").is_none());
+    assert_eq!(rows(&desk), [], "what was stored is cleaned up");
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "accepting is asked for through the environment, as test runners pass no flags"
+)]
+fn accepts() -> bool {
+    std::env::var_os("NOETL_ACCEPT").is_some()
+}

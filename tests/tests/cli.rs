@@ -1,0 +1,387 @@
+//! The command line as scripts and people use it: exit codes, data on standard output, words between processes.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+
+const WAITING: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: waiting, path: waiting}
+workflow:
+  - step: hold
+    tool:
+      - go: {kind: wait, signal: go}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: "{{ hold.data }}"}
+"#;
+
+const FAILING: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: failing, path: failing}
+workflow:
+  - step: look
+    tool:
+      - file: {kind: shell, command: "cat answer.txt"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: "{{ look.data.stdout | trim }}"}
+"#;
+
+const NAPPING: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: napping, path: napping}
+workflow:
+  - step: nap
+    tool:
+      - sleep:
+          kind: python
+          code: |
+            import time
+            print("asleep", flush=True)
+            time.sleep(300)
+"#;
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.write("waiting.yaml", WAITING);
+    desk.write("failing.yaml", FAILING);
+    desk.write("napping.yaml", NAPPING);
+    desk
+}
+
+fn last(lines: &[String]) -> Value {
+    let line = lines.last().expect("something was printed");
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// Starts the waiting playbook and waits until it waits; answers the process and the run's id.
+fn waiting(desk: &Desk) -> (tests::binary::Going, String) {
+    let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
+    let event = run.event("task.started", Some("hold"));
+    let event = event.expect("the task starts");
+    let id = event["execution_id"].as_str().expect("ids are text");
+    (run, id.to_owned())
+}
+
+#[test]
+fn a_finished_run_is_one_object_on_standard_output() {
+    let desk = desk();
+    desk.write("answer.txt", "42\n");
+    let run = desk.json(&["run", "failing.yaml", "-o", "json"]);
+    assert_eq!(run["status"], "COMPLETED");
+    assert_eq!(run["result"], "42");
+    assert_eq!(run["error"], Value::Null);
+    let shown = desk.json(&["show", "last", "-o", "json"]);
+    for key in ["execution_id", "status", "result", "error", "steps"] {
+        assert_eq!(shown[key], run[key], "{key}");
+    }
+    let plain = desk.run(&["run", "failing.yaml"]);
+    assert_eq!(plain.out, "42\n", "progress goes to standard error");
+    assert!(plain.err.contains("succeeded"), "{plain:?}");
+    let quiet = desk.run(&["run", "failing.yaml", "-q"]);
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("42\n", ""));
+}
+
+#[test]
+fn a_failed_run_exits_with_1_and_goes_on_when_retried() {
+    let desk = desk();
+    let failed = desk.run(&["run", "failing.yaml", "-o", "json"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    let run = failed.json();
+    assert_eq!(run["status"], "FAILED");
+    assert_eq!(run["error"]["code"], "EXIT_STATUS", "{run:#}");
+    assert!(failed.err.contains("noetl retry"), "{}", failed.err);
+    desk.write("answer.txt", "found\n");
+    let again = desk.json(&["retry", "last", "-o", "json"]);
+    assert_eq!(again["status"], "COMPLETED");
+    assert_eq!(again["result"], "found");
+    assert_eq!(again["generation"], 2);
+    assert_eq!(again["execution_id"], run["execution_id"]);
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let desk = desk();
+    for args in [
+        &["run"][..],
+        &["run", "failing.yaml", "--nope"],
+        &["frobnicate"],
+        &["run", "failing.yaml", "--set", "no-equals-sign"],
+        &["run", "failing.yaml", "--timeout", "soon"],
+        &["show", "abc"],
+        &["events", "last", "--type", "no.such.type"],
+    ] {
+        let said = if args[0] == "show" {
+            assert!(desk.run(&["run", "failing.yaml"]).code.is_some());
+            desk.run(args)
+        } else {
+            desk.run(args)
+        };
+        assert_eq!(said.code, Some(2), "{args:?}: {said:?}");
+        assert_eq!(said.out, "", "{args:?}");
+        assert!(!said.err.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn an_invalid_playbook_exits_with_3_and_points_at_the_place() {
+    let desk = desk();
+    desk.write("typo.yaml", &FAILING.replace("    tool:\n", "    tol:\n"));
+    for args in [&["validate", "typo.yaml"][..], &["run", "typo.yaml"]] {
+        let said = desk.run(args);
+        assert_eq!(said.code, Some(3), "{said:?}");
+        let text = said.out.clone() + &said.err;
+        assert!(text.contains("typo.yaml:7:5"), "{text}");
+        assert!(text.contains("did you mean `tool`?"), "{text}");
+    }
+    desk.write("broken.yaml", "{");
+    let said = desk.run(&["run", "broken.yaml"]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.err.contains("broken.yaml:"), "{said:?}");
+    assert_eq!(desk.run(&["validate", "failing.yaml"]).code, Some(0));
+}
+
+#[test]
+fn what_does_not_exist_exits_with_4() {
+    let desk = desk();
+    assert_eq!(desk.run(&["run", "nowhere.yaml"]).code, Some(4));
+    assert_eq!(desk.run(&["validate", "nowhere.yaml"]).code, Some(4));
+    desk.run(&["run", "failing.yaml"]);
+    for verb in [
+        "show", "events", "result", "retry", "cancel", "pause", "logs",
+    ] {
+        let said = desk.run(&[verb, "99999"]);
+        assert_eq!(said.code, Some(4), "{verb}: {said:?}");
+        assert!(said.err.contains("99999"), "{verb}: {said:?}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_used_exits_with_5_and_is_named() {
+    let desk = desk();
+    let none = desk.run(&["runs"]);
+    assert_eq!(none.code, Some(5), "{none:?}");
+    assert!(none.err.contains("STORE_NOT_FOUND"), "{none:?}");
+    assert!(!desk.path(".noetl").exists(), "reading makes no store");
+    fs::create_dir(desk.path(".noetl")).expect("the folder is writable");
+    desk.write(".noetl/noetl.db", "garbage that is no database at all");
+    for args in [&["runs"][..], &["run", "failing.yaml"], &["show"]] {
+        let said = desk.run(args);
+        assert_eq!(said.code, Some(5), "{args:?}: {said:?}");
+        assert!(said.err.contains("STORE_CORRUPT"), "{said:?}");
+        assert!(said.err.contains("noetl.db"), "{said:?}");
+    }
+    let kept = desk.read(".noetl/noetl.db");
+    assert_eq!(kept, "garbage that is no database at all");
+}
+
+#[test]
+fn a_store_where_nothing_can_be_written_is_refused() {
+    let desk = desk();
+    desk.write("file", "not a folder");
+    let said = desk.run(&["run", "failing.yaml", "--store", "file/store"]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.err.contains("file/store"), "{said:?}");
+}
+
+#[test]
+fn a_run_is_found_by_last_and_by_the_beginning_and_end_of_its_id() {
+    let desk = desk();
+    desk.write("answer.txt", "x");
+    let run = desk.json(&["run", "failing.yaml", "-o", "json"]);
+    let id = run["execution_id"].as_str().expect("ids are text");
+    for name in ["last", "-1", id, &id[..12], &id[id.len() - 8..]] {
+        let shown = desk.json(&["show", name, "-o", "json"]);
+        assert_eq!(shown["execution_id"], id, "{name}");
+    }
+    let runs = desk.json(&["runs", "-o", "json"]);
+    assert_eq!(runs[0]["execution_id"], id, "{runs:#}");
+}
+
+#[test]
+fn another_process_signals_a_run_and_follows_its_log() {
+    let desk = desk();
+    let (run, id) = waiting(&desk);
+    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+    assert!(follower.event("task.started", Some("hold")).is_some());
+    let shown = desk.json(&["show", &id, "-o", "json"]);
+    assert_eq!(shown["status"], "RUNNING");
+    assert!(desk.run(&["show", &id]).out.contains("waits for signal go"));
+    let said = desk.run(&["signal", &id, "go", "--set", "answer=7"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let (code, lines) = run.finish();
+    assert_eq!(code, Some(0));
+    assert_eq!(last(&lines)["result"], json!({"answer": 7}));
+    assert!(follower.event("playbook.finished", None).is_some());
+    assert_eq!(follower.finish().0, Some(0), "following ends with the run");
+}
+
+#[test]
+fn a_second_run_does_not_disturb_the_first() {
+    let desk = desk();
+    desk.write("answer.txt", "second");
+    let (run, id) = waiting(&desk);
+    let second = desk.json(&["run", "failing.yaml", "-o", "json"]);
+    assert_eq!(second["result"], "second");
+    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    assert_eq!(run.finish().0, Some(0));
+}
+
+#[test]
+fn a_paused_run_exits_with_10_and_goes_on_when_resumed() {
+    let desk = desk();
+    let (run, id) = waiting(&desk);
+    let said = desk.run(&["pause", &id]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let (code, lines) = run.finish();
+    assert_eq!(code, Some(10));
+    assert_eq!(last(&lines)["status"], "PAUSED");
+    assert_eq!(
+        desk.run(&["pause", &id]).code,
+        Some(6),
+        "it is paused already"
+    );
+    let mut resumed = desk.start(&["resume", &id, "-o", "ndjson"]);
+    assert!(resumed.event("playbook.resumed", None).is_some());
+    assert_eq!(
+        desk.run(&["signal", &id, "go", "--set", "x=1"]).code,
+        Some(0)
+    );
+    let (code, lines) = resumed.finish();
+    assert_eq!(code, Some(0));
+    assert_eq!(last(&lines)["result"], json!({"x": 1}));
+    assert_eq!(desk.run(&["resume", &id]).code, Some(6), "it has ended");
+}
+
+#[test]
+fn a_cancelled_run_exits_with_8_and_its_tools_are_gone() {
+    let desk = desk();
+    let mut run = desk.start(&["run", "napping.yaml", "-o", "ndjson"]);
+    let event = run.event("step.scheduled", Some("nap"));
+    let event = event.expect("the step is scheduled");
+    let id = event["execution_id"].as_str().expect("ids are text");
+    let mut logs = desk.start(&["logs", id, "-f"]);
+    assert!(logs.line(|line| line.contains("asleep")).is_some());
+    let said = desk.run(&["cancel", id, "--reason", "enough", "-o", "json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.json()["status"], "CANCELLED");
+    let (code, lines) = run.finish();
+    assert_eq!(code, Some(8));
+    assert_eq!(last(&lines)["status"], "CANCELLED");
+    assert_eq!(logs.finish().0, Some(0), "following ends with the run");
+}
+
+#[test]
+fn a_detached_run_ends_in_the_background() {
+    let desk = desk();
+    let said = desk.run(&["run", "waiting.yaml", "--detach"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let id = said.out.trim().to_owned();
+    assert!(
+        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()),
+        "{id}"
+    );
+    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+    assert!(follower.event("task.started", Some("hold")).is_some());
+    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    assert!(follower.event("playbook.finished", None).is_some());
+    assert_eq!(follower.finish().0, Some(0));
+    assert_eq!(
+        desk.json(&["show", &id, "-o", "json"])["status"],
+        "COMPLETED"
+    );
+}
+
+#[test]
+fn waiting_no_longer_than_told_exits_with_7_and_the_run_goes_on() {
+    let desk = desk();
+    let said = desk.run(&["run", "waiting.yaml", "--timeout", "300ms", "-o", "json"]);
+    assert_eq!(said.code, Some(7), "{said:?}");
+    let id = said.json()["execution_id"].as_str().map(str::to_owned);
+    let id = id.expect("ids are text");
+    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+    assert!(follower.event("task.started", Some("hold")).is_some());
+    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    assert!(follower.event("playbook.finished", None).is_some());
+    assert_eq!(follower.finish().0, Some(0));
+}
+
+#[test]
+fn a_killed_run_is_shown_as_such_and_resumed() {
+    let desk = desk();
+    let (run, id) = waiting(&desk);
+    run.kill();
+    let shown = desk.run(&["show", &id]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(
+        shown.out.contains("noetl resume"),
+        "it says what to do: {}",
+        shown.out
+    );
+    let mut resumed = desk.start(&["resume", "last", "-o", "ndjson"]);
+    assert!(resumed.event("task.started", Some("hold")).is_some());
+    assert_eq!(
+        desk.run(&["signal", &id, "go", "--set", "x=2"]).code,
+        Some(0)
+    );
+    let (code, lines) = resumed.finish();
+    assert_eq!(code, Some(0));
+    assert_eq!(last(&lines)["result"], json!({"x": 2}));
+}
+
+#[test]
+fn every_template_begins_valid_and_those_without_a_network_run() {
+    let desk = desk();
+    for template in ["hello", "pagination", "fan-out", "retry"] {
+        let said = desk.run(&["init", template, "--template", template]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(
+            desk.run(&["validate", template]).code,
+            Some(0),
+            "{template}"
+        );
+        let again = desk.run(&["init", template, "--template", template]);
+        assert_eq!(
+            again.code,
+            Some(6),
+            "{template} is not overwritten: {again:?}"
+        );
+        let file = format!("{template}/{template}.yaml");
+        let ran = desk.run(&["run", &file]);
+        assert_eq!(ran.code, Some(0), "{template}: {ran:?}");
+        assert!(!ran.out.is_empty(), "{template} prints its result");
+    }
+}
+
+#[test]
+fn graphs_are_drawn_for_people_and_for_programs() {
+    let desk = desk();
+    let ascii = desk.run(&["graph", "failing.yaml"]);
+    assert!(
+        ascii.out.contains("look") && ascii.out.contains("end"),
+        "{ascii:?}"
+    );
+    let mermaid = desk.run(&["graph", "failing.yaml", "--format", "mermaid"]);
+    assert!(mermaid.out.starts_with("flowchart"), "{mermaid:?}");
+    let dot = desk.run(&["graph", "failing.yaml", "--format", "dot"]);
+    assert!(dot.out.starts_with("digraph"), "{dot:?}");
+}
+
+#[test]
+fn completions_explanations_and_versions_are_printed() {
+    let desk = desk();
+    for shell in ["bash", "zsh", "fish"] {
+        let said = desk.run(&["completions", shell]);
+        assert_eq!(said.code, Some(0), "{shell}");
+        assert!(said.out.contains("noetl"), "{shell}");
+    }
+    let explained = desk.run(&["explain", "TIMEOUT"]);
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+    assert_eq!(desk.run(&["explain", "NO_SUCH_CODE"]).code, Some(4));
+    assert!(desk.run(&["--version"]).out.starts_with("noetl "));
+}

@@ -1,0 +1,184 @@
+//! Every example runs with the real binary exactly as the guides show it, and prints what its comments promise.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tests::binary::{Desk, examples};
+use tests::http::{Answer, Http, Request};
+
+/// A folder that holds a copy of the examples, as a checkout does.
+fn desk() -> Desk {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.path("examples")).expect("the folder is writable");
+    for entry in std::fs::read_dir(examples()).expect("there are examples") {
+        let entry = entry.expect("the folder is readable");
+        let to = desk.path("examples").join(entry.file_name());
+        std::fs::copy(entry.path(), to).expect("the folder is writable");
+    }
+    desk
+}
+
+/// Runs an example; answers the JSON on its standard output.
+fn result(desk: &Desk, name: &str, more: &[&str]) -> Value {
+    let file = format!("examples/{name}.yaml");
+    let mut args = vec!["run", &file];
+    args.extend(more);
+    desk.json(&args)
+}
+
+#[test]
+fn every_example_has_a_test_here() {
+    let tested = [
+        "approvals",
+        "child",
+        "children",
+        "etl-sqlite",
+        "fan-out",
+        "hello",
+        "pagination",
+        "quickstart",
+        "retry",
+    ];
+    let entries = std::fs::read_dir(examples()).expect("there are examples");
+    let found: BTreeSet<String> = entries
+        .filter_map(|entry| {
+            Some(
+                entry
+                    .ok()?
+                    .path()
+                    .file_stem()?
+                    .to_string_lossy()
+                    .into_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(found, tested.map(str::to_owned).into_iter().collect());
+}
+
+#[test]
+fn every_example_is_valid() {
+    let said = desk().run(&["validate", "examples"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn hello_greets_whom_it_is_told_to() {
+    let desk = desk();
+    assert_eq!(
+        result(&desk, "hello", &[]),
+        json!({"greeting": "Hello, Ada"})
+    );
+    let grace = result(&desk, "hello", &["--set", "name=Grace"]);
+    assert_eq!(grace, json!({"greeting": "Hello, Grace"}));
+}
+
+#[test]
+fn quickstart_adds_up_the_orders() {
+    let desk = desk();
+    let summary = "8 orders on 5 pages from 3 shops: 200 in all, 25 on average";
+    assert_eq!(
+        result(&desk, "quickstart", &[]),
+        json!({"summary": summary})
+    );
+    let failed = desk.events("last");
+    let failed = failed
+        .iter()
+        .filter(|event| event["event_type"] == "task.attempt.failed");
+    assert_eq!(failed.count(), 1, "the first call for north fails once");
+}
+
+#[test]
+fn retry_counts_its_tries_and_handles_a_failure() {
+    assert_eq!(
+        result(&desk(), "retry", &[]),
+        json!({"tries": 3, "handled": 3})
+    );
+    let gave_up = result(&desk(), "retry", &["--set", "fails=9"]);
+    assert_eq!(gave_up["tries"], 0);
+    assert_eq!(gave_up["handled"], "try 3 took too long");
+}
+
+#[test]
+fn fan_out_meets_again_with_everything_it_gathered() {
+    let squares: Vec<u64> = (1..=10).map(|n| n * n).collect();
+    let expected = json!({"sum": 385, "squares": squares, "longest": 6});
+    assert_eq!(result(&desk(), "fan-out", &[]), expected);
+}
+
+#[test]
+fn etl_loads_the_same_totals_twice() {
+    let desk = desk();
+    let expected = json!([
+        {"region": "north", "total": 30, "orders": 2},
+        {"region": "south", "total": 12, "orders": 1},
+    ]);
+    assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
+    assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
+}
+
+#[test]
+fn children_answer_their_parent() {
+    let desk = desk();
+    assert_eq!(
+        result(&desk, "children", &[]),
+        json!({"regions": 3, "letters": 14})
+    );
+    assert_eq!(
+        result(&desk, "child", &[]),
+        json!({"region": "nowhere", "letters": 7})
+    );
+}
+
+/// 23 patients and 30 visits; the second request of all is answered with 503.
+fn clinic(request: &Request, before: usize) -> Answer {
+    if before == 1 {
+        return (503, json!({"error": "busy"}));
+    }
+    let total = if request.path == "/patients" { 23 } else { 30 };
+    let number = |name| {
+        request
+            .param(name)
+            .and_then(|text| text.parse::<usize>().ok())
+    };
+    let (page, size) = (
+        number("page").unwrap_or(1),
+        number("pageSize").unwrap_or(10),
+    );
+    let first = (page - 1) * size;
+    let items: Vec<usize> = (first..total.min(first + size)).collect();
+    let paging = json!({"page": page, "hasMore": first + size < total});
+    (200, json!({"data": items, "paging": paging}))
+}
+
+#[test]
+fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
+    let http = Http::start(clinic);
+    let url = format!("api_url={}", http.url());
+    let expected = json!({"endpoints": [
+        {"path": "/patients", "pages": 3, "items": 23},
+        {"path": "/visits", "pages": 2, "items": 30},
+    ]});
+    assert_eq!(result(&desk(), "pagination", &["--set", &url]), expected);
+    let requests = http.requests();
+    assert_eq!(
+        requests.len(),
+        6,
+        "five pages and one busy answer: {requests:?}"
+    );
+    let key = |n: usize| requests[n].header("idempotency-key").map(str::to_owned);
+    assert_eq!(key(1), key(2), "a retry carries the key of its first try");
+}
+
+#[test]
+fn approvals_go_on_when_someone_decides() {
+    let desk = desk();
+    let mut run = desk.start(&["run", "examples/approvals.yaml", "-o", "ndjson"]);
+    assert!(run.event("task.started", Some("approval")).is_some());
+    let said = desk.run(&["signal", "last", "decision", "--set", "approved=true"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let (code, lines) = run.finish();
+    assert_eq!(code, Some(0));
+    let last: Value = serde_json::from_str(lines.last().expect("the run is printed last"))
+        .expect("every line is JSON");
+    assert_eq!(last["result"], json!({"verdict": "applied"}));
+}

@@ -1,0 +1,248 @@
+//! One case through the whole embedded stack: SQLite, server and worker in one process and in virtual time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use model::id::{ExecutionId, WorkerId};
+use model::raw::Raw;
+use model::status::RunStatus;
+use server::{Control, ControlError, Server, Submission};
+use store::{Filter, Store};
+use tempfile::TempDir;
+use tests::conformance::{Case, Happening, Log, Script, Trigger, What, normalise};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Virtual;
+use crate::mortal::Mortal;
+use crate::stored::Stored;
+use crate::tool;
+
+/// Time moves in such steps while something is expected to happen.
+const STEP: Duration = Duration::from_millis(1);
+/// Sooner than this every sweep is lived through; a longer time in which nothing happens is jumped over.
+const JUMP_OVER: Duration = Duration::from_secs(30);
+/// A case that has not ended by then hangs.
+const PATIENCE: Duration = Duration::from_secs(90 * 24 * 3_600);
+/// A log that does not grow for so long while nothing is due will not grow any more.
+const STILL: Duration = Duration::from_secs(60);
+
+struct Running {
+    _dir: TempDir,
+    clock: Virtual,
+    store: Arc<Stored>,
+    bodies: Arc<dyn results::Bodies>,
+    server: Server,
+    script: Arc<Mutex<Script>>,
+    workers: u32,
+    death: CancellationToken,
+    root: ExecutionId,
+    inputs: Vec<Happening>,
+}
+
+/// Runs a case to its end; answers the logs made comparable.
+pub(crate) async fn run(case: &Case) -> Result<String, String> {
+    let mut running = start(case).await?;
+    running.go().await?;
+    let text = running.text().await?;
+    running.death.cancel();
+    running.server.stop().await;
+    Ok(text)
+}
+
+async fn start(case: &Case) -> Result<Running, String> {
+    let dir = tempfile::tempdir().map_err(said)?;
+    let clock = Virtual::start();
+    let store = store::Sqlite::open_with_clock(dir.path(), clock.for_store()).map_err(said)?;
+    let store = Arc::new(Stored(store));
+    let bodies = results::Local::open(&dir.path().join("bodies")).map_err(said)?;
+    let bodies: Arc<dyn results::Bodies> = Arc::new(bodies);
+    let config = server::Config {
+        store: store.clone(),
+        bodies: bodies.clone(),
+        limits: engine::Limits::default(),
+        files: None,
+    };
+    for (path, text) in &case.children {
+        store.put_playbook(path, text).await.map_err(said)?;
+    }
+    let server = Server::start(config).await.map_err(said)?;
+    let submission = Submission {
+        name: "playbook".to_owned(),
+        text: case.playbook.clone(),
+        payload: case.payload.as_ref().map(Raw::of),
+    };
+    let root = server.submit(submission).await.map_err(said)?;
+    let mut running = Running {
+        clock,
+        store,
+        bodies,
+        server,
+        script: Arc::new(Mutex::new(case.script.clone())),
+        workers: 0,
+        death: CancellationToken::new(),
+        root,
+        inputs: case.inputs.clone(),
+        _dir: dir,
+    };
+    running.employ()?;
+    Ok(running)
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Running {
+    /// The worker dies if there is one, and another begins.
+    fn employ(&mut self) -> Result<(), String> {
+        self.death.cancel();
+        self.death = CancellationToken::new();
+        self.workers += 1;
+        let logs = worker::FileLogs::open(self._dir.path().join("logs")).map_err(said)?;
+        let config = worker::Config {
+            worker: WorkerId(format!("worker-{}", self.workers).into()),
+            pool: "default".into(),
+            slots: 64,
+            tools: tool::registry(&self.script),
+            bodies: self.bodies.clone(),
+            logs: Arc::new(logs),
+            clock: Arc::new(self.clock),
+            env: serde_json::Map::new(),
+            base_dir: self._dir.path().to_owned(),
+            heartbeat: Duration::from_secs(5),
+        };
+        let transport = Mortal {
+            server: self.server.transport(),
+            death: self.death.clone(),
+        };
+        let worker = worker::Worker::new(config, Arc::new(transport));
+        tokio::spawn(worker.run(CancellationToken::new()));
+        Ok(())
+    }
+
+    /// Lets time pass until the case is over.
+    async fn go(&mut self) -> Result<(), String> {
+        let mut seen = (0, self.clock.elapsed());
+        while self.clock.elapsed() < PATIENCE {
+            // Time moves on only when nobody has anything to do.
+            tokio::time::sleep(STEP).await;
+            if self.happen().await? {
+                continue;
+            }
+            let version = self.version().await?;
+            if version != seen.0 {
+                seen = (version, self.clock.elapsed());
+            }
+            if self.inputs.is_empty() && self.is_over().await? {
+                return Ok(());
+            }
+            match self.next_due().await? {
+                Some(left) if left > JUMP_OVER => {
+                    // Whatever waits for less than this is let come first.
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    if self.version().await? == version {
+                        tokio::time::advance(left.saturating_sub(JUMP_OVER) + STEP).await;
+                    }
+                }
+                Some(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                None if self.clock.elapsed() - seen.1 > STILL => return Ok(()),
+                None => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+        Err("it does not end".to_owned())
+    }
+
+    /// Does one of the case's inputs whose time has come.
+    async fn happen(&mut self) -> Result<bool, String> {
+        let log = self.log(self.root).await?;
+        let elapsed = self.clock.elapsed();
+        let is_due = |happening: &Happening| match &happening.trigger {
+            Trigger::After(span) => elapsed >= *span,
+            Trigger::At { kind, step, nth } => {
+                let fits = |event: &&model::event::Event| {
+                    event.kind() == *kind && (step.is_none() || event.at.step == *step)
+                };
+                log.iter().filter(fits).count() as u64 >= *nth
+            }
+        };
+        let Some(index) = self.inputs.iter().position(is_due) else {
+            return Ok(false);
+        };
+        let control = match self.inputs.remove(index).what {
+            What::Cancel => Control::Cancel { reason: None },
+            What::Pause => Control::Pause { reason: None },
+            What::Resume => Control::Resume,
+            What::Retry => Control::Retry,
+            What::Signal(name, payload) => Control::Signal {
+                name,
+                payload: payload.as_ref().map(Raw::of),
+            },
+            What::Crash => {
+                self.employ()?;
+                return Ok(true);
+            }
+            What::Patch(_) => return Err("nobody can write to `ctx` from outside".to_owned()),
+        };
+        match self.server.control(self.root, control).await {
+            // The engine alone refuses the same way, and leaves no trace of it.
+            Ok(()) | Err(ControlError::Refused(_)) => Ok(true),
+            Err(ControlError::Failed(error)) => Err(error.to_string()),
+        }
+    }
+
+    async fn version(&self) -> Result<u64, String> {
+        let rows = self.executions().await?;
+        Ok(rows.iter().map(|row| row.version.0).sum())
+    }
+
+    async fn executions(&self) -> Result<Vec<store::ExecutionRow>, String> {
+        let filter = Filter {
+            limit: 1_000,
+            ..Filter::default()
+        };
+        let mut rows = self.store.executions(&filter).await.map_err(said)?;
+        rows.sort_by_key(|row| (row.started_at, row.id));
+        Ok(rows)
+    }
+
+    async fn is_over(&self) -> Result<bool, String> {
+        let rows = self.executions().await?;
+        let terminal = rows.iter().all(|row| row.status.is_terminal());
+        let inbox = self.store.inbox(None, 1).await.map_err(said)?;
+        Ok(terminal && inbox.is_empty())
+    }
+
+    /// How long it is until something is known to happen.
+    async fn next_due(&self) -> Result<Option<Duration>, String> {
+        let timer = self.store.next_timer(None).await.map_err(said)?;
+        let timer = timer.map(|due| due.since(self.clock.time()));
+        let inputs = self.inputs.iter().filter_map(|input| match input.trigger {
+            Trigger::After(span) => Some(span.saturating_sub(self.clock.elapsed())),
+            Trigger::At { .. } => None,
+        });
+        Ok(inputs.chain(timer).min())
+    }
+
+    async fn log(&self, id: ExecutionId) -> Result<Vec<model::event::Event>, String> {
+        let all = self.store.events(id, model::id::Seq(0), usize::MAX >> 1);
+        all.await.map_err(said)
+    }
+
+    async fn text(&self) -> Result<String, String> {
+        let mut logs = Vec::new();
+        let mut rows = self.executions().await?;
+        rows.sort_by_key(|row| row.id != self.root);
+        for (index, row) in rows.iter().enumerate() {
+            let events = self.log(row.id).await?;
+            let name = match index {
+                0 => "root".to_owned(),
+                _ => format!("'{} {index}'", row.path),
+            };
+            if index == 0 && row.status == RunStatus::Running {
+                return Err(format!("it still runs after {:?}", self.clock.elapsed()));
+            }
+            logs.push(Log { name, events });
+        }
+        Ok(normalise(&logs))
+    }
+}

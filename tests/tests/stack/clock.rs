@@ -1,0 +1,70 @@
+//! Virtual time: the runtime's paused clock is everybody's clock, and stands still while a write is under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::time::Time;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// When every case begins.
+const EPOCH: Time = Time(1_800_000_000_000_000);
+
+/// The clock of one case.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Virtual {
+    began: Instant,
+}
+
+impl Virtual {
+    /// A clock that begins now; the runtime's time must be paused.
+    pub(crate) fn start() -> Self {
+        Self {
+            began: Instant::now(),
+        }
+    }
+
+    /// The time as stores take it.
+    pub(crate) fn for_store(self) -> store::Clock {
+        Arc::new(move || self.time())
+    }
+
+    /// The time now.
+    pub(crate) fn time(self) -> Time {
+        EPOCH.after(self.began.elapsed())
+    }
+
+    /// How long the case has gone on.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+#[async_trait]
+impl worker::Clock for Virtual {
+    fn now(&self) -> Time {
+        self.time()
+    }
+
+    async fn sleep_until(&self, due: Time) {
+        loop {
+            let left = due.since(self.time());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+}
+
+/// Waits for work of another thread while time stands still: paused time moves on only when no blocking task runs.
+pub(crate) async fn held<T>(work: impl Future<Output = T>) -> T {
+    let (done, over) = oneshot::channel::<()>();
+    let hold = tokio::task::spawn_blocking(move || over.blocking_recv());
+    let value = work.await;
+    drop(done);
+    // The hold ends because its sender is gone, which is no news.
+    let _ = hold.await;
+    value
+}

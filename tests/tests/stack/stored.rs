@@ -1,0 +1,120 @@
+//! The SQLite store with its writes held against virtual time: they happen in a thread the runtime does not know.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::time::Time;
+use store::{
+    Adoption, Ask, CatalogEntry, Claim, Commit, Committed, Error, ExecutionRow, Filter, Foreign,
+    LostClaim, Message, OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, Sqlite, StepState,
+    Store,
+};
+
+use crate::clock::held;
+
+/// The store of one case.
+pub(crate) struct Stored(pub(crate) Sqlite);
+
+#[async_trait]
+impl Store for Stored {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+    fn ids(&self, count: u32) -> EventId {
+        self.0.ids(count)
+    }
+    fn owner(&self) -> Result<OwnerId, Error> {
+        self.0.owner()
+    }
+    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+        held(self.0.commit(commit)).await
+    }
+    async fn load(&self, id: ExecutionId, version: u32) -> Result<Option<Recorded>, Error> {
+        self.0.load(id, version).await
+    }
+    async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
+        self.0.events(id, after, limit).await
+    }
+    async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        self.0.events_at(id, seqs).await
+    }
+    async fn foreign(&self, id: ExecutionId, ids: &[EventId]) -> Result<Vec<Foreign>, Error> {
+        self.0.foreign(id, ids).await
+    }
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+        self.0.execution(id).await
+    }
+    async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
+        self.0.executions(filter).await
+    }
+    async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
+        self.0.steps(id).await
+    }
+    async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
+        self.0.results(id).await
+    }
+    async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
+        held(self.0.claim(ask)).await
+    }
+    async fn release(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
+        held(self.0.release(command, epoch)).await
+    }
+    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
+        held(self.0.renew(worker, ttl)).await
+    }
+    async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
+        self.0.lost_claims(owner).await
+    }
+    async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
+        self.0.overdue_commands(owner).await
+    }
+    async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
+        self.0.open_commands(id).await
+    }
+    async fn due_timers(
+        &self,
+        owner: Option<&OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+        self.0.due_timers(owner, limit).await
+    }
+    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
+        self.0.next_timer(owner).await
+    }
+    async fn send(&self, message: Message) -> Result<(), Error> {
+        held(self.0.send(message)).await
+    }
+    async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
+        self.0.inbox(owner, limit).await
+    }
+    async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
+        held(self.0.put_playbook(path, text)).await
+    }
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
+        self.0.playbook(hash).await
+    }
+    async fn latest(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Option<CatalogEntry>, Error> {
+        self.0.latest(path, version).await
+    }
+    async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
+        self.0.catalog().await
+    }
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+        held(self.0.adopt(id, me)).await
+    }
+    async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
+        self.0.abandoned().await
+    }
+    async fn changed(&self) {
+        self.0.changed().await;
+    }
+    async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
+        held(self.0.rebuild_projections()).await
+    }
+}

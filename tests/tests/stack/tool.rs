@@ -1,0 +1,131 @@
+//! The scripted tool: every kind answers from the case's script.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use model::id::ExecutionId;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use serde_json::Value;
+use tests::conformance::Script;
+use tests::world::{Answer, Answers, Asked};
+use tokio_util::sync::CancellationToken;
+use tools::{Call, LogSink, Registry, Tool};
+
+/// Kinds that a case may use; `wait` and `playbook` wait outside of tools.
+const KINDS: [&str; 8] = [
+    "noop",
+    "http",
+    "python",
+    "shell",
+    "rhai",
+    "transform",
+    "sqlite",
+    "postgres",
+];
+
+struct Scripted {
+    script: Arc<Mutex<Script>>,
+    is_pure: bool,
+}
+
+/// Where a call stands, read back from its idempotency key.
+struct Spot {
+    execution: ExecutionId,
+    step: String,
+    task: String,
+    iteration: Option<u64>,
+    visit: u32,
+}
+
+/// A registry in which every kind answers from the script.
+pub(crate) fn registry(script: &Arc<Mutex<Script>>) -> Registry {
+    let mut registry = Registry::empty();
+    for kind in KINDS {
+        let tool = Scripted {
+            script: script.clone(),
+            is_pure: matches!(kind, "noop" | "rhai" | "transform"),
+        };
+        registry.insert(kind, Arc::new(tool));
+    }
+    registry
+}
+
+#[async_trait]
+impl Tool for Scripted {
+    fn is_pure(&self) -> bool {
+        self.is_pure
+    }
+
+    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+        let answer = self.answer(&call);
+        tokio::select! {
+            () = tokio::time::sleep(answer.takes) => answer.outcome,
+            () = stop.cancelled() => Outcome::error(TaskError::new(
+                ErrorKind::Cancelled,
+                "CANCELLED",
+                "the call was stopped before it ended",
+            )),
+        }
+    }
+}
+
+impl Scripted {
+    fn answer(&self, call: &Call) -> Answer {
+        let spot = Spot::read(&call.idempotency_key).expect("the key names the task run");
+        let input = Value::Object(call.input.clone());
+        let input = if call.input.is_empty() {
+            Value::Null
+        } else {
+            input
+        };
+        let asked = Asked {
+            execution: spot.execution,
+            step: &spot.step,
+            task: &spot.task,
+            kind: call.kind.as_str(),
+            iteration: spot.iteration,
+            visit: spot.visit,
+            attempt: call.attempt,
+            input: &input,
+            fields: &call.fields,
+        };
+        let mut script = self.script.lock().expect("answering does not panic");
+        script.answer_call(&asked).unwrap_or_else(|| {
+            let result = call.fields.get("result").cloned().unwrap_or_default();
+            Answer::now(Outcome::ok(result))
+        })
+    }
+}
+
+/// The two methods called `answer` of a script, told apart.
+trait AnswerCall {
+    fn answer_call(&mut self, asked: &Asked<'_>) -> Option<Answer>;
+}
+
+impl AnswerCall for Script {
+    fn answer_call(&mut self, asked: &Asked<'_>) -> Option<Answer> {
+        Answers::answer(self, asked)
+    }
+}
+
+impl Spot {
+    /// Reads `execution/step:run/[iteration/]task:visit`.
+    fn read(key: &str) -> Option<Self> {
+        let parts: Vec<&str> = key.split('/').collect();
+        let (execution, run, iteration, task) = match parts[..] {
+            [execution, run, task] => (execution, run, None, task),
+            [execution, run, iteration, task] => {
+                (execution, run, Some(iteration.parse().ok()?), task)
+            }
+            _ => return None,
+        };
+        let (task, visit) = task.rsplit_once(':')?;
+        Some(Self {
+            execution: execution.parse().ok()?,
+            step: run.rsplit_once(':')?.0.to_owned(),
+            task: task.to_owned(),
+            iteration,
+            visit: visit.parse().ok()?,
+        })
+    }
+}
