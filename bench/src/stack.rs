@@ -121,7 +121,7 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result
     Ok(worker::Config {
         worker: WorkerId("bench".into()),
         pool: "default".into(),
-        slots: 8,
+        slots: 32,
         tools,
         bodies,
         logs: Arc::new(logs),
