@@ -72,19 +72,18 @@ pub fn run(case: &Case) -> Result<Ran, String> {
 
 fn valid(name: &str, text: &str) -> Result<(), String> {
     let parsed = model::playbook::parse(name, text.as_bytes());
-    match parsed.playbook {
-        Some(_) => Ok(()),
-        None => {
-            let style = model::diagnostic::Style {
-                color: false,
-                unicode: true,
-            };
-            Err(parsed
-                .diagnostics
-                .iter()
-                .map(|one| one.render(style))
-                .collect())
-        }
+    if let Some(_) = parsed.playbook {
+        Ok(())
+    } else {
+        let style = model::diagnostic::Style {
+            color: false,
+            unicode: true,
+        };
+        Err(parsed
+            .diagnostics
+            .iter()
+            .map(|one| one.render(style))
+            .collect())
     }
 }
 

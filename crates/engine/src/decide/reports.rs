@@ -127,7 +127,7 @@ impl Turn<'_> {
             ..event.at.clone()
         };
         if let Err(error) = self.patch_ctx(at, &map) {
-            self.fail_run(run, error);
+            self.fail_run(run, *error);
         }
     }
 

@@ -71,7 +71,7 @@ impl Turn<'_> {
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
                 // A retry routes again, so what was written on the way must not stand.
                 self.go_back_to(mark);
-                self.record_failed_route(&id, error);
+                self.record_failed_route(&id, *error);
             }
         }
         Ok(true)
@@ -154,16 +154,13 @@ impl Turn<'_> {
         &mut self,
         at: model::event::At,
         patch: &Map<String, serde_json::Value>,
-    ) -> Result<(), TaskError> {
+    ) -> Result<(), Box<TaskError>> {
         let mut ctx = (*self.state.ctx).clone();
         model::ctx::apply(&mut ctx, patch);
         let limit = self.net.limits.ctx_bytes_max;
         if Raw::of(&ctx).text().len() > limit {
-            return Err(fatal(
-                ErrorKind::Unknown,
-                "LIMIT_CTX",
-                format!("`ctx` would grow beyond {limit} bytes"),
-            ));
+            let message = format!("`ctx` would grow beyond {limit} bytes");
+            return Err(Box::new(fatal(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
         self.emit(
             at,

@@ -25,9 +25,9 @@ pub(super) struct ScopeCache {
 /// A render that failed for good, or that waits for something.
 pub(super) enum Unrendered {
     Undecided(Undecided),
-    Failed(TaskError),
+    Failed(Box<TaskError>),
     /// A body is larger than the server loads.
-    TooLarge(TaskError),
+    TooLarge(Box<TaskError>),
 }
 
 /// A larger body is not loaded to decide; a worker reads it.
@@ -107,11 +107,8 @@ impl Turn<'_> {
                         let message = format!(
                             "a rule reads `{uri}`, which has {bytes} bytes; lift what it needs out with `select`"
                         );
-                        return Err(Unrendered::TooLarge(fatal(
-                            ErrorKind::Storage,
-                            "BODY_TOO_LARGE",
-                            message,
-                        )));
+                        let error = fatal(ErrorKind::Storage, "BODY_TOO_LARGE", message);
+                        return Err(Unrendered::TooLarge(Box::new(error)));
                     }
                     if !missing.is_empty() {
                         return Err(Unrendered::Undecided(Undecided::Needs(missing)));
@@ -126,7 +123,7 @@ impl Turn<'_> {
                         .with("step", step.as_str())
                         .with("line", span.line)
                         .with("column", span.column);
-                    return Err(Unrendered::Failed(error));
+                    return Err(Unrendered::Failed(Box::new(error)));
                 }
             }
         }

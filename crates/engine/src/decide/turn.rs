@@ -111,13 +111,13 @@ impl<'n> Turn<'n> {
 
     fn record(&mut self, event: Event) -> Seq {
         let seq = event.seq;
-        if event.kind().is_boundary() {
-            if let Some(run) = event.at.step_run_id() {
-                self.keys.push(Key::Boundary {
-                    run,
-                    generation: self.state.generation,
-                });
-            }
+        if event.kind().is_boundary()
+            && let Some(run) = event.at.step_run_id()
+        {
+            self.keys.push(Key::Boundary {
+                run,
+                generation: self.state.generation,
+            });
         }
         self.state.apply(&event);
         self.events.push(event);
