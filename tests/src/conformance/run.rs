@@ -72,7 +72,7 @@ pub fn run(case: &Case) -> Result<Ran, String> {
 
 fn valid(name: &str, text: &str) -> Result<(), String> {
     let parsed = model::playbook::parse(name, text.as_bytes());
-    if let Some(_) = parsed.playbook {
+    if parsed.playbook.is_some() {
         Ok(())
     } else {
         let style = model::diagnostic::Style {
@@ -206,11 +206,7 @@ impl Running {
             let hand = &mut self.hands[index];
             match hand.act(&self.server.store, &mut self.script, now, 0) {
                 Acted::Waits(_) => {}
-                Acted::Went => {
-                    self.report(index)?;
-                    return Ok(true);
-                }
-                Acted::Over(_) => {
+                Acted::Went | Acted::Over(_) => {
                     self.report(index)?;
                     return Ok(true);
                 }

@@ -19,7 +19,7 @@ impl Answers for Drawn {
         }
         let draw = self.draw(asked);
         // Some tasks fail most of the time, so that tries run out.
-        let is_prone = mix(self.name(asked)) % 6 == 0;
+        let is_prone = mix(self.name(asked)).is_multiple_of(6);
         let outcome = match draw % 100 {
             0..=11 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
             26..=79 if is_prone => {

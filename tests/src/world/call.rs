@@ -56,7 +56,7 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
 }
 
 /// What a `playbook` task asks for.
-pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits, TaskError> {
+pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits, Box<TaskError>> {
     let text = |key: &str| match ready.fields.get(key) {
         Some(Value::String(text)) => Some(text.clone()),
         Some(Value::Number(number)) => Some(number.to_string()),
@@ -91,7 +91,7 @@ fn iteration(iter: &model::template::Iter) -> Raw {
 }
 
 /// What a `wait` task waits for.
-pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, TaskError> {
+pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Box<TaskError>> {
     let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
     if let Some(duration) = field("duration") {
         let span = model::duration::parse(duration);
@@ -127,10 +127,11 @@ fn until(due: Time, now: Time) -> Waiting {
     }))
 }
 
-fn wrong(task: &Task, key: &str, wanted: &str) -> TaskError {
+fn wrong(task: &Task, key: &str, wanted: &str) -> Box<TaskError> {
     let message = format!("`{key}` of a `{}` task must be {wanted}", task.kind);
-    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+    let error = TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         .with("key", key)
         .with("task", task.label.as_str())
-        .with("line", task.span.line)
+        .with("line", task.span.line);
+    Box::new(error)
 }

@@ -202,7 +202,7 @@ impl Hand {
 
     /// Begins what there is room for. True: something was recorded or taken up.
     fn begin_more(&mut self, env: &mut Env<'_>) -> bool {
-        let mut began = false;
+        let mut moved = false;
         while env.may_begin && self.active.len() < self.width {
             let Some(begin) = self.waiting.pop_front() else {
                 break;
@@ -211,7 +211,7 @@ impl Hand {
             let mut pipeline =
                 Pipeline::new(at.clone(), self.scope_of(begin.iteration, env), env.now);
             if let Some(continuation) = begin.continuation {
-                pipeline.restore(continuation, env)
+                pipeline.restore(continuation, env);
             } else {
                 let body = match begin.iteration {
                     None => Body::StepStarted(Nothing {}),
@@ -220,9 +220,9 @@ impl Hand {
                 self.outbox.push(event(env, at, body));
             }
             self.active.push(pipeline);
-            began = true;
+            moved = true;
         }
-        began
+        moved
     }
 
     fn scope_of(&self, iteration: Option<u64>, env: &Env<'_>) -> Scope {

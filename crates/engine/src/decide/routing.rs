@@ -172,11 +172,11 @@ impl Turn<'_> {
     }
 
     fn record_route(&mut self, id: &StepRunId, route: Route, failure: Option<TaskError>) {
-        let net = self.net;
-        let step = net.playbook.step(id.step.as_str());
+        let playbook = &self.net.playbook;
+        let step = playbook.step(id.step.as_str());
         let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
         let own = step.and_then(|step| step.next.no_match_is_error);
-        let is_error = own.unwrap_or(net.playbook.executor.no_next_is_error);
+        let is_error = own.unwrap_or(playbook.executor.no_next_is_error);
         let no_next = (dead_end && is_error).then(|| {
             fatal(
                 ErrorKind::Unknown,
@@ -188,7 +188,7 @@ impl Turn<'_> {
         let unhandled = failure
             .filter(|_| route.matched.is_empty())
             .or_else(|| no_next.clone());
-        let fails_fast = net.playbook.executor.failure == FailureMode::FailFast;
+        let fails_fast = playbook.executor.failure == FailureMode::FailFast;
         let next = NextEvaluated {
             mode: step.map_or(RouteMode::Exclusive, |step| step.next.mode),
             matched: route.matched,

@@ -14,11 +14,13 @@ use crate::decide::Undecided;
 use crate::decide::turn::{Turn, fatal};
 use crate::state::{Boundary, BoundaryKind};
 
+type Steps = Arc<BTreeMap<Name, Envelope>>;
+
 /// Parts of the scope that are the same for many templates of one turn.
 #[derive(Default)]
 pub(super) struct ScopeCache {
     ctx: Option<(Seq, Data)>,
-    steps: Option<(Option<Seq>, Arc<BTreeMap<Name, Envelope>>)>,
+    steps: Option<(Option<Seq>, Steps)>,
     workload: Option<Data>,
 }
 
