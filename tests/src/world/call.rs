@@ -63,7 +63,7 @@ pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits,
         _ => None,
     };
     let path = text("path").or_else(|| text("catalog_id"));
-    let path = path.ok_or_else(|| wrong(task, "path", "given"))?;
+    let path = path.ok_or_else(|| Box::new(wrong(task, "path", "given")))?;
     let input = ready.input.clone().unwrap_or_default();
     let wait = match ready.fields.get("wait") {
         Some(Value::Bool(wait)) => *wait,
@@ -95,18 +95,22 @@ pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Box
     let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
     if let Some(duration) = field("duration") {
         let span = model::duration::parse(duration);
-        let span = span.ok_or_else(|| wrong(task, "duration", "a duration such as `30s`"))?;
+        let span =
+            span.ok_or_else(|| Box::new(wrong(task, "duration", "a duration such as `30s`")))?;
         return Ok(until(now.after(span), now));
     }
     if let Some(time) = field("until") {
         let due = time.as_str().and_then(Time::parse);
         let wanted = "a time such as `2030-01-31T12:00:00Z`";
-        return Ok(until(due.ok_or_else(|| wrong(task, "until", wanted))?, now));
+        return Ok(until(
+            due.ok_or_else(|| Box::new(wrong(task, "until", wanted)))?,
+            now,
+        ));
     }
     let signal = match (field("signal"), field("approval")) {
         (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => name.as_str(),
         (None, Some(_)) => task.label.as_str(),
-        _ => return Err(wrong(task, "signal", "text")),
+        _ => return Err(Box::new(wrong(task, "signal", "text"))),
     };
     let timeout = ready.timeout.as_ref().and_then(model::duration::parse);
     Ok(Waiting::Suspend(Awaits::Wait(WaitFor {
@@ -127,11 +131,10 @@ fn until(due: Time, now: Time) -> Waiting {
     }))
 }
 
-fn wrong(task: &Task, key: &str, wanted: &str) -> Box<TaskError> {
+fn wrong(task: &Task, key: &str, wanted: &str) -> TaskError {
     let message = format!("`{key}` of a `{}` task must be {wanted}", task.kind);
-    let error = TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         .with("key", key)
         .with("task", task.label.as_str())
-        .with("line", task.span.line);
-    Box::new(error)
+        .with("line", task.span.line)
 }
