@@ -71,7 +71,7 @@ impl State {
                 self.phase = Phase::Ended(finished.ended);
                 self.stop = None;
                 self.timers.clear();
-                work::return_all(self);
+                work::return_all(self, |_| true);
             }
             Body::PlaybookPaused(_) => self.paused = true,
             Body::PlaybookResumed(_) => self.paused = false,
@@ -199,6 +199,8 @@ impl State {
         let Some(id) = event.at.step_run_id() else {
             return;
         };
+        // What was under way is remembered, for a retry to go on with.
+        work::return_all(self, |command| command.run == id);
         let Some(run) = self.runs.get_mut(&id) else {
             return;
         };
@@ -231,7 +233,6 @@ impl State {
         if end == BoundaryKind::LoopDone {
             run.loop_ = None;
         }
-        self.commands.retain(|_, command| command.run != id);
         self.timers
             .retain(|_, timer| timer.run.as_ref() != Some(&id));
         Arc::make_mut(&mut self.steps)

@@ -118,9 +118,14 @@ fn expire(state: &mut State, expired: &CommandExpired) {
     }
 }
 
-/// Every command is withdrawn; what it carried waits for a new generation.
-pub(super) fn return_all(state: &mut State) {
-    while let Some((seq, command)) = state.commands.pop_first() {
+/// These commands are withdrawn; what they carried waits for a new generation.
+pub(super) fn return_all(state: &mut State, which: impl Fn(&LiveCommand) -> bool) {
+    let of_these = |(seq, command): (&Seq, &LiveCommand)| which(command).then_some(*seq);
+    let ended: Vec<Seq> = state.commands.iter().filter_map(of_these).collect();
+    for seq in ended {
+        let Some(command) = state.commands.remove(&seq) else {
+            continue;
+        };
         return_work(state, seq, &command, command.strikes);
     }
 }
