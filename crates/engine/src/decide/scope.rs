@@ -133,8 +133,10 @@ impl Turn<'_> {
 
     /// Whether something needed is among this turn's own events.
     pub(super) fn serve(&mut self, need: &Need) -> bool {
-        let Need::Outcome(seq) = need else {
-            return false;
+        let seq = match need {
+            Need::Outcome(seq) => seq,
+            Need::Loop(pointer) => &pointer.done,
+            Need::Body(_) => return false,
         };
         let first = self.events.first().map_or(Seq(0), |event| event.seq);
         let index = seq
@@ -144,6 +146,15 @@ impl Turn<'_> {
         let Some(event) = index.and_then(|index| self.events.get(index)) else {
             return false;
         };
+        if let Body::LoopDone(done) = &event.body {
+            let Some(results) = &done.results else {
+                return false;
+            };
+            let value = serde_json::json!({"results": results.value(), "stats": done.stats});
+            let loops = &mut Arc::make_mut(&mut self.loaded).loops;
+            loops.insert(*seq, Data::new(value));
+            return true;
+        }
         let Some(outcome) = outcome_of(&event.body) else {
             return false;
         };
