@@ -1,5 +1,6 @@
 //! The fold: one event moves the state on. It never reads a playbook, a clock or a result.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::command::{Continuation, Cursor, Stage};
@@ -41,12 +42,12 @@ fn root(requested: &Requested, event: &Event) -> State {
         depth: requested.depth,
         ctx: Arc::default(),
         ctx_seq: event.seq,
-        tokens: Default::default(),
-        runs: Default::default(),
-        steps: Default::default(),
-        commands: Default::default(),
-        timers: Default::default(),
-        signals: Default::default(),
+        tokens: BTreeMap::new(),
+        runs: BTreeMap::new(),
+        steps: Arc::default(),
+        commands: BTreeMap::new(),
+        timers: BTreeMap::new(),
+        signals: BTreeMap::new(),
         last_boundary: None,
         end_boundary: None,
         error: None,
@@ -70,7 +71,7 @@ impl State {
                 self.phase = Phase::Ended(finished.ended);
                 self.stop = None;
                 self.timers.clear();
-                work::return_all(self);
+                work::return_all(self, |_| true);
             }
             Body::PlaybookPaused(_) => self.paused = true,
             Body::PlaybookResumed(_) => self.paused = false,
@@ -177,8 +178,8 @@ impl State {
             held: false,
             strikes: 0,
             dispatches: 0,
-            waits: Default::default(),
-            children: Default::default(),
+            waits: BTreeMap::new(),
+            children: BTreeMap::new(),
         };
         self.runs.insert(id, run);
     }
@@ -198,6 +199,8 @@ impl State {
         let Some(id) = event.at.step_run_id() else {
             return;
         };
+        // What was under way is remembered, for a retry to go on with.
+        work::return_all(self, |command| command.run == id);
         let Some(run) = self.runs.get_mut(&id) else {
             return;
         };
@@ -230,7 +233,6 @@ impl State {
         if end == BoundaryKind::LoopDone {
             run.loop_ = None;
         }
-        self.commands.retain(|_, command| command.run != id);
         self.timers
             .retain(|_, timer| timer.run.as_ref() != Some(&id));
         Arc::make_mut(&mut self.steps)
