@@ -14,7 +14,6 @@ mod replay;
 mod stack;
 mod workloads;
 
-
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = arguments();
     let json = arguments.windows(2).any(|pair| pair == ["-o", "json"]);

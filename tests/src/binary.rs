@@ -47,7 +47,10 @@ pub fn noetl() -> PathBuf {
 /// The folder of the playbooks that the guides show.
 pub fn examples() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests.parent().expect("tests lie in the house").join("examples")
+    tests
+        .parent()
+        .expect("tests lie in the house")
+        .join("examples")
 }
 
 impl Default for Desk {

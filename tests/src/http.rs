@@ -47,7 +47,9 @@ impl Http {
     /// Starts a server; `answer` sees every request and how many came before it.
     pub fn start(answer: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
-        let address = listener.local_addr().expect("a bound socket has an address");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (seen, answer) = (requests.clone(), Arc::new(answer));
         thread::spawn(move || {

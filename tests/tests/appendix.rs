@@ -10,8 +10,22 @@ use tests::http::{Answer, Http, Request};
 
 /// What of a payload is the same in every run.
 const COMPARED: [&str; 17] = [
-    "accepted", "action", "allow", "directive", "ended", "entry", "generation", "guards",
-    "matched_rule_index", "mode", "selected", "set_ctx", "set_iter", "stats", "to", "total",
+    "accepted",
+    "action",
+    "allow",
+    "directive",
+    "ended",
+    "entry",
+    "generation",
+    "guards",
+    "matched_rule_index",
+    "mode",
+    "selected",
+    "set_ctx",
+    "set_iter",
+    "stats",
+    "to",
+    "total",
     "workload",
 ];
 
@@ -25,8 +39,15 @@ fn clinic(request: &Request, before: usize) -> Answer {
         "/visits" => &[21, 22],
         _ => return (404, json!({"error": "no such thing"})),
     };
-    let number = |name| request.param(name).and_then(|text| text.parse::<usize>().ok());
-    let (page, size) = (number("page").unwrap_or(1), number("pageSize").unwrap_or(10));
+    let number = |name| {
+        request
+            .param(name)
+            .and_then(|text| text.parse::<usize>().ok())
+    };
+    let (page, size) = (
+        number("page").unwrap_or(1),
+        number("pageSize").unwrap_or(10),
+    );
     let first = (page - 1) * size;
     let on_page = &items[first.min(items.len())..items.len().min(first + size)];
     let paging = json!({"page": page, "hasMore": first + size < items.len()});
@@ -39,8 +60,11 @@ fn desk() -> Desk {
     let playbook = fs::read_to_string(golden.join("appendix.yaml"));
     desk.write("appendix.yaml", &playbook.expect("the playbook is there"));
     let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("a database is made");
-    db.execute("CREATE TABLE item (path TEXT NOT NULL, id INTEGER NOT NULL)", [])
-        .expect("a table is made");
+    db.execute(
+        "CREATE TABLE item (path TEXT NOT NULL, id INTEGER NOT NULL)",
+        [],
+    )
+    .expect("a table is made");
     desk
 }
 
@@ -56,7 +80,9 @@ fn rows(desk: &Desk) -> Vec<(String, i64)> {
 
 /// One event in one line, ids and times aside; none for how work was handed out.
 fn line(event: &Value) -> Option<String> {
-    let kind = event["event_type"].as_str().expect("every event has a type");
+    let kind = event["event_type"]
+        .as_str()
+        .expect("every event has a type");
     if kind.starts_with("command.") || kind == "loop.iteration.scheduled" {
         return None;
     }
@@ -78,7 +104,9 @@ fn line(event: &Value) -> Option<String> {
     }
     let payload = event["payload"].as_object().expect("a payload is a map");
     for key in COMPARED {
-        let value = payload.get(key).filter(|_| kind != "playbook.execution.requested");
+        let value = payload
+            .get(key)
+            .filter(|_| kind != "playbook.execution.requested");
         words.extend(value.map(|value| format!("{key}={value}")));
     }
     words.retain(|word| !word.is_empty());
@@ -95,7 +123,11 @@ fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
     assert_eq!(run["result"]["rows"], counts);
     let stored: Vec<i64> = rows(&desk).into_iter().map(|(_, id)| id).collect();
     assert_eq!(stored, [11, 12, 13, 21, 22]);
-    assert_eq!(http.requests().len(), 5, "three pages, two of the tries were refused");
+    assert_eq!(
+        http.requests().len(),
+        5,
+        "three pages, two of the tries were refused"
+    );
     let lines: Vec<String> = desk.events("last").iter().filter_map(line).collect();
     let found = lines.join("\n") + "\n";
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/appendix.txt");
@@ -111,12 +143,24 @@ fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
     let (desk, http) = (desk(), Http::start(clinic));
     let url = format!("api_url={}", http.url());
     let nowhere = r#"endpoints=[{path: /visits, page_size: 2}, {path: /nowhere, page_size: 2}]"#;
-    let args = ["run", "appendix.yaml", "--set", &url, "--set", nowhere, "-o", "json"];
+    let args = [
+        "run",
+        "appendix.yaml",
+        "--set",
+        &url,
+        "--set",
+        nowhere,
+        "-o",
+        "json",
+    ];
     let run = desk.json(&args);
     assert_eq!(run["status"], "COMPLETED", "the failure is handled");
     let steps: Vec<&Value> = run["steps"].as_array().into_iter().flatten().collect();
     let of = |name: &str| steps.iter().find(|step| step["step"] == name);
-    assert_eq!(of("fetch_transform_store").map(|step| &step["status"]), Some(&json!("failed")));
+    assert_eq!(
+        of("fetch_transform_store").map(|step| &step["status"]),
+        Some(&json!("failed"))
+    );
     assert!(of("cleanup").is_some() && of("validate_results").is_none());
     assert_eq!(rows(&desk), [], "what was stored is cleaned up");
 }

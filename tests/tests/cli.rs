@@ -152,7 +152,9 @@ fn what_does_not_exist_exits_with_4() {
     assert_eq!(desk.run(&["run", "nowhere.yaml"]).code, Some(4));
     assert_eq!(desk.run(&["validate", "nowhere.yaml"]).code, Some(4));
     desk.run(&["run", "failing.yaml"]);
-    for verb in ["show", "events", "result", "retry", "cancel", "pause", "logs"] {
+    for verb in [
+        "show", "events", "result", "retry", "cancel", "pause", "logs",
+    ] {
         let said = desk.run(&[verb, "99999"]);
         assert_eq!(said.code, Some(4), "{verb}: {said:?}");
         assert!(said.err.contains("99999"), "{verb}: {said:?}");
@@ -239,10 +241,17 @@ fn a_paused_run_exits_with_10_and_goes_on_when_resumed() {
     let (code, lines) = run.finish();
     assert_eq!(code, Some(10));
     assert_eq!(last(&lines)["status"], "PAUSED");
-    assert_eq!(desk.run(&["pause", &id]).code, Some(6), "it is paused already");
+    assert_eq!(
+        desk.run(&["pause", &id]).code,
+        Some(6),
+        "it is paused already"
+    );
     let mut resumed = desk.start(&["resume", &id, "-o", "ndjson"]);
     assert!(resumed.event("playbook.resumed", None).is_some());
-    assert_eq!(desk.run(&["signal", &id, "go", "--set", "x=1"]).code, Some(0));
+    assert_eq!(
+        desk.run(&["signal", &id, "go", "--set", "x=1"]).code,
+        Some(0)
+    );
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last(&lines)["result"], json!({"x": 1}));
@@ -273,13 +282,19 @@ fn a_detached_run_ends_in_the_background() {
     let said = desk.run(&["run", "waiting.yaml", "--detach"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let id = said.out.trim().to_owned();
-    assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()), "{id}");
+    assert!(
+        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()),
+        "{id}"
+    );
     let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
     assert!(follower.event("task.started", Some("hold")).is_some());
     assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
     assert!(follower.event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0));
-    assert_eq!(desk.json(&["show", &id, "-o", "json"])["status"], "COMPLETED");
+    assert_eq!(
+        desk.json(&["show", &id, "-o", "json"])["status"],
+        "COMPLETED"
+    );
 }
 
 #[test]
@@ -303,10 +318,17 @@ fn a_killed_run_is_shown_as_such_and_resumed() {
     run.kill();
     let shown = desk.run(&["show", &id]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
-    assert!(shown.out.contains("noetl resume"), "it says what to do: {}", shown.out);
+    assert!(
+        shown.out.contains("noetl resume"),
+        "it says what to do: {}",
+        shown.out
+    );
     let mut resumed = desk.start(&["resume", "last", "-o", "ndjson"]);
     assert!(resumed.event("task.started", Some("hold")).is_some());
-    assert_eq!(desk.run(&["signal", &id, "go", "--set", "x=2"]).code, Some(0));
+    assert_eq!(
+        desk.run(&["signal", &id, "go", "--set", "x=2"]).code,
+        Some(0)
+    );
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last(&lines)["result"], json!({"x": 2}));
@@ -318,9 +340,17 @@ fn every_template_begins_valid_and_those_without_a_network_run() {
     for template in ["hello", "pagination", "fan-out", "retry"] {
         let said = desk.run(&["init", template, "--template", template]);
         assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(desk.run(&["validate", template]).code, Some(0), "{template}");
+        assert_eq!(
+            desk.run(&["validate", template]).code,
+            Some(0),
+            "{template}"
+        );
         let again = desk.run(&["init", template, "--template", template]);
-        assert_eq!(again.code, Some(6), "{template} is not overwritten: {again:?}");
+        assert_eq!(
+            again.code,
+            Some(6),
+            "{template} is not overwritten: {again:?}"
+        );
         let file = format!("{template}/{template}.yaml");
         let ran = desk.run(&["run", &file]);
         assert_eq!(ran.code, Some(0), "{template}: {ran:?}");
@@ -332,7 +362,10 @@ fn every_template_begins_valid_and_those_without_a_network_run() {
 fn graphs_are_drawn_for_people_and_for_programs() {
     let desk = desk();
     let ascii = desk.run(&["graph", "failing.yaml"]);
-    assert!(ascii.out.contains("look") && ascii.out.contains("end"), "{ascii:?}");
+    assert!(
+        ascii.out.contains("look") && ascii.out.contains("end"),
+        "{ascii:?}"
+    );
     let mermaid = desk.run(&["graph", "failing.yaml", "--format", "mermaid"]);
     assert!(mermaid.out.starts_with("flowchart"), "{mermaid:?}");
     let dot = desk.run(&["graph", "failing.yaml", "--format", "dot"]);

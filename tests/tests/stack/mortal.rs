@@ -53,6 +53,7 @@ impl Transport for Mortal {
         execution: ExecutionId,
         pointer: &LoopPointer,
     ) -> Result<Raw, Error> {
-        self.alive(self.server.loop_results(execution, pointer)).await
+        self.alive(self.server.loop_results(execution, pointer))
+            .await
     }
 }

@@ -13,7 +13,14 @@ use tools::{Call, LogSink, Registry, Tool};
 
 /// Kinds that a case may use; `wait` and `playbook` wait outside of tools.
 const KINDS: [&str; 8] = [
-    "noop", "http", "python", "shell", "rhai", "transform", "sqlite", "postgres",
+    "noop",
+    "http",
+    "python",
+    "shell",
+    "rhai",
+    "transform",
+    "sqlite",
+    "postgres",
 ];
 
 struct Scripted {

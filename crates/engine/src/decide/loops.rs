@@ -204,7 +204,10 @@ impl Turn<'_> {
         };
         let mut value = data.json().clone();
         for event in &self.events {
-            let index = event.at.iteration.filter(|_| event.at.step_run_id().as_ref() == Some(id));
+            let index = event
+                .at
+                .iteration
+                .filter(|_| event.at.step_run_id().as_ref() == Some(id));
             let index = index.and_then(|index| usize::try_from(index).ok());
             if let (Some(index), Some(Outcome::Ok(success))) = (index, outcome_of(&event.body)) {
                 value["results"][index] = match success.reference {

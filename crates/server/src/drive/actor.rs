@@ -256,7 +256,11 @@ impl Drive {
             .filter(|need| !loading::from_recent(|seq| slot.recent(seq), need, &mut loaded))
             .collect();
         let reads_a_loop = needs.iter().any(|need| matches!(need, Need::Loop(_)));
-        let recent = if reads_a_loop { slot.tail() } else { Vec::new() };
+        let recent = if reads_a_loop {
+            slot.tail()
+        } else {
+            Vec::new()
+        };
         let shared = self.shared.clone();
         self.work.push(Box::pin(async move {
             let result = loading::load(&shared, execution, needs, &recent, loaded).await;
