@@ -59,6 +59,14 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
         let _ = writeln!(text, "  retried, generation {}", view.generation);
     }
     text.push_str(&steps(&view, playbook.as_ref(), surface, now));
+    let stands_still = match row.status {
+        RunStatus::Running if is_abandoned(&log, &row).await? => Some("its process is gone"),
+        RunStatus::Paused => Some("it is paused"),
+        _ => None,
+    };
+    if let Some(why) = stands_still {
+        let _ = writeln!(text, "  {why}   go on with `noetl resume {id}`");
+    }
     if let Some(block) = failure::run(&view, playbook.as_ref(), &id, surface) {
         text.push_str(&block);
     }
