@@ -274,6 +274,7 @@ fn a_cancelled_run_exits_with_8_and_its_tools_are_gone() {
     assert_eq!(code, Some(8));
     assert_eq!(last(&lines)["status"], "CANCELLED");
     assert_eq!(logs.finish().0, Some(0), "following ends with the run");
+    assert!(desk.is_deserted(), "the interpreter is gone");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! as done runs again, and the log is whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use engine::State;
 use model::event::{Body, Event, Kind};
@@ -10,7 +9,7 @@ use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use serde_json::Value;
 use store::Store as _;
-use tests::binary::{Desk, Going};
+use tests::binary::Desk;
 
 const RUNS: u64 = 10;
 const KILLS: u64 = 5;
@@ -94,14 +93,26 @@ impl Dice {
     }
 }
 
-/// Reads events up to a seq and kills in that moment. False: the run ended before.
-fn kill_after(mut going: Going, seq: u64) -> bool {
+/// Starts or resumes the run and kills it once so many more events are recorded. False: it ended before.
+fn kill_after_events(desk: &Desk, verb: &[&str], seq: u64) -> bool {
+    let mut going = desk.start(&[verb, &["-o", "ndjson"]].concat());
     let reached = going.line(|line| {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         event["seq"].as_u64().is_some_and(|now| now >= seq)
     });
     going.kill();
     reached.is_some()
+}
+
+/// The same once so many more tasks have begun, which is before they are recorded.
+fn kill_after_tasks(desk: &Desk, verb: &[&str], tasks: usize) -> bool {
+    let mut going = desk.start(&[verb, &["-q"]].concat());
+    while witness(desk).len() < tasks && going.ended().is_none() {
+        std::thread::yield_now();
+    }
+    let is_going_on = going.ended().is_none();
+    going.kill();
+    is_going_on
 }
 
 /// The log as it is in the store.
@@ -142,11 +153,16 @@ fn survive(seed: u64) -> u64 {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ (seed << 32));
     let (mut last, mut kills) = (0, 0);
     for kill in 0..KILLS {
-        let going = match last {
-            0 => desk.start(&["run", "crash.yaml", "-o", "ndjson"]),
-            _ => desk.start(&["resume", "last", "-o", "ndjson"]),
+        let verb: &[&str] = match last {
+            0 => &["run", "crash.yaml"],
+            _ => &["resume", "last"],
         };
-        let was_going_on = kill_after(going, last + 1 + dice.roll(24));
+        let was_going_on = if dice.roll(2) == 0 {
+            kill_after_events(&desk, verb, last + 1 + dice.roll(24))
+        } else {
+            let more = usize::try_from(1 + dice.roll(6)).unwrap_or(1);
+            kill_after_tasks(&desk, verb, witness(&desk).len() + more)
+        };
         let (log, seen) = (log(&desk), witness(&desk));
         last = log.last().map_or(0, |event| event.seq.0);
         let (finished, at) = (done(&log), seen.len());
@@ -172,13 +188,16 @@ fn survive(seed: u64) -> u64 {
     let expected = serde_json::json!({"sums": [42, 91], "doubled": 42, "squares": 91});
     assert_eq!(shown["result"], expected, "seed {seed}");
     whole(&log(&desk), seed);
-    nobody_is_left(&desk, seed);
+    assert!(desk.is_deserted(), "seed {seed}: a process lives on");
     kills
 }
 
 /// Waits until the killed run's tools are gone too, and sees that they did nothing that was done.
 fn rests_in_peace(desk: &Desk, seed: u64, kill: u64, finished: &BTreeSet<String>, at: usize) {
-    nobody_is_left(desk, seed);
+    assert!(
+        desk.is_deserted(),
+        "seed {seed}, kill {kill}: a process lives on"
+    );
     let later = witness(desk);
     assert!(
         later.len() >= at,
@@ -242,29 +261,6 @@ fn whole(log: &[Event], seed: u64) {
         state.is_ended() && state.status() == RunStatus::Completed,
         "seed {seed}"
     );
-}
-
-/// Waits until no process of the folder lives; every one of them has the folder as its home.
-fn nobody_is_left(desk: &Desk, seed: u64) {
-    let home = desk
-        .path("")
-        .to_string_lossy()
-        .trim_end_matches('/')
-        .to_owned();
-    let lives = || {
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let environments =
-            processes.filter_map(|entry| fs::read(entry.path().join("environ")).ok());
-        let mine = format!("HOME={home}\0");
-        let mut environments = environments;
-        environments.any(|environ| String::from_utf8_lossy(&environ).contains(&mine))
-    };
-    // Each look takes a good part of a millisecond; what lives on after so many lives on for good.
-    let gone = (0..20_000).any(|_| {
-        std::thread::yield_now();
-        !lives()
-    });
-    assert!(gone, "seed {seed}: a process of the killed run lives on");
 }
 
 #[test]
