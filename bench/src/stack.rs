@@ -100,12 +100,6 @@ impl Stack {
         self.server.stop().await;
         Ok(())
     }
-
-    /// How many events a run has.
-    pub(crate) async fn events(&self, id: ExecutionId) -> anyhow::Result<u64> {
-        let row = self.store.execution(id).await?;
-        Ok(row.map_or(0, |row| row.version.0))
-    }
 }
 
 fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result<worker::Config> {
@@ -121,7 +115,7 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result
     Ok(worker::Config {
         worker: WorkerId("bench".into()),
         pool: "default".into(),
-        slots: 8,
+        slots: 32,
         tools,
         bodies,
         logs: Arc::new(logs),

@@ -3,4 +3,5 @@
 pub mod binary;
 pub mod conformance;
 pub mod http;
+pub mod sim;
 pub mod world;

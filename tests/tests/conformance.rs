@@ -15,7 +15,7 @@ fn accepts() -> bool {
     reason = "one case is asked for through the environment, as test runners pass no flags"
 )]
 fn is_wanted(name: &str) -> bool {
-    std::env::var("NOETL_CASE").is_ok_and(|wanted| !name.contains(&wanted)) == false
+    std::env::var("NOETL_CASE").map_or(true, |wanted| name.contains(&wanted))
 }
 
 fn check(case: &Case) -> Result<(), String> {

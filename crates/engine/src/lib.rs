@@ -19,5 +19,5 @@ pub use graph::Graph;
 pub use input::{Input, Report, ReportEnd, Stamp, Submit};
 pub use state::{
     Boundary, BoundaryKind, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, State,
-    StepSummary, Stop, StopReason, Token, fold,
+    StepSummary, Stop, StopReason, Token, Waiting, fold,
 };

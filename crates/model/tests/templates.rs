@@ -543,6 +543,7 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
         is_ok: true,
         content: Content::Loop(pointer.clone()),
         labels: Arc::default(),
+        shows_status: false,
     };
     let mut scope = Scope {
         steps: Arc::new([("s".into(), step), ("each".into(), each)].into()),

@@ -165,8 +165,15 @@ fn attempts_of(value: &Value) -> u32 {
     }
 }
 
+/// Seconds as a number of any size, so that the caller can cut it to its bounds; else duration text.
 fn seconds_of(value: &Value) -> f64 {
-    model::duration::parse(value).map_or(0.0, |span| span.as_secs_f64())
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    let text = || model::duration::parse(value).map(|span| span.as_secs_f64());
+    number.or_else(text).unwrap_or(0.0)
 }
 
 /// A delay within its bounds; what is not a number of seconds counts as none.

@@ -121,12 +121,14 @@ fn follow(
     place: &Place,
 ) -> Result<Settled, JumpError> {
     let mut scope = scope.clone();
-    scope.outcome = Some(Envelope::of(outcome.clone().into()));
+    let reached = Envelope::of(outcome.clone().into());
     let mut writes = Writes::default();
     if outcome.is_ok() {
+        scope.outcome = Some(reached.clone().with_status());
         writes.render(&run.task.set, &scope)?;
         crate::writes::apply_writes(&mut scope, &writes);
     }
+    scope.outcome = Some(reached);
     let verdict = policy::judge(&run.task.policy, outcome, &scope)?;
     let mut verdict_end = Ended {
         matched: verdict.matched.map(|(index, _)| index),

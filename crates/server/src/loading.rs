@@ -60,7 +60,6 @@ pub(crate) async fn load(
     shared: &Shared,
     execution: ExecutionId,
     needs: Vec<Need>,
-    recent: &[Event],
     mut loaded: Loaded,
 ) -> Result<Loaded, Error> {
     let outcomes: Vec<Seq> = needs
@@ -95,7 +94,7 @@ pub(crate) async fn load(
                 Err(error) => return Err(error.into()),
             },
             Need::Loop(pointer) => {
-                let value = loop_results(shared, execution, &pointer, recent).await?;
+                let value = loop_results(shared, execution, &pointer).await?;
                 loaded.loops.insert(pointer.done, Data::new(value));
             }
         }
@@ -128,19 +127,15 @@ pub(crate) fn outcome_of(event: &Event) -> Option<Outcome> {
 }
 
 /// A loop's results in index order, `{results: […], stats: {…}}`: inline where they are, else found through the log.
-/// `recent` holds events that may not be durable yet.
 pub(crate) async fn loop_results(
     shared: &Shared,
     execution: ExecutionId,
     pointer: &LoopPointer,
-    recent: &[Event],
 ) -> Result<Value, Error> {
-    let ends = [pointer.started, pointer.done];
-    let mut ends = shared.store.events_at(execution, &ends).await?;
-    let known: Vec<Seq> = ends.iter().map(|event| event.seq).collect();
-    let is_end = |event: &&Event| event.seq == pointer.started || event.seq == pointer.done;
-    let fresh = recent.iter().filter(is_end);
-    ends.extend(fresh.filter(|event| !known.contains(&event.seq)).cloned());
+    let ends = shared
+        .store
+        .events_at(execution, &[pointer.started, pointer.done])
+        .await?;
     let mut total = 0;
     let mut stats = Value::Null;
     let mut run = None;
@@ -164,29 +159,27 @@ pub(crate) async fn loop_results(
     while after < pointer.done {
         let page = shared.store.events(execution, after, PAGE).await?;
         let Some(last) = page.last() else { break };
-        let of_loop = |event: &&Event| event.seq < pointer.done && event.at.step_run_id() == run;
-        place(page.iter().filter(of_loop), &mut results);
         after = last.seq;
-    }
-    let of_loop = |event: &&Event| {
-        event.seq > after && event.seq < pointer.done && event.at.step_run_id() == run
-    };
-    place(recent.iter().filter(of_loop), &mut results);
-    Ok(json!({"results": results, "stats": stats}))
-}
-
-/// Puts the results of iterations where they belong; a later one of the same iteration stands.
-fn place<'e>(events: impl Iterator<Item = &'e Event>, results: &mut [Value]) {
-    for event in events {
-        let index = event.at.iteration;
-        let place = index
-            .and_then(|index| usize::try_from(index).ok())
-            .and_then(|index| results.get_mut(index));
-        if let (Some(Outcome::Ok(success)), Some(place)) = (outcome_of(event), place) {
-            *place = match success.reference {
-                Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
-                None => success.result,
+        for event in page
+            .iter()
+            .filter(|event| event.seq < pointer.done && event.at.step_run_id() == run)
+        {
+            let Some(index) = event
+                .at
+                .iteration
+                .and_then(|index| usize::try_from(index).ok())
+            else {
+                continue;
             };
+            if let (Some(Outcome::Ok(success)), Some(place)) =
+                (outcome_of(event), results.get_mut(index))
+            {
+                *place = match success.reference {
+                    Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
+                    None => success.result,
+                };
+            }
         }
     }
+    Ok(json!({"results": results, "stats": stats}))
 }

@@ -17,6 +17,8 @@ pub(crate) struct Playbooks {
     limits: Limits,
     files: Option<PathBuf>,
     nets: Mutex<HashMap<PlaybookHash, Arc<Net>>>,
+    /// The last text this process registered under each path.
+    entries: Mutex<HashMap<String, CatalogEntry>>,
 }
 
 /// A playbook that is registered and ready to run.
@@ -43,6 +45,7 @@ impl Playbooks {
             limits,
             files,
             nets: Mutex::default(),
+            entries: Mutex::default(),
         }
     }
 
@@ -60,21 +63,36 @@ impl Playbooks {
         Ok(self.keep(hash.clone(), Net::new(Arc::new(playbook), self.limits)))
     }
 
-    /// Checks a text and puts it into the catalog under `path`.
+    /// Checks a text and puts it into the catalog under `path`, unless this process has just done so.
     pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, Unusable> {
+        if let Some(entry) = self.entry(path).filter(|entry| *entry.text == *text) {
+            if let Some(net) = self.known(&entry.hash) {
+                return Ok(Registered { entry, net });
+            }
+        }
         let parsed = model::playbook::parse(path, text.as_bytes());
         let Some(playbook) = parsed.playbook else {
             return Err(Unusable::Invalid(parsed.diagnostics));
         };
         let entry = self.store.put_playbook(path, text).await?;
-        let net = match self.known(&entry.hash) {
-            Some(net) => net,
-            None => self.keep(
-                entry.hash.clone(),
-                Net::new(Arc::new(playbook), self.limits),
-            ),
-        };
+        let net = self.keep(
+            entry.hash.clone(),
+            Net::new(Arc::new(playbook), self.limits),
+        );
+        let mut entries = self
+            .entries
+            .lock()
+            .expect("the cache is never left half-written");
+        entries.insert(path.to_owned(), entry.clone());
         Ok(Registered { entry, net })
+    }
+
+    fn entry(&self, path: &str) -> Option<CatalogEntry> {
+        let entries = self
+            .entries
+            .lock()
+            .expect("the cache is never left half-written");
+        entries.get(path).cloned()
     }
 
     /// The playbook that a task of the playbook at `base` calls `path`: a file beside it, or a catalog entry.

@@ -124,7 +124,7 @@ async fn resolve(shared: &Arc<Shared>, id: ExecutionId, latest: &Latest) -> Resu
             }
         }
         Content::Loop(pointer) => {
-            let mut value = loading::loop_results(shared, id, &pointer, &[]).await?;
+            let mut value = loading::loop_results(shared, id, &pointer).await?;
             Ok(value
                 .get_mut("results")
                 .map(Value::take)

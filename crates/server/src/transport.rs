@@ -113,7 +113,7 @@ impl Transport for InProcess {
         execution: ExecutionId,
         pointer: &LoopPointer,
     ) -> Result<Raw, wire::Error> {
-        let results = crate::loading::loop_results(&self.shared, execution, pointer, &[]).await;
+        let results = crate::loading::loop_results(&self.shared, execution, pointer).await;
         results.map(|value| Raw::of(&value)).map_err(unavailable)
     }
 }

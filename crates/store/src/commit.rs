@@ -54,6 +54,15 @@ pub struct Creation {
 pub enum CommandChange {
     /// Work is offered, or handed over in the same breath.
     Issue(Box<Issue>),
+    /// A command on offer goes to a worker; if it is on offer no more, nothing of the commit is written.
+    Hand {
+        /// The event that issued it.
+        seq: Seq,
+        /// Who gets it.
+        worker: WorkerId,
+        /// The claim.
+        lease_epoch: LeaseEpoch,
+    },
     /// The command is over, whoever holds it.
     Close {
         /// The event that issued it.

@@ -46,8 +46,15 @@ pub trait Store: Send + Sync {
     /// This process as an owner, alive from the first call on for as long as the store is open.
     fn owner(&self) -> Result<OwnerId, Error>;
 
-    /// Writes one commit durably, together with others where that is faster.
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error>;
+    /// Writes commits durably, in one transaction; those that cannot be written are left out. At most one of each
+    /// execution. Answers in the order of the commits.
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>>;
+
+    /// Writes one commit durably.
+    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+        let mut answers = self.commit_all(vec![commit]).await;
+        answers.pop().expect("each commit is answered")
+    }
 
     /// What is needed to go on with an execution; snapshots of another version are passed over.
     async fn load(&self, id: ExecutionId, snapshot_version: u32)

@@ -67,6 +67,9 @@ fn iteration(iter: &Iter) -> Raw {
     if let Some(values) = iter.values.json().as_object() {
         all.extend(values.clone());
     }
+    if let Some(parent) = &iter.parent {
+        all.insert("parent".to_owned(), parent.json().clone());
+    }
     Raw::of(&all)
 }
 

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use engine::State;
 use model::event::{Body, Emitter, Event, Kind};
 use model::outcome::Outcome;
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::conformance::shown::line;
@@ -27,7 +28,15 @@ pub fn normalise(logs: &[Log]) -> String {
         let _ = writeln!(text, "{}:", log.name);
         one(&log.events, &mut text);
     }
-    text
+    without_times(&text)
+}
+
+/// Times and ids inside data differ from run to run.
+fn without_times(text: &str) -> String {
+    let time = Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:[\d.]+Z").expect("a valid pattern");
+    let id = Regex::new(r"\b\d{15,}\b").expect("a valid pattern");
+    let text = time.replace_all(text, "<time>");
+    id.replace_all(&text, "<id>").into_owned()
 }
 
 fn one(events: &[Event], text: &mut String) {

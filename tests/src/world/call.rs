@@ -87,6 +87,9 @@ fn iteration(iter: &model::template::Iter) -> Raw {
         all.insert("length".to_owned(), iter.length.into());
     }
     all.extend(iter.values.json().as_object().cloned().unwrap_or_default());
+    if let Some(parent) = &iter.parent {
+        all.insert("parent".to_owned(), parent.json().clone());
+    }
     Raw::of(&all)
 }
 

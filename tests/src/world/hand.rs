@@ -295,6 +295,9 @@ fn waiting(command: &Command, state: &State) -> (VecDeque<Begin>, usize) {
         }
         Work::Iteration { index } => (VecDeque::from([begin(index)]), 1),
         Work::Range { from, to, width } => {
+            // Iterations that left to wait took their places with them.
+            let live = state.commands.get(&command.id.seq);
+            let width = live.map_or(width, |live| live.width);
             let indices = (from..to).filter(|index| !is_elsewhere(index));
             (indices.map(begin).collect(), width as usize)
         }

@@ -95,6 +95,11 @@ impl Server {
         }
     }
 
+    /// How many servers there are.
+    pub fn count(&self) -> usize {
+        self.states.len()
+    }
+
     /// The time.
     pub fn now(&self) -> Time {
         self.store.now()
@@ -186,6 +191,11 @@ impl Server {
             let decided = self.decide(server, execution, input.clone())?;
             let decision = match decided {
                 Ok(decision) => decision,
+                // A refusal is only worth what the state is it was made from.
+                Err(_) if self.is_stale(server, execution)? => {
+                    self.states[server].remove(&execution);
+                    continue;
+                }
                 Err(refusal) => {
                     self.consume(execution, consumed)?;
                     return Ok(Posted::Refused(refusal));
@@ -384,6 +394,13 @@ impl Server {
         Ok(())
     }
 
+    fn is_stale(&self, server: usize, execution: ExecutionId) -> Result<bool, Broken> {
+        let row = now(self.store.execution(execution))?;
+        let version = row.map_or(Seq(0), |row| row.version);
+        let known = self.states[server].get(&execution);
+        Ok(known.is_some_and(|state| state.seq != version))
+    }
+
     /// Hands pending commands to a worker.
     pub fn claim(
         &mut self,
@@ -402,12 +419,7 @@ impl Server {
             for mut claim in now(self.store.claim(&ask))? {
                 self.tamper.claim(&claim.command, &mut claim.lease_epoch);
                 let execution = claim.command.id.execution;
-                let row = now(self.store.execution(execution))?;
-                let version = row.map_or(Seq(0), |row| row.version);
-                if self.states[server]
-                    .get(&execution)
-                    .is_some_and(|state| state.seq != version)
-                {
+                if self.is_stale(server, execution)? {
                     self.states[server].remove(&execution);
                 }
                 let Some(state) = self.state(server, execution)?.cloned() else {
@@ -504,6 +516,27 @@ impl Server {
     /// Keeps a worker's claims for a while.
     pub fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Broken> {
         Ok(now(self.store.renew(worker, ttl))?)
+    }
+
+    /// The text of a playbook in the catalog.
+    pub fn text(&self, hash: &PlaybookHash) -> Arc<str> {
+        let entry = now(self.store.playbook(hash)).expect("a store in memory is readable");
+        entry.expect("an execution's text is in the catalog").text
+    }
+
+    /// The state that a server has at hand, stale or not.
+    pub fn known(&self, server: usize, execution: ExecutionId) -> Option<&State> {
+        self.states.get(server)?.get(&execution)
+    }
+
+    /// Offers a claimed command again.
+    pub fn release(&self, command: CommandId, epoch: model::id::LeaseEpoch) -> Result<(), Broken> {
+        Ok(now(self.store.release(command, epoch))?)
+    }
+
+    /// An execution as lists show it.
+    pub fn row(&self, execution: ExecutionId) -> Result<Option<store::ExecutionRow>, Broken> {
+        Ok(now(self.store.execution(execution))?)
     }
 
     /// Claims whose holder is gone.

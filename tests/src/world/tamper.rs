@@ -27,11 +27,6 @@ pub trait Tamper {
 
     /// Changes the epoch of a claim that is handed out.
     fn claim(&mut self, _command: &Command, _epoch: &mut LeaseEpoch) {}
-
-    /// Whether a timer that is not due yet fires.
-    fn fires_early(&mut self) -> bool {
-        false
-    }
 }
 
 /// Changes nothing.

@@ -28,8 +28,8 @@ impl Store for Stored {
     fn owner(&self) -> Result<OwnerId, Error> {
         self.0.owner()
     }
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
-        held(self.0.commit(commit)).await
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+        held(self.0.commit_all(commits)).await
     }
     async fn load(&self, id: ExecutionId, version: u32) -> Result<Option<Recorded>, Error> {
         self.0.load(id, version).await

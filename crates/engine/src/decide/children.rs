@@ -70,6 +70,9 @@ impl Turn<'_> {
         if self.state.is_ended() {
             return Err(Refusal::Ended.into());
         }
+        if !self.state.awaits_child(child) {
+            return Err(Refusal::NotAwaited.into());
+        }
         self.because_of(seq);
         self.receive_child(child, seq, outcome);
         Ok(())

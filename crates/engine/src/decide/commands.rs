@@ -220,13 +220,13 @@ impl Turn<'_> {
     }
 }
 
-/// The next range that came back. One whose worker died comes back in halves, so that a poisonous item ends up alone.
+/// The lowest range that came back, so that a sequential loop keeps its order. One whose worker died comes back in halves, so that a poisonous item ends up alone.
 fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
-    let unfinished = progress.returned.iter().find_map(|range| {
+    let unfinished = progress.returned.iter().filter_map(|range| {
         let parts = progress.unfinished(range.from, range.to);
         parts.first().map(|part| (*part, range.strikes))
     });
-    let ((from, to), strikes) = unfinished?;
+    let ((from, to), strikes) = unfinished.min()?;
     let half = from + (to - from).div_ceil(2);
     Some(if strikes > 0 && to - from > 1 {
         (from, half)

@@ -147,6 +147,12 @@ impl Turn<'_> {
             Some(Content::Loop(pointer)) => self.loaded_outcome(Need::Loop(pointer))?,
             _ => Outcome::ok(Value::Null),
         };
+        // A run that ended well has no error to hand on, even where its last task had one.
+        let outcome = if outcome.is_ok() {
+            outcome
+        } else {
+            Outcome::ok(Value::Null)
+        };
         Ok(Some(outcome))
     }
 

@@ -106,7 +106,8 @@ fn moves(continuation: &Continuation, event: &Event) -> bool {
         }
         Body::AttemptStarted(_) => match continuation.stage {
             Stage::Retrying { .. } => here && attempt == continuation.attempt + 1,
-            _ => here && is_under_way && attempt == continuation.attempt,
+            // The first attempt is named only when a second one follows, in the same breath.
+            _ => here && is_under_way && attempt == 1 && continuation.attempt == 1,
         },
         Body::AttemptDone(_) | Body::AttemptFailed(_) => {
             here && is_under_way && attempt == continuation.attempt

@@ -99,13 +99,14 @@ impl Turn<'_> {
             .keys()
             .filter(|step| self.is_free(step, standing))
             .collect();
-        let unreached =
-            |step: &&&Name| !free.iter().any(|other| self.net.graph.reaches(other, step));
+        let graph = &self.net.graph;
+        // Steps of one cycle lead to each other; none of them comes before the others.
+        let leads_to =
+            |other: &Name, step: &Name| graph.reaches(other, step) && !graph.reaches(step, other);
+        let unreached = |step: &&&Name| !free.iter().any(|other| leads_to(other, step));
         let oldest = |step: &&&Name| standing.waiting[**step].first().copied();
         let first = free.iter().filter(unreached).min_by_key(oldest);
-        first
-            .or_else(|| free.iter().min_by_key(oldest))
-            .map(|step| (*step).clone())
+        first.map(|step| (*step).clone())
     }
 
     /// Whether nothing that is under way, parked or held could still come to this step.

@@ -121,6 +121,9 @@ pub enum Refusal {
     /// A report holds an event that its command does not cover, or that only the server may emit.
     #[error("the report holds an event its command does not cover")]
     Foreign,
+    /// Nothing waits for this child; it was heard of before, or what waited has ended.
+    #[error("nothing waits for this child")]
+    NotAwaited,
     /// The timer does not run.
     #[error("the timer does not run")]
     NoTimer,

@@ -41,7 +41,8 @@ impl Turn<'_> {
     fn must_hold(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
         let live = self.state.commands.get(&command).ok_or(Refusal::Fenced)?;
         match &live.claimed {
-            Some((_, current)) if *current != epoch => Err(Refusal::Fenced),
+            // A newer claim than the log knows is one that was handed on; whether it is current, the store tells.
+            Some((_, current)) if *current > epoch => Err(Refusal::Fenced),
             _ => Ok(()),
         }
     }
@@ -50,7 +51,8 @@ impl Turn<'_> {
         let Some(live) = self.state.commands.get(&command) else {
             return;
         };
-        if live.claimed.is_none() {
+        let known = live.claimed.as_ref().map(|(_, epoch)| *epoch);
+        if known.is_none_or(|known| known < lease_epoch) {
             let at = at_run(&live.run);
             self.because_of(command);
             let claimed = CommandClaimed {

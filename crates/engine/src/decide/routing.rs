@@ -82,8 +82,9 @@ impl Turn<'_> {
             self.write_ctx(step, &step.set, scope)?;
         }
         let mut route = Route::default();
+        let mut fired = Vec::new();
         for arc in &step.next.arcs {
-            let decided = step.next.mode == RouteMode::Exclusive && !route.matched.is_empty();
+            let decided = step.next.mode == RouteMode::Exclusive && !fired.is_empty();
             if decided || (failed && !speaks_of_failure(arc, &step.name)) {
                 route.guards.push(None);
                 continue;
@@ -94,22 +95,38 @@ impl Turn<'_> {
             };
             route.guards.push(Some(holds));
             if holds {
-                let when = arc.when.as_ref().map(|when| when.source().to_owned());
-                route.matched.push(MatchedArc {
-                    step: arc.step.clone(),
-                    when,
-                });
-                self.write_ctx(step, &arc.set, scope)?;
-                if self.net.playbook.step(arc.step.as_str()).is_some() {
-                    let args = self.render_args(step, arc, scope)?;
-                    route.selected.push(SelectedArc {
-                        step: arc.step.clone(),
-                        args,
-                    });
-                }
+                fired.push(arc);
             }
         }
+        // Every guard is judged before any arc writes, so that no arc decides over another.
+        for arc in fired {
+            self.fire(step, arc, scope, &mut route)?;
+        }
         Ok(route)
+    }
+
+    /// Writes what a fired arc sets, and makes its token.
+    fn fire(
+        &mut self,
+        step: &Step,
+        arc: &Arc,
+        scope: &mut Scope,
+        route: &mut Route,
+    ) -> Result<(), Unrendered> {
+        let when = arc.when.as_ref().map(|when| when.source().to_owned());
+        route.matched.push(MatchedArc {
+            step: arc.step.clone(),
+            when,
+        });
+        self.write_ctx(step, &arc.set, scope)?;
+        if self.net.playbook.step(arc.step.as_str()).is_some() {
+            let args = self.render_args(step, arc, scope)?;
+            route.selected.push(SelectedArc {
+                step: arc.step.clone(),
+                args,
+            });
+        }
+        Ok(())
     }
 
     fn render_args(

@@ -147,13 +147,13 @@ impl Turn<'_> {
         let Some(event) = index.and_then(|index| self.events.get(index)) else {
             return false;
         };
-        if let (Need::Loop(_), Body::LoopDone(done)) = (need, &event.body) {
+        if let Body::LoopDone(done) = &event.body {
             let Some(results) = &done.results else {
                 return false;
             };
-            let value = serde_json::json!({"results": results.value(), "stats": done.stats});
+            let data = serde_json::json!({"results": results.value(), "stats": done.stats});
             let loops = &mut Arc::make_mut(&mut self.loaded).loops;
-            loops.insert(*seq, Data::new(value));
+            loops.insert(*seq, Data::new(data));
             return true;
         }
         let Some(outcome) = outcome_of(&event.body) else {

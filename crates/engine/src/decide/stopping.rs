@@ -6,7 +6,7 @@ use model::id::{StepRunId, WorkerId};
 use crate::decide::Undecided;
 use crate::decide::turn::Turn;
 use crate::decision::MessageBody;
-use crate::state::StopReason;
+use crate::state::{StopReason, Waiting};
 
 impl Turn<'_> {
     /// Tells workers and children to stop, once; ends the run when no command is left. True: its final step goes on.
@@ -59,8 +59,12 @@ impl Turn<'_> {
     pub(super) fn cancel_children(&mut self, of: Option<&StepRunId>) {
         let runs = self.state.runs.iter();
         let runs = runs.filter(|(id, _)| of.is_none_or(|only| only == *id));
+        // What is asked for while everything stops is never started, so nobody is there to be stopped.
+        let stopped = self.state.stop.as_ref().map(|stop| stop.since);
+        let was_started = |waiting: &Waiting| stopped.is_none_or(|stopped| waiting.since < stopped);
         let waited = runs.flat_map(|(_, run)| {
-            let waits = |iteration: &Option<u64>| run.waits.contains_key(iteration);
+            let waiting = |iteration: &Option<u64>| run.waits.get(iteration);
+            let waits = move |iteration: &Option<u64>| waiting(iteration).is_some_and(was_started);
             run.children
                 .iter()
                 .filter(move |((iteration, _), _)| waits(iteration))

@@ -146,9 +146,10 @@ impl<'n> Turn<'n> {
         self.events.len() >= self.events_reported + EVENTS_DECIDED_MAX
     }
 
-    /// What follows is because of this event.
+    /// What follows is because of this event. A state that is behind its log may not know the event yet; then the
+    /// commit finds out that the log has moved.
     pub(super) fn because_of(&mut self, seq: Seq) {
-        self.cause = Some(seq);
+        self.cause = Some(seq.min(self.state.seq));
     }
 
     pub(super) fn send(&mut self, to: model::id::ExecutionId, body: MessageBody) {

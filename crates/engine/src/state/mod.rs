@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 pub use fold::fold;
 pub use loops::{LoopRun, Returned};
-pub use runs::{LiveCommand, Run};
+pub use runs::{LiveCommand, Run, Waiting};
 pub(crate) use work::child_id;
 
 /// What an execution has come to.

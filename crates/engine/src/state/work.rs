@@ -302,6 +302,13 @@ fn suspend(state: &mut State, event: &Event) {
             loop_.suspended.insert(index);
         }
     }
+    // A range with no place left must not go on: what it has not begun waits until there is room again.
+    let is_full = |command: &LiveCommand| command.width == 0;
+    if let Some(seq) = carrier.filter(|seq| state.commands.get(seq).is_some_and(is_full)) {
+        if let Some(command) = state.commands.remove(&seq) {
+            return_work(state, seq, &command, command.strikes);
+        }
+    }
 }
 
 /// A signal that came before the wait is taken at once, the oldest first.
@@ -359,6 +366,13 @@ fn receive(state: &mut State, signal: &Signal, seq: Seq) {
             .entry(signal.name.clone())
             .or_default()
             .push_back(seq),
+    }
+}
+
+impl State {
+    /// Whether a pipeline waits for this child.
+    pub(crate) fn awaits_child(&self, child: ExecutionId) -> bool {
+        find_parent(self, child).is_some()
     }
 }
 

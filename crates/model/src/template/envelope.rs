@@ -66,7 +66,7 @@ pub(crate) fn whole(value: &Native) -> Native {
         return value.clone();
     };
     if let Some(view) = object.downcast_ref::<View>() {
-        view.result()
+        view.whole()
     } else if let Some(reference) = object.downcast_ref::<Reference>() {
         reference.body()
     } else if let Some(data) = object.downcast_ref::<DataView>() {
@@ -97,7 +97,7 @@ impl Object for View {
     }
 
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.result(), f)
+        std::fmt::Display::fmt(&self.whole(), f)
     }
 }
 
@@ -163,6 +163,20 @@ impl View {
             },
             Found::Nothing | Found::Pending(_) => None,
         }
+    }
+
+    /// What it is where it is used whole: the result, with its status beside it where that is wanted.
+    fn whole(&self) -> Native {
+        if let (true, Content::Outcome(outcome)) = (self.0.shows_status, &self.0.content)
+            && let Outcome::Ok(success) = outcome.as_ref()
+            && let (Value::Object(map), None) = (&success.result, &success.reference)
+            && !map.contains_key("status")
+        {
+            let mut map = map.clone();
+            map.insert("status".to_owned(), "ok".into());
+            return convert::to_native(&Value::Object(map));
+        }
+        self.result()
     }
 
     /// The raw result.

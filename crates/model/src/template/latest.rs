@@ -42,10 +42,16 @@ impl Latest {
             }
             _ => Content::Empty,
         };
+        // A rule may let a step end well after its last task failed; the envelope is that task's all the same.
+        let is_ok = match (&content, last) {
+            (Content::Event(_), Some((.., ok))) => *ok,
+            _ => self.ok,
+        };
         Envelope {
-            is_ok: self.ok,
+            is_ok,
             content,
             labels: Arc::new(labels),
+            shows_status: false,
         }
     }
 }

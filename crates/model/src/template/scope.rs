@@ -109,6 +109,8 @@ pub struct Envelope {
     pub content: Content,
     /// The tasks of a step, by label.
     pub labels: Arc<Vec<(Name, Envelope)>>,
+    /// Whether a mapping used whole has its status beside it: so a task's `set` sees `output`.
+    pub shows_status: bool,
 }
 
 /// Where an envelope's content is.
@@ -168,6 +170,16 @@ impl Envelope {
             is_ok: outcome.is_ok(),
             content: Content::Outcome(outcome),
             labels: Arc::default(),
+            shows_status: false,
+        }
+    }
+
+    /// The outcome just reached, as its task's own `set` sees it.
+    #[must_use]
+    pub fn with_status(self) -> Self {
+        Self {
+            shows_status: true,
+            ..self
         }
     }
 
@@ -177,6 +189,7 @@ impl Envelope {
             is_ok,
             content: Content::Event(seq),
             labels: Arc::default(),
+            shows_status: false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The drive's loop: orders in, decisions made, commits under way, answers out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use crate::loading::{self, Opened};
 /// How long the drive waits before it tries again what the store or the disk refused.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// So many orders are taken before what they led to is committed together.
+const ORDERS_AT_ONCE: usize = 256;
+
 /// Ids that one decision may draw beyond those of the events reported to it.
 const IDS_PER_DECISION: usize = 1_200;
 
@@ -31,6 +34,8 @@ pub(super) struct Drive {
     pub(super) slots: HashMap<ExecutionId, Slot>,
     pub(super) claims: Claims,
     pub(super) work: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Executions with decisions that are not handed to the store yet.
+    pub(super) gathering: BTreeSet<ExecutionId>,
     drains: Vec<oneshot::Sender<()>>,
 }
 
@@ -38,7 +43,7 @@ pub(super) struct Drive {
 pub(super) enum Done {
     Opened(ExecutionId, Result<Option<Opened>, Error>),
     Loaded(ExecutionId, Result<model::template::Loaded, Error>),
-    Committed(ExecutionId, Outcome),
+    Committed(Vec<(ExecutionId, Outcome)>),
     Claimed(
         Result<Vec<store::Claim>, Error>,
         wire::Ask,
@@ -55,16 +60,20 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         slots: HashMap::new(),
         claims: Claims::default(),
         work: FuturesUnordered::new(),
+        gathering: BTreeSet::new(),
         drains: Vec::new(),
     };
+    let mut taken = Vec::with_capacity(ORDERS_AT_ONCE);
     loop {
         tokio::select! {
             biased;
             Some(done) = drive.work.next() => drive.done(done),
-            order = orders.recv() => match order {
-                Some(order) => drive.take(order),
-                None => break,
-            },
+            count = orders.recv_many(&mut taken, ORDERS_AT_ONCE) => {
+                if count == 0 {
+                    break;
+                }
+                taken.drain(..).for_each(|order| drive.take(order));
+            }
             () = stop.cancelled() => break,
         }
         drive.flush();
@@ -123,7 +132,7 @@ impl Drive {
         match done {
             Done::Opened(execution, opened) => self.opened(execution, opened),
             Done::Loaded(execution, loaded) => self.loaded(execution, loaded),
-            Done::Committed(execution, outcome) => self.committed(execution, outcome),
+            Done::Committed(outcomes) => self.batch_committed(outcomes),
             Done::Claimed(claims, ask, reply) => self.claimed(claims, ask, reply),
             Done::Again(execution) => {
                 if let Some(slot) = self.slots.remove(&execution) {
@@ -211,7 +220,7 @@ impl Drive {
             let Some(slot) = self.slots.get_mut(&execution) else {
                 return;
             };
-            if slot.is_loading {
+            if slot.is_loading || slot.waits_for_commit {
                 return;
             }
             let Some(net) = slot.net.clone() else { return };
@@ -255,15 +264,16 @@ impl Drive {
             .into_iter()
             .filter(|need| !loading::from_recent(|seq| slot.recent(seq), need, &mut loaded))
             .collect();
-        let reads_a_loop = needs.iter().any(|need| matches!(need, Need::Loop(_)));
-        let recent = if reads_a_loop {
-            slot.tail()
-        } else {
-            Vec::new()
-        };
+        if !needs.is_empty() && (slot.under_way.is_some() || slot.gathered.is_some()) {
+            // What is needed may be in a commit that is not durable yet; the end of that commit asks again.
+            slot.loaded = loaded;
+            slot.is_loading = false;
+            slot.waits_for_commit = true;
+            return;
+        }
         let shared = self.shared.clone();
         self.work.push(Box::pin(async move {
-            let result = loading::load(&shared, execution, needs, &recent, loaded).await;
+            let result = loading::load(&shared, execution, needs, loaded).await;
             Done::Loaded(execution, result)
         }));
     }

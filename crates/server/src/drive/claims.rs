@@ -19,6 +19,8 @@ pub(super) struct Claims {
     asks: VecDeque<Parked>,
     /// Commands on offer that nobody was waiting for, by pool; possibly more than there are.
     on_offer: HashMap<Name, usize>,
+    /// Commands that this process put on offer and nobody has taken, by pool, oldest first.
+    shelf: HashMap<Name, VecDeque<CommandId>>,
     /// Workers that listen, and what there is to tell those that do not at the moment.
     listeners: HashMap<WorkerId, Listener>,
 }
@@ -59,6 +61,26 @@ impl Claims {
         parked.assigned += 1;
         self.holders.insert(command.id, parked.ask.worker.clone());
         Some((parked.ask.worker.clone(), false))
+    }
+
+    /// The commit that would have handed these to waiting workers did not happen.
+    pub(super) fn unhand(
+        &mut self,
+        execution: ExecutionId,
+        handed: &[(WorkerId, Seq, LeaseEpoch)],
+    ) {
+        for (worker, seq, _) in handed {
+            self.holders.remove(&CommandId {
+                execution,
+                seq: *seq,
+            });
+            let mut asks = self.asks.iter_mut();
+            if let Some(parked) =
+                asks.find(|parked| parked.ask.worker == *worker && parked.assigned > 0)
+            {
+                parked.assigned -= 1;
+            }
+        }
     }
 
     /// The commit that would have handed these over did not happen.
@@ -118,8 +140,9 @@ impl Drive {
                 assigned: 0,
                 ready: Vec::new(),
             };
+            let pool = parked.ask.pool.clone();
             self.claims.asks.push_back(parked);
-            return;
+            return self.serve(&pool);
         }
         let shared = self.shared.clone();
         self.work.push(Box::pin(async move {
@@ -232,9 +255,51 @@ impl Drive {
     }
 
     /// A command is on offer to whoever asks.
-    pub(super) fn offer(&mut self, pool: &Name) {
-        *self.claims.on_offer.entry(pool.clone()).or_default() += 1;
-        self.wake_one(pool);
+    pub(super) fn offer(&mut self, pool: Name, command: CommandId) {
+        self.claims
+            .shelf
+            .entry(pool.clone())
+            .or_default()
+            .push_back(command);
+        self.serve(&pool);
+    }
+
+    /// Hands what is on the shelf to workers that wait; the hand-over rides in the execution's next commit.
+    fn serve(&mut self, pool: &Name) {
+        loop {
+            let fits = |parked: &Parked| {
+                !parked.reply.is_closed()
+                    && parked.ask.pool == *pool
+                    && parked.assigned < parked.ask.max
+            };
+            let Some(position) = self.claims.asks.iter().position(fits) else {
+                return;
+            };
+            let shelf = self.claims.shelf.get_mut(pool);
+            let Some(command) = shelf.and_then(VecDeque::pop_front) else {
+                return;
+            };
+            if !self.is_on_offer(command) {
+                continue;
+            }
+            let parked = &mut self.claims.asks[position];
+            parked.assigned += 1;
+            let worker = parked.ask.worker.clone();
+            self.claims.holders.insert(command, worker.clone());
+            self.gather_hand(command, worker);
+        }
+    }
+
+    /// Whether a command may be handed out: it is live, nobody holds it, and its run goes on.
+    fn is_on_offer(&self, command: CommandId) -> bool {
+        let state = self
+            .slots
+            .get(&command.execution)
+            .and_then(|slot| slot.state.as_ref());
+        let is_live = state.is_some_and(|state| {
+            !state.paused && state.stop.is_none() && state.commands.contains_key(&command.seq)
+        });
+        is_live && !self.claims.is_held(command)
     }
 
     /// There may be commands on offer in any pool that is asked for.

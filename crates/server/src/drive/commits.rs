@@ -30,7 +30,7 @@ struct Rest {
     events: Vec<model::event::Event>,
     stops: Vec<(Seq, WorkerId)>,
     handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    offered: Vec<Name>,
+    offered: Vec<(Name, Seq)>,
     has_messages: bool,
     has_timers: bool,
 }
@@ -41,6 +41,7 @@ impl Drive {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
+        self.gathering.insert(execution);
         slot.remember(&decision);
         let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
         let command = match &waiting.input {
@@ -86,7 +87,7 @@ impl Drive {
                         Some((worker, false)) => {
                             gathered.handed.push((worker.clone(), seq, LeaseEpoch(1)))
                         }
-                        None => gathered.offered.push(command.pool.clone()),
+                        None => gathered.offered.push((command.pool.clone(), seq)),
                     }
                     let claimed = holder.map(|(worker, _)| (worker, LeaseEpoch(1)));
                     let start_by = Some(self.shared.store.now().after(schedule_to_start));
@@ -140,23 +141,48 @@ impl Drive {
         }
     }
 
+    /// A command on offer goes to a worker that waits.
+    pub(super) fn gather_hand(&mut self, command: CommandId, worker: WorkerId) {
+        let execution = command.execution;
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
+        self.gathering.insert(execution);
+        let gathered = slot
+            .gathered
+            .get_or_insert_with(|| Gathered::new(execution, expected));
+        let (seq, lease_epoch) = (command.seq, LeaseEpoch(1));
+        gathered.handed.push((worker.clone(), seq, lease_epoch));
+        gathered.commit.commands.push(store::CommandChange::Hand {
+            seq,
+            worker,
+            lease_epoch,
+        });
+    }
+
     /// A message whose input was refused is consumed all the same.
     pub(super) fn gather_consumed(&mut self, execution: ExecutionId, waiting: &Waiting) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
         let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
+        self.gathering.insert(execution);
         let gathered = slot
             .gathered
             .get_or_insert_with(|| Gathered::new(execution, expected));
         gathered.commit.consumed.extend(waiting.consumed);
     }
 
-    /// Hands what has gathered to the store, one commit per execution at a time.
+    /// Hands what has gathered to the store in one batch, one commit per execution at a time.
     pub(super) fn flush(&mut self) {
-        let shared = &self.shared;
-        for (execution, slot) in &mut self.slots {
+        let mut batch = Vec::new();
+        for execution in std::mem::take(&mut self.gathering) {
+            let Some(slot) = self.slots.get_mut(&execution) else {
+                continue;
+            };
             if slot.under_way.is_some() {
+                // The end of the commit under way asks again.
                 continue;
             }
             let Some(gathered) = slot.gathered.take() else {
@@ -179,15 +205,25 @@ impl Drive {
                 has_messages: !commit.messages.is_empty(),
                 has_timers: !commit.timers.is_empty(),
             };
-            let (shared, execution) = (shared.clone(), *execution);
+            batch.push((commit, bodies, rest));
+        }
+        if !batch.is_empty() {
+            let shared = self.shared.clone();
             self.work.push(Box::pin(async move {
-                let result = write(&shared, commit, bodies).await;
-                Done::Committed(execution, Outcome { result, rest })
+                Done::Committed(write(&shared, batch).await)
             }));
         }
     }
 
-    pub(super) fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
+    /// Takes up what became of a batch.
+    pub(super) fn batch_committed(&mut self, outcomes: Vec<(ExecutionId, Outcome)>) {
+        for (execution, outcome) in outcomes {
+            self.committed(execution, outcome);
+            self.gathering.insert(execution);
+        }
+    }
+
+    fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
@@ -195,29 +231,36 @@ impl Drive {
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
             Ok(Committed::Moved { .. } | Committed::Fenced) => {
-                self.put_back(execution, decided, None)
+                self.put_back(execution, decided, outcome.rest.handed, None)
             }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "a commit did not happen; trying again");
-                self.put_back(execution, decided, None);
+                self.put_back(execution, decided, outcome.rest.handed, None);
             }
             Err(error) => {
                 tracing::error!(%execution, %error, "a commit was refused");
-                self.put_back(execution, decided, Some(error));
+                self.put_back(execution, decided, outcome.rest.handed, Some(error));
             }
         }
     }
 
     /// The commit did not happen: its inputs go back in line on freshly loaded state, or are answered with the error.
-    fn put_back(&mut self, execution: ExecutionId, decided: Vec<Decided>, error: Option<Error>) {
+    fn put_back(
+        &mut self,
+        execution: ExecutionId,
+        decided: Vec<Decided>,
+        handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
+        error: Option<Error>,
+    ) {
         let Some(mut slot) = self.slots.remove(&execution) else {
             return;
         };
-        let gathered = slot
-            .gathered
-            .take()
-            .map(|gathered| gathered.decided)
-            .unwrap_or_default();
+        self.claims.unhand(execution, &handed);
+        let gathered = slot.gathered.take().map(|gathered| {
+            self.claims.unhand(execution, &gathered.handed);
+            gathered.decided
+        });
+        let gathered = gathered.unwrap_or_default();
         let mut queue: VecDeque<Waiting> = VecDeque::new();
         let mut error = error;
         for entry in decided.into_iter().chain(gathered) {
@@ -235,6 +278,8 @@ impl Drive {
         slot.queue = queue;
         self.slots.insert(execution, slot);
         self.again(execution);
+        // Commands that were on their way to a worker are found again through the store.
+        self.offered();
     }
 
     /// The commit is durable: answers, hints and streams may leave.
@@ -256,8 +301,12 @@ impl Drive {
                 let _ = reply.send(Ok(Reply { verdict, next }));
             }
         }
-        for pool in rest.offered {
-            self.offer(&pool);
+        if let Some(slot) = self.slots.get_mut(&execution) {
+            slot.waits_for_commit = false;
+        }
+        self.decide(execution);
+        for (pool, seq) in rest.offered {
+            self.offer(pool, CommandId { execution, seq });
         }
         self.tell_stops(execution, &rest.stops);
         if rest.has_messages {
@@ -283,6 +332,15 @@ impl Drive {
             .state
             .as_ref()
             .map_or(model::status::RunStatus::Running, engine::State::status);
+        if events
+            .iter()
+            .any(|event| matches!(event.body, model::event::Body::PlaybookResumed(_)))
+        {
+            self.offered();
+        }
+        let Some(slot) = self.slots.get(&execution) else {
+            return;
+        };
         if events
             .iter()
             .any(|event| matches!(event.body, model::event::Body::PlaybookPaused(_)))
@@ -373,17 +431,40 @@ impl Slot {
     }
 }
 
+/// A commit, the bodies it points at, and what hangs on it.
+type Pending = (Commit, Vec<engine::BodyToKeep>, Rest);
+
 /// Bodies first, then the events that point at them.
-async fn write(
-    shared: &Shared,
-    commit: Commit,
-    bodies: Vec<engine::BodyToKeep>,
-) -> Result<Committed, Error> {
+async fn write(shared: &Shared, batch: Vec<Pending>) -> Vec<(ExecutionId, Outcome)> {
+    let mut outcomes = Vec::with_capacity(batch.len());
+    let mut commits = Vec::with_capacity(batch.len());
+    let mut rests = Vec::with_capacity(batch.len());
+    for (commit, bodies, rest) in batch {
+        match keep_bodies(shared, bodies).await {
+            Ok(()) => {
+                rests.push((commit.execution, rest));
+                commits.push(commit);
+            }
+            Err(error) => {
+                let result = Err(error);
+                outcomes.push((commit.execution, Outcome { result, rest }));
+            }
+        }
+    }
+    let committed = shared.store.commit_all(commits).await;
+    for ((execution, rest), result) in rests.into_iter().zip(committed) {
+        let result = result.map_err(Error::from);
+        outcomes.push((execution, Outcome { result, rest }));
+    }
+    outcomes
+}
+
+async fn keep_bodies(shared: &Shared, bodies: Vec<engine::BodyToKeep>) -> Result<(), Error> {
     for body in bodies {
         let bytes = Vec::from(body.text.text()).into();
         shared.bodies.put(::results::Source::Bytes(bytes)).await?;
     }
-    Ok(shared.store.commit(commit).await?)
+    Ok(())
 }
 
 fn timer(change: TimerChange) -> store::TimerChange {

@@ -28,6 +28,8 @@ pub(super) struct Slot {
     pub(super) loaded: Loaded,
     /// Whether something is being loaded for the input in front, or for the slot itself.
     pub(super) is_loading: bool,
+    /// Whether the input in front needs something that the commit under way may hold.
+    pub(super) waits_for_commit: bool,
     /// Decided, not handed to the store yet.
     pub(super) gathered: Option<Gathered>,
     /// Handed to the store: the inputs, to be put back in line should the commit not happen.
@@ -72,8 +74,8 @@ pub(super) struct Gathered {
     pub(super) stops: Vec<(Seq, WorkerId)>,
     /// Commands handed to workers that were waiting for work.
     pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    /// Commands on offer to whoever asks.
-    pub(super) offered: Vec<Name>,
+    /// Commands on offer to whoever asks, with their pools.
+    pub(super) offered: Vec<(Name, Seq)>,
 }
 
 impl Slot {
@@ -90,6 +92,7 @@ impl Slot {
             queue: VecDeque::new(),
             loaded: Loaded::default(),
             is_loading: false,
+            waits_for_commit: false,
             gathered: None,
             under_way: None,
             snapshot_seq,
@@ -115,7 +118,7 @@ impl Slot {
     /// Keeps the events of a decision at hand: the store does not have them yet.
     pub(super) fn remember(&mut self, decision: &Decision) {
         self.tail.extend(decision.events.iter().cloned());
-        while self.tail.len() > TAIL_MAX && self.under_way.is_none() && self.gathered.is_none() {
+        while self.tail.len() > TAIL_MAX && self.under_way.is_none() {
             self.tail.pop_front();
         }
     }
@@ -125,11 +128,6 @@ impl Slot {
         let first = self.tail.front()?.seq;
         let index = usize::try_from(seq.0.checked_sub(first.0)?).ok()?;
         self.tail.get(index)
-    }
-
-    /// The recent events, among them all that are not durable yet.
-    pub(super) fn tail(&self) -> Vec<Event> {
-        self.tail.iter().cloned().collect()
     }
 
     /// The execution's data for the workers of a step run; the same value until `ctx` or a step's result changes.

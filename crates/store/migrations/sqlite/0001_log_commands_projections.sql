@@ -73,9 +73,8 @@ CREATE TABLE command (
     issued_at INTEGER NOT NULL,
     start_by INTEGER,
     body TEXT NOT NULL,
-    PRIMARY KEY (execution_id, seq)
+    PRIMARY KEY (execution_id, unit)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX command_unit ON command (execution_id, unit);
 CREATE INDEX command_pending ON command (pool, issued_at, execution_id, seq) WHERE worker IS NULL;
 
 CREATE TABLE session (

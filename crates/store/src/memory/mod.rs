@@ -115,11 +115,14 @@ impl Store for Memory {
         Ok(self.owner.clone())
     }
 
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
-        commit.check()?;
-        let committed = self.state().commit(commit, self.now())?;
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+        let write = |commit: Commit| {
+            commit.check()?;
+            self.state().commit(commit, self.now())
+        };
+        let committed = commits.into_iter().map(write).collect();
         self.tell_others();
-        Ok(committed)
+        committed
     }
 
     async fn load(

@@ -105,6 +105,15 @@ impl Run {
                 return Ok(Some(Committed::Fenced));
             }
         }
+        let on_offer = |seq: &Seq| {
+            self.commands
+                .get(seq)
+                .is_some_and(|held| held.worker.is_none())
+        };
+        let taken = |change: &CommandChange| matches!(change, CommandChange::Hand { seq, .. } if !on_offer(seq));
+        if commit.commands.iter().any(taken) {
+            return Ok(Some(Committed::Fenced));
+        }
         if self.row.version != commit.expected {
             return Ok(Some(Committed::Moved {
                 version: self.row.version,
@@ -127,6 +136,7 @@ impl Run {
             .collect();
         for change in &commit.commands {
             match change {
+                CommandChange::Hand { .. } => {}
                 CommandChange::Close { seq } => {
                     units.remove(seq);
                 }
@@ -180,6 +190,16 @@ impl State {
         }
         for change in commit.commands {
             match change {
+                CommandChange::Hand {
+                    seq,
+                    worker,
+                    lease_epoch,
+                } => {
+                    if let Some(held) = run.commands.get_mut(&seq) {
+                        held.worker = Some(worker);
+                        held.lease_epoch = lease_epoch;
+                    }
+                }
                 CommandChange::Close { seq } => {
                     run.commands.remove(&seq);
                 }

@@ -37,7 +37,7 @@ impl Append {
     ) -> Self {
         let commands = commit.commands.iter().filter_map(|change| match change {
             CommandChange::Issue(issue) => Some(text_of(&issue.command)),
-            CommandChange::Close { .. } => None,
+            CommandChange::Hand { .. } | CommandChange::Close { .. } => None,
         });
         Self {
             packed: (!commit.events.is_empty()).then(|| pack(&commit.events)),
@@ -68,6 +68,13 @@ impl Append {
         let commit = &self.commit;
         for fence in &commit.fences {
             if !is_current(db, commit, *fence)? {
+                return Ok(Committed::Fenced);
+            }
+        }
+        for change in &commit.commands {
+            if let CommandChange::Hand { seq, .. } = change
+                && !is_on_offer(db, commit, *seq)?
+            {
                 return Ok(Committed::Fenced);
             }
         }
@@ -189,6 +196,21 @@ impl Append {
                         return Err(Refused::Alone(Error::Invariant(key)));
                     }
                 }
+                CommandChange::Hand {
+                    seq,
+                    worker,
+                    lease_epoch,
+                } => {
+                    db.prepare_cached(
+                        "UPDATE command SET worker = ?3, lease_epoch = ?4 WHERE execution_id = ?1 AND seq = ?2",
+                    )?
+                    .execute(params![
+                        self.commit.execution.0,
+                        integer(seq.0),
+                        &*worker.0,
+                        lease_epoch.0
+                    ])?;
+                }
                 CommandChange::Close { seq } => {
                     db.prepare_cached("DELETE FROM command WHERE execution_id = ?1 AND seq = ?2")?
                         .execute(params![self.commit.execution.0, integer(seq.0)])?;
@@ -209,6 +231,13 @@ fn is_current(db: &Connection, commit: &Commit, fence: Fence) -> rusqlite::Resul
         integer(fence.command.0),
         fence.lease_epoch.0
     ])
+}
+
+fn is_on_offer(db: &Connection, commit: &Commit, seq: Seq) -> rusqlite::Result<bool> {
+    db.prepare_cached(
+        "SELECT 1 FROM command WHERE execution_id = ?1 AND seq = ?2 AND worker IS NULL",
+    )?
+    .exists(params![commit.execution.0, integer(seq.0)])
 }
 
 fn version(db: &Connection, commit: &Commit) -> rusqlite::Result<Seq> {

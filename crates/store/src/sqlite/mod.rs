@@ -37,6 +37,7 @@ use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, StepState,
 };
+use crate::sqlite::writer::Pen;
 use append::Append;
 use owners::{Life, Owners};
 use read::Fault;
@@ -58,7 +59,8 @@ pub struct Sqlite {
     readers: Arc<Mutex<Vec<Connection>>>,
     room: Arc<Semaphore>,
     queue: Option<Sender<Request>>,
-    writer: Option<JoinHandle<()>>,
+    pen: Option<Arc<Mutex<Pen>>>,
+    thread: Option<JoinHandle<()>>,
     foreign_commits: Arc<Notify>,
 }
 
@@ -77,7 +79,7 @@ impl Sqlite {
         let mut db = open::connect(&file)?;
         open::migrate(&mut db, &file)?;
         let foreign_commits = Arc::new(Notify::new());
-        let (queue, writer) = writer::start(db, &file, Arc::clone(&foreign_commits))?;
+        let started = writer::start(db, &file, Arc::clone(&foreign_commits))?;
         Ok(Self {
             file,
             clock,
@@ -86,8 +88,9 @@ impl Sqlite {
             ids: OnceLock::new(),
             readers: Arc::default(),
             room: Arc::new(Semaphore::new(QUEUE_MAX)),
-            queue: Some(queue),
-            writer: Some(writer),
+            pen: Some(started.pen),
+            queue: Some(started.queue),
+            thread: Some(started.thread),
             foreign_commits,
         })
     }
@@ -159,9 +162,10 @@ impl Sqlite {
 impl Drop for Sqlite {
     fn drop(&mut self) {
         drop(self.queue.take());
-        if let Some(writer) = self.writer.take() {
+        drop(self.pen.take());
+        if let Some(thread) = self.thread.take() {
             // What was queued is written before the process goes on; a panic there was reported to its askers.
-            let _ = writer.join();
+            let _ = thread.join();
         }
     }
 }
@@ -243,12 +247,26 @@ impl Store for Sqlite {
         Ok(life.insert(entered).owner.clone())
     }
 
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
-        commit.check()?;
-        let (answer, answered) = oneshot::channel();
-        self.enqueue(Box::new(Append::new(commit, self.now(), answer)))
-            .await?;
-        answered.await.map_err(|_| stopped())?
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+        let mut group: Vec<Box<dyn Job>> = Vec::with_capacity(commits.len());
+        let mut answers = Vec::with_capacity(commits.len());
+        for commit in commits {
+            let (answer, answered) = oneshot::channel();
+            match commit.check() {
+                Ok(()) => group.push(Box::new(Append::new(commit, self.now(), answer))),
+                // Nobody else can have closed the channel yet.
+                Err(error) => drop(answer.send(Err(error))),
+            }
+            answers.push(answered);
+        }
+        let pen = self.pen.as_ref().expect("the pen lives as long as this");
+        pen.lock()
+            .expect("writing does not panic")
+            .write(&mut group);
+        let answered = answers.into_iter().map(|mut answered| answered.try_recv());
+        answered
+            .map(|answer| answer.unwrap_or_else(|_| Err(stopped())))
+            .collect()
     }
 
     async fn load(

@@ -38,7 +38,6 @@ pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
         db.busy_timeout(BUSY_MAX)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
-        db.pragma_update(None, "wal_autocheckpoint", 0)?;
         db.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
         db.pragma_update(None, "temp_store", "MEMORY")?;
         db.pragma_update(None, "cache_size", -16 * 1024)?;

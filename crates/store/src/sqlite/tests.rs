@@ -125,10 +125,11 @@ async fn a_full_disk_is_said_and_passes() {
         .pragma_query_value(None, "page_count", |row| row.get(0))
         .unwrap();
     db.pragma_update(None, "max_page_count", pages).unwrap();
-    let (queue, writer) = super::writer::start(db, &file, Arc::default()).unwrap();
+    let started = super::writer::start(db, &file, Arc::default()).unwrap();
     let mut store = Sqlite::open(site.0.path()).unwrap();
-    store.queue = Some(queue);
-    let blank = store.writer.replace(writer);
+    store.queue = Some(started.queue);
+    store.pen = Some(started.pen);
+    let blank = store.thread.replace(started.thread);
     blank.unwrap().join().unwrap();
     let text = "x".repeat(100_000);
     let refused = store.put_playbook("big", &text).await;

@@ -1,11 +1,13 @@
-//! The one thread that writes: what waits in its queue shares a transaction and a flush to disk.
+//! Writing: jobs that come together share a transaction and a flush to disk.
 //!
 //! Enters: jobs. Leaves: each job's answer, only after its transaction is durable. A job that breaks an invariant is
-//! taken out, and the rest of its group runs again without it.
+//! taken out, and the rest of its group runs again without it. Commits are written by the thread that asks, because a
+//! hand-over to another thread and back costs as much as the flush itself; everything else goes through a queue that
+//! one thread empties.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -13,22 +15,13 @@ use rusqlite::Connection;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::error::Error;
-use crate::sqlite::{failure, open};
+use crate::sqlite::failure;
 
 /// At most so many jobs share a transaction.
 const GROUP_MAX: usize = 512;
 
 /// How often other processes' commits are looked for, while someone wants to know.
 const WATCH_EVERY: Duration = Duration::from_millis(25);
-
-/// The log beside the database is folded into it after so many jobs, off this thread.
-const CHECKPOINT_EVERY: usize = 512;
-
-/// So long a fold on this thread waits for readers before it gives way to the queue.
-const CHECKPOINT_WAIT: Duration = Duration::from_millis(100);
-
-/// Above this the fold happens here, so that a store under constant load does not grow without end.
-const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// One thing to write.
 pub(super) trait Job: Send {
@@ -60,16 +53,26 @@ pub(super) enum Request {
     Watch,
 }
 
-struct Writer {
+/// The connection that writes.
+pub(super) struct Pen {
     db: Connection,
     file: PathBuf,
+}
+
+struct Writer {
+    pen: Arc<Mutex<Pen>>,
     queue: Receiver<Request>,
     foreign_commits: Arc<Notify>,
     /// The version last seen, once someone watches.
     watched: Option<i64>,
-    checkpoint: SyncSender<()>,
-    checkpoints: thread::JoinHandle<()>,
-    since_checkpoint: usize,
+}
+
+/// The writing side of a store.
+pub(super) struct Started {
+    pub(super) pen: Arc<Mutex<Pen>>,
+    pub(super) queue: Sender<Request>,
+    /// The thread, to be waited for once the queue is gone.
+    pub(super) thread: thread::JoinHandle<()>,
 }
 
 /// Starts the thread; it ends when every sender is gone.
@@ -77,21 +80,24 @@ pub(super) fn start(
     db: Connection,
     file: &Path,
     foreign_commits: Arc<Notify>,
-) -> Result<(Sender<Request>, thread::JoinHandle<()>), Error> {
+) -> Result<Started, Error> {
     let (sender, queue) = mpsc::channel();
-    let (checkpoint, checkpoints) = start_checkpoints(file)?;
-    let writer = Writer {
+    let pen = Arc::new(Mutex::new(Pen {
         db,
+        file: file.to_owned(),
+    }));
+    let writer = Writer {
+        pen: Arc::clone(&pen),
         queue,
         foreign_commits,
         watched: None,
-        checkpoint,
-        checkpoints,
-        since_checkpoint: 0,
-        file: file.to_owned(),
     };
     let thread = spawn("store-writer", move || writer.run())?;
-    Ok((sender, thread))
+    Ok(Started {
+        pen,
+        queue: sender,
+        thread,
+    })
 }
 
 fn spawn(
@@ -104,39 +110,19 @@ fn spawn(
         .map_err(|error| Error::Unavailable(error.into()))
 }
 
-fn start_checkpoints(file: &Path) -> Result<(SyncSender<()>, thread::JoinHandle<()>), Error> {
-    let (sender, asked) = sync_channel::<()>(1);
-    let db = open::connect(file)?;
-    let thread = spawn("store-checkpoint", move || {
-        while asked.recv().is_ok() {
-            checkpoint(&db, "PASSIVE");
-        }
-    })?;
-    Ok((sender, thread))
-}
-
-/// A checkpoint that fails costs disk space only; the next one tries again.
-fn checkpoint(db: &Connection, mode: &str) {
-    let done = db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
-    if let Err(error) = done {
-        tracing::warn!(%error, "checkpoint failed");
-    }
-}
-
 impl Writer {
     fn run(mut self) {
         let mut group = Vec::with_capacity(GROUP_MAX);
         while self.fill(&mut group) {
             if !group.is_empty() {
-                self.since_checkpoint += group.len();
-                self.write(&mut group);
-                self.tidy();
+                self.pen().write(&mut group);
             }
             self.watch();
         }
-        // Every connection is closed when the store is, so that the directory may be moved or copied then.
-        drop(self.checkpoint);
-        let _ = self.checkpoints.join();
+    }
+
+    fn pen(&self) -> MutexGuard<'_, Pen> {
+        self.pen.lock().expect("writing does not panic")
     }
 
     /// Takes what waits, or waits for something; false once nobody can ask any more.
@@ -166,12 +152,28 @@ impl Writer {
     fn take(&mut self, request: Request, group: &mut Vec<Box<dyn Job>>) {
         match request {
             Request::Job(job, _permit) => group.push(job),
-            Request::Watch if self.watched.is_none() => self.watched = self.foreign_version(),
+            Request::Watch if self.watched.is_none() => {
+                let version = self.pen().foreign_version();
+                self.watched = version;
+            }
             Request::Watch => {}
         }
     }
 
-    fn write(&self, group: &mut Vec<Box<dyn Job>>) {
+    /// Tells of commits by other connections; this connection's own do not count.
+    fn watch(&mut self) {
+        let Some(seen) = self.watched else { return };
+        let version = self.pen().foreign_version();
+        if let Some(version) = version.filter(|version| *version != seen) {
+            self.watched = Some(version);
+            self.foreign_commits.notify_waiters();
+        }
+    }
+}
+
+impl Pen {
+    /// Writes a group and answers its members.
+    pub(super) fn write(&self, group: &mut Vec<Box<dyn Job>>) {
         while !group.is_empty() {
             match self.attempt(group) {
                 Ok(()) => {
@@ -206,43 +208,6 @@ impl Writer {
             let _ = run("ROLLBACK");
         }
         result
-    }
-
-    fn tidy(&mut self) {
-        if self.since_checkpoint < CHECKPOINT_EVERY {
-            return;
-        }
-        self.since_checkpoint = 0;
-        let wal = self.file.with_extension("db-wal");
-        let bytes = std::fs::metadata(wal).map_or(0, |meta| meta.len());
-        if bytes > WAL_BYTES_MAX {
-            self.truncate();
-        } else {
-            // A full channel means that a checkpoint is already on its way.
-            let _ = self.checkpoint.try_send(());
-        }
-    }
-
-    fn truncate(&self) {
-        let waits = |time| {
-            if let Err(error) = self.db.busy_timeout(time) {
-                tracing::warn!(%error, "the busy timeout could not be set");
-            }
-        };
-        waits(CHECKPOINT_WAIT);
-        checkpoint(&self.db, "TRUNCATE");
-        waits(open::BUSY_MAX);
-    }
-
-    /// Tells of commits by other connections; this connection's own do not count.
-    fn watch(&mut self) {
-        if let Some(seen) = self.watched
-            && let Some(version) = self.foreign_version()
-            && version != seen
-        {
-            self.watched = Some(version);
-            self.foreign_commits.notify_waiters();
-        }
     }
 
     fn foreign_version(&self) -> Option<i64> {

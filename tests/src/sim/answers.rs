@@ -1,0 +1,47 @@
+//! Answers that depend on the seed and on which attempt asks, and on nothing else.
+
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, Outcome, TaskError};
+
+use crate::sim::random::mix;
+use crate::world::{Answer, Answers, Asked};
+
+/// Whoever answers in a simulation.
+pub(crate) struct Drawn {
+    pub(crate) seed: u64,
+}
+
+impl Answers for Drawn {
+    fn answer(&mut self, asked: &Asked<'_>) -> Option<Answer> {
+        if asked.kind != "noop" {
+            return None;
+        }
+        let draw = self.draw(asked);
+        let outcome = match draw % 100 {
+            0..=11 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
+            12..=25 if asked.visit < 3 => Outcome::ok("again"),
+            n => Outcome::ok(n),
+        };
+        let takes = match (draw >> 32) % 10 {
+            0..=6 => 0,
+            n => n - 6,
+        };
+        Some(Answer {
+            outcome,
+            takes: Duration::from_secs(takes),
+        })
+    }
+}
+
+impl Drawn {
+    fn draw(&self, asked: &Asked<'_>) -> u64 {
+        let text = asked.step.bytes().chain(asked.task.bytes());
+        let name = text.fold(self.seed, |hash, byte| mix(hash ^ u64::from(byte)));
+        let index = asked.iteration.map_or(0, |index| index + 1);
+        let parts = [index, u64::from(asked.visit), u64::from(asked.attempt)];
+        parts
+            .into_iter()
+            .fold(name, |hash, part| mix(hash ^ mix(part)))
+    }
+}

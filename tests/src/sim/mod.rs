@@ -1,0 +1,14 @@
+//! The simulator: random playbooks on several servers and workers, with faults at random times, from one seed.
+//!
+//! After every action the checkers look at what was committed; at the end everything must have come to its end.
+
+mod answers;
+mod bug;
+mod checks;
+mod playbooks;
+mod random;
+mod run;
+mod watch;
+
+pub use bug::Bug;
+pub use run::{Report, Violation, simulate};

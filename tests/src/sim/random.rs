@@ -1,0 +1,42 @@
+//! Randomness from a seed, the same on every machine.
+
+/// A splitmix64 generator.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    /// An index below `bound`.
+    pub(crate) fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound as u64)).expect("an index fits")
+    }
+
+    /// True in so many of a hundred cases.
+    pub(crate) fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.index(from.len())]
+    }
+}
+
+/// Stirs a number.
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,67 @@
+//! The simulator over many seeds, and the bugs that its checkers must catch.
+
+use tests::sim::{Bug, simulate};
+
+/// Seeds each of the tests below runs.
+const SEEDS: u64 = 2_600;
+/// A bug shows within so many seeds.
+const SEEDS_PER_BUG: u64 = 400;
+
+fn nothing_breaks(part: u64) {
+    for seed in part * SEEDS..(part + 1) * SEEDS {
+        let report = simulate(seed, None, false);
+        if let Some(violation) = report.violation {
+            panic!(
+                "seed {seed} breaks {}: {}",
+                violation.number, violation.what
+            );
+        }
+    }
+}
+
+macro_rules! parts {
+    ($($name:ident $part:literal),* $(,)?) => {
+        $(#[test] fn $name() { nothing_breaks($part); })*
+    };
+}
+
+parts! {
+    nothing_breaks_in_the_first_seeds 0,
+    nothing_breaks_in_the_second_seeds 1,
+    nothing_breaks_in_the_third_seeds 2,
+    nothing_breaks_in_the_fourth_seeds 3,
+    nothing_breaks_in_the_fifth_seeds 4,
+    nothing_breaks_in_the_sixth_seeds 5,
+    nothing_breaks_in_the_seventh_seeds 6,
+    nothing_breaks_in_the_eighth_seeds 7,
+}
+
+#[test]
+fn every_bug_is_caught() {
+    let mut missed = Vec::new();
+    let mut caught = Vec::new();
+    for bug in Bug::ALL {
+        let mut found = (0..SEEDS_PER_BUG)
+            .filter_map(|seed| Some((seed, simulate(seed, Some(*bug), false).violation?)));
+        match found.next() {
+            Some((seed, violation)) => caught.push((*bug, seed, violation.number)),
+            None => missed.push(*bug),
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "no checker caught {missed:?}; caught were {caught:?}"
+    );
+    assert!(caught.len() >= 12, "too few bugs to trust the checkers");
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    for seed in 0..20 {
+        assert_eq!(
+            simulate(seed, None, true).trace,
+            simulate(seed, None, true).trace,
+            "seed {seed}"
+        );
+    }
+}
