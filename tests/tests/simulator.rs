@@ -36,23 +36,22 @@ parts! {
     nothing_breaks_in_the_eighth_seeds 7,
 }
 
+/// The first seed at which the checker meant for a bug notices it.
+fn caught(bug: Bug) -> Option<u64> {
+    (0..SEEDS_PER_BUG).find(|seed| {
+        let violation = simulate(*seed, Some(bug), false).violation;
+        violation.is_some_and(|violation| violation.number == bug.breaks())
+    })
+}
+
 #[test]
-fn every_bug_is_caught() {
-    let mut missed = Vec::new();
-    let mut caught = Vec::new();
-    for bug in Bug::ALL {
-        let mut found = (0..SEEDS_PER_BUG)
-            .filter_map(|seed| Some((seed, simulate(seed, Some(*bug), false).violation?)));
-        match found.next() {
-            Some((seed, violation)) => caught.push((*bug, seed, violation.number)),
-            None => missed.push(*bug),
-        }
-    }
-    assert!(
-        missed.is_empty(),
-        "no checker caught {missed:?}; caught were {caught:?}"
-    );
-    assert!(caught.len() >= 12, "too few bugs to trust the checkers");
+fn every_bug_is_caught_by_the_checker_of_the_promise_it_breaks() {
+    assert!(Bug::ALL.len() >= 12, "too few bugs to trust the checkers");
+    let missed: Vec<&Bug> = Bug::ALL
+        .iter()
+        .filter(|bug| caught(**bug).is_none())
+        .collect();
+    assert!(missed.is_empty(), "no checker caught {missed:?}");
 }
 
 #[test]

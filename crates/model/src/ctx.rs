@@ -163,8 +163,8 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Combined {
     keys: BTreeMap<String, BTreeMap<u64, Value>>,
-    /// Whole numbers that are added need no order, so only their sum is kept.
-    sums: BTreeMap<String, i64>,
+    /// Whole numbers that are added need no order, so only their sum is kept, and the lowest index.
+    sums: BTreeMap<String, (i64, u64)>,
 }
 
 /// Two iterations wrote different values to one key.
@@ -186,10 +186,11 @@ impl Combined {
             let whole = reducer(value)
                 .filter(|(reducer, _)| *reducer == Reducer::Add)
                 .and_then(|(_, n)| n.as_i64());
-            let total = whole.and_then(|n| self.sums.get(key).copied().unwrap_or(0).checked_add(n));
+            let (sum, lowest) = self.sums.get(key).copied().unwrap_or((0, index));
+            let total = whole.and_then(|n| sum.checked_add(n));
             match total {
                 Some(total) if !self.keys.contains_key(key) => {
-                    self.sums.insert(key.clone(), total);
+                    self.sums.insert(key.clone(), (total, lowest.min(index)));
                 }
                 _ => {
                     self.keys
@@ -209,7 +210,7 @@ impl Combined {
     /// The patches in index order: plain writes must agree, reducers always do.
     pub fn resolve(&self) -> Result<Vec<Map<String, Value>>, Conflict> {
         let mut patches = Vec::new();
-        for (key, total) in &self.sums {
+        for (key, (total, _)) in &self.sums {
             let mut add = Map::new();
             add.insert("$add".to_owned(), Value::from(*total));
             patches.push(Map::from_iter([(key.clone(), Value::Object(add))]));
@@ -226,7 +227,6 @@ impl Combined {
 
     /// Plain writes of one key must be equal, and a key takes one kind of write.
     fn agree(&self, key: &str, writes: &BTreeMap<u64, Value>) -> Result<(), Conflict> {
-        let added = self.sums.contains_key(key).then_some(Some(Reducer::Add));
         let kind = |value: &Value| {
             reducer(value).map(|(reducer, _)| match reducer {
                 // One iteration may append once and another several times.
@@ -234,19 +234,27 @@ impl Combined {
                 other => other,
             })
         };
-        let (lowest, value) = writes
+        let added = self
+            .sums
+            .get(key)
+            .map(|(_, index)| (*index, Some(Reducer::Add), None));
+        let kept = writes
             .iter()
-            .next()
-            .expect("a key is kept with its first write");
-        let expected = added.unwrap_or_else(|| kind(value));
-        let clashes =
-            |other: &Value| kind(other) != expected || (expected.is_none() && other != value);
-        match writes.iter().find(|(_, other)| clashes(other)) {
+            .map(|(index, value)| (*index, kind(value), Some(value)));
+        // By index, so that the answer is the same in whatever order the iterations ended.
+        let mut all: Vec<(u64, Option<Reducer>, Option<&Value>)> =
+            added.into_iter().chain(kept).collect();
+        all.sort_by_key(|(index, ..)| *index);
+        let (first, expected, value) = all[0];
+        let clashes = |(_, kind, other): &&(u64, Option<Reducer>, Option<&Value>)| {
+            *kind != expected || (expected.is_none() && *other != value)
+        };
+        match all.iter().find(clashes) {
             None => Ok(()),
-            Some((index, _)) => Err(Conflict {
+            Some((second, ..)) => Err(Conflict {
                 key: key.to_owned(),
-                first: *lowest,
-                second: *index,
+                first,
+                second: *second,
             }),
         }
     }
@@ -302,6 +310,26 @@ mod tests {
         let mut at_once = start;
         apply(&mut at_once, &joined);
         assert_eq!(at_once, in_turn);
+    }
+
+    #[test]
+    fn a_conflict_is_the_same_in_every_order() {
+        let writes = [
+            (0, json!({"k": 1})),
+            (1, json!({"k": {"$add": 1}})),
+            (3, json!({"k": {"$add": 2}})),
+        ];
+        for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
+            let mut combined = Combined::default();
+            for place in order {
+                let (index, patch) = &writes[place];
+                combined.add(*index, &map(patch.clone()));
+            }
+            let conflict = combined
+                .resolve()
+                .expect_err("a key takes one kind of write");
+            assert_eq!((conflict.first, conflict.second), (0, 1), "{order:?}");
+        }
     }
 
     #[test]

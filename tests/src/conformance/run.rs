@@ -72,19 +72,18 @@ pub fn run(case: &Case) -> Result<Ran, String> {
 
 fn valid(name: &str, text: &str) -> Result<(), String> {
     let parsed = model::playbook::parse(name, text.as_bytes());
-    match parsed.playbook {
-        Some(_) => Ok(()),
-        None => {
-            let style = model::diagnostic::Style {
-                color: false,
-                unicode: true,
-            };
-            Err(parsed
-                .diagnostics
-                .iter()
-                .map(|one| one.render(style))
-                .collect())
-        }
+    if parsed.playbook.is_some() {
+        Ok(())
+    } else {
+        let style = model::diagnostic::Style {
+            color: false,
+            unicode: true,
+        };
+        Err(parsed
+            .diagnostics
+            .iter()
+            .map(|one| one.render(style))
+            .collect())
     }
 }
 
@@ -207,11 +206,7 @@ impl Running {
             let hand = &mut self.hands[index];
             match hand.act(&self.server.store, &mut self.script, now, 0) {
                 Acted::Waits(_) => {}
-                Acted::Went => {
-                    self.report(index)?;
-                    return Ok(true);
-                }
-                Acted::Over(_) => {
+                Acted::Went | Acted::Over(_) => {
                     self.report(index)?;
                     return Ok(true);
                 }

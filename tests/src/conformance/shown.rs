@@ -1,5 +1,7 @@
 //! One event in one line, ids and times aside.
 
+use std::fmt::Write as _;
+
 use model::event::{Awaits, Body, Event, Finished, NextEvaluated, TaskEnded};
 use model::id::Name;
 use model::outcome::{Outcome, TaskError};
@@ -24,10 +26,10 @@ fn name(event: &Event) -> String {
         text.push(' ');
         text.push_str(task.as_str());
         if at.visit > 1 {
-            text.push_str(&format!("#{}", at.visit));
+            let _ = write!(text, "#{}", at.visit);
         }
         if at.attempt > 1 {
-            text.push_str(&format!(" attempt {}", at.attempt));
+            let _ = write!(text, " attempt {}", at.attempt);
         }
     }
     text

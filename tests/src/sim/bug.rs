@@ -56,6 +56,10 @@ pub enum Bug {
     LoseToken,
     /// An event is left out of a commit.
     DropEvent,
+    /// A child's end is heard of twice.
+    HearTwice,
+    /// A loop starts twice.
+    StartLoopTwice,
 }
 
 impl Bug {
@@ -81,18 +85,49 @@ impl Bug {
         Bug::RetryMore,
         Bug::LoseToken,
         Bug::DropEvent,
+        Bug::HearTwice,
+        Bug::StartLoopTwice,
     ];
+
+    /// The promise it breaks, by its number.
+    pub fn breaks(self) -> u32 {
+        match self {
+            Bug::DropEvent => 2,
+            Bug::LoseCommand | Bug::LoseTimer => 5,
+            Bug::EndIsNoEnd => 10,
+            Bug::ForgetHeld => 12,
+            Bug::IgnorePause | Bug::IgnoreCancel => 14,
+            Bug::HearTwice => 15,
+            Bug::NeverJoin => 17,
+            Bug::RouteTwoArcs => 18,
+            Bug::DuplicateBoundary => 19,
+            Bug::StartLoopTwice => 20,
+            Bug::DuplicateIteration => 21,
+            Bug::WidenInFlight => 22,
+            Bug::ReuseEpoch => 26,
+            Bug::SkipFence => 27,
+            Bug::RetryMore => 32,
+            Bug::LoseReport => 33,
+            Bug::FireEarly => 34,
+            Bug::LoseCtxPatch | Bug::LoseToken => 44,
+            Bug::LoseMessage => 50,
+        }
+    }
 }
 
 /// A world with a bug.
 pub(crate) struct Mutant {
     bug: Bug,
-    count: u32,
+    /// The state before it was changed, so that the change does not show in what is kept.
+    original: Option<State>,
 }
 
 impl Mutant {
     pub(crate) fn new(bug: Bug) -> Self {
-        Self { bug, count: 0 }
+        Self {
+            bug,
+            original: None,
+        }
     }
 }
 
@@ -113,7 +148,7 @@ impl Tamper for Mutant {
                         .iter_mut()
                         .flat_map(|task| &mut task.policy.rules);
                     rules.for_each(|rule| {
-                        rule.then.retry.attempts = Some(Tree::Literal(Value::from(9)))
+                        rule.then.retry.attempts = Some(Tree::Literal(Value::from(9)));
                     });
                 }
                 _ => {}
@@ -122,6 +157,7 @@ impl Tamper for Mutant {
     }
 
     fn state(&mut self, state: &mut State) {
+        self.original = Some(state.clone());
         match self.bug {
             Bug::IgnorePause => state.paused = false,
             Bug::IgnoreCancel => state.stop = None,
@@ -132,7 +168,13 @@ impl Tamper for Mutant {
 
     fn input(&mut self, state: Option<&State>, input: &mut Input, now: &mut Time) {
         match (self.bug, input) {
-            (Bug::FireEarly, Input::Timer(_)) => *now = now.after(Duration::from_secs(3600)),
+            (Bug::FireEarly, input @ Input::Signal { .. }) => {
+                let timers = state.map(|state| state.timers.keys());
+                if let Some(timer) = timers.and_then(|mut timers| timers.next()) {
+                    *input = Input::Timer(*timer);
+                    *now = now.after(Duration::from_secs(3600));
+                }
+            }
             (Bug::SkipFence, Input::Report(report)) => {
                 let Some(state) = state else { return };
                 let run = report
@@ -174,29 +216,35 @@ impl Tamper for Mutant {
             }
             Bug::DuplicateBoundary => repeat(decision, |body| matches!(body, Body::StepDone(_))),
             Bug::DuplicateIteration => {
-                repeat(decision, |body| matches!(body, Body::IterationDone(_)))
+                repeat(decision, |body| matches!(body, Body::IterationDone(_)));
             }
             Bug::ForgetHeld => forget_held(before, decision),
-            Bug::FireEarly => {
-                for change in &mut decision.timers {
-                    if let TimerChange::Set { due, .. } = change {
-                        *due = Time(due.0 - 5_000_000);
-                    }
+            Bug::HearTwice => repeat(
+                decision,
+                |body| matches!(body, Body::SignalReceived(signal) if signal.child.is_some()),
+            ),
+            Bug::StartLoopTwice => repeat(decision, |body| matches!(body, Body::LoopStarted(_))),
+            Bug::IgnorePause | Bug::IgnoreCancel | Bug::EndIsNoEnd => {
+                decision.keys.clear();
+                let original = self.original.take().filter(|_| before.is_some());
+                if let Some(mut state) = original {
+                    decision.events.iter().for_each(|event| state.apply(event));
+                    decision.state = state;
                 }
             }
-            Bug::DropEvent => {
-                if decision.events.len() > 6 {
-                    decision.events.remove(3);
-                }
+            Bug::DropEvent if decision.events.len() > 6 => {
+                decision.events.remove(3);
             }
             _ => {}
         }
     }
 
     fn drops(&mut self, input: &Input) -> bool {
-        let is_report = matches!(input, Input::Report(report) if !report.events.is_empty());
-        self.count += u32::from(is_report);
-        self.bug == Bug::LoseReport && is_report && self.count % 3 == 0
+        let Input::Report(report) = input else {
+            return false;
+        };
+        let is_unlucky = (report.command.0 + report.events.len() as u64).is_multiple_of(5);
+        self.bug == Bug::LoseReport && is_unlucky && !report.events.is_empty()
     }
 
     fn claim(&mut self, _command: &Command, epoch: &mut LeaseEpoch) {

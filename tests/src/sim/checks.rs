@@ -176,31 +176,6 @@ impl Checks {
         })
     }
 
-    /// A report under a claim that is not current leaves nothing.
-    pub(crate) fn fenced(&self, is_current: bool, posted: &Posted) -> Done {
-        let left = match posted {
-            Posted::Done(events) => events.len(),
-            Posted::Refused(_) => 0,
-        };
-        must(27, is_current || left == 0, || {
-            format!("a fenced report left {left} events")
-        })
-    }
-
-    /// What is in the log already leaves nothing when it comes again.
-    pub(crate) fn repeated(&self, posted: &Posted) -> Done {
-        let left: Vec<String> = match posted {
-            Posted::Done(events) => events
-                .iter()
-                .map(|event| event.kind().to_string())
-                .collect(),
-            Posted::Refused(_) => Vec::new(),
-        };
-        must(1, left.is_empty(), || {
-            format!("a repeated report left {left:?}")
-        })
-    }
-
     /// Everything has ended: the logs replay, and a snapshot anywhere does not matter.
     pub(crate) fn at_the_end(&self, server: &mut Server) -> Done {
         for (execution, state) in &self.replayed {
@@ -251,6 +226,31 @@ impl Checks {
         });
         shown.collect::<Vec<_>>().join("; ")
     }
+}
+
+/// A report under a claim that is not current leaves nothing.
+pub(crate) fn c27_stale_reports_leave_nothing(is_current: bool, posted: &Posted) -> Done {
+    let left = match posted {
+        Posted::Done(events) => events.len(),
+        Posted::Refused(_) => 0,
+    };
+    must(27, is_current || left == 0, || {
+        format!("a fenced report left {left} events")
+    })
+}
+
+/// What is in the log already leaves nothing when it comes again.
+pub(crate) fn c01_repeated_reports_leave_nothing(posted: &Posted) -> Done {
+    let left: Vec<String> = match posted {
+        Posted::Done(events) => events
+            .iter()
+            .map(|event| event.kind().to_string())
+            .collect(),
+        Posted::Refused(_) => Vec::new(),
+    };
+    must(1, left.is_empty(), || {
+        format!("a repeated report left {left:?}")
+    })
 }
 
 fn c24_ctx_is_the_fold_of_patches(watch: &Watch, state: &State) -> Done {

@@ -8,7 +8,9 @@ use model::raw::Raw;
 
 use crate::sim::answers::Drawn;
 use crate::sim::bug::{Bug, Mutant};
-use crate::sim::checks::Checks;
+use crate::sim::checks::{
+    Checks, c01_repeated_reports_leave_nothing, c27_stale_reports_leave_nothing,
+};
 use crate::sim::playbooks::{CHILD, playbook};
 use crate::sim::random::Random;
 use crate::world::{Acted, Broken, Hand, Honest, Order, Posted, Server, Tamper};
@@ -238,7 +240,7 @@ impl Sim {
             Input::Report(report.clone()),
             None,
         ))?;
-        self.checks.fenced(is_current, &posted)?;
+        c27_stale_reports_leave_nothing(is_current, &posted)?;
         if let Posted::Refused(Refusal::Foreign) = posted {
             return Err(Violation {
                 number: 8,
@@ -271,8 +273,8 @@ impl Sim {
                 self.server
                     .post(server, command.execution, Input::Report(report), None),
             )?;
-        self.checks.fenced(is_current, &posted)?;
-        self.checks.repeated(&posted)
+        c27_stale_reports_leave_nothing(is_current, &posted)?;
+        c01_repeated_reports_leave_nothing(&posted)
     }
 
     fn repeat(&mut self) -> Done {

@@ -92,7 +92,7 @@ impl Watch {
     pub(crate) fn see(&mut self, event: &Event, before: Option<&State>, now: Time) -> Done {
         self.events += 1;
         self.c02_seqs_are_gapless(event)?;
-        self.c07_causes_lie_before(event)?;
+        c07_causes_lie_before(event)?;
         self.c10_nothing_follows_the_end(event)?;
         self.c14_nothing_begins_while_stopping(event)?;
         self.c19_runs_go_one_way(event)?;
@@ -121,17 +121,6 @@ impl Watch {
         self.seq = event.seq;
         must(2, event.seq == expected, || {
             format!("seq {} where {expected} is next", event.seq)
-        })
-    }
-
-    fn c07_causes_lie_before(&self, event: &Event) -> Done {
-        let is_root = matches!(event.body, Body::ExecutionRequested(_));
-        let holds = match event.cause_seq {
-            None => is_root && event.seq == Seq(1),
-            Some(cause) => !is_root && cause < event.seq && cause > Seq(0),
-        };
-        must(7, holds, || {
-            format!("event {} is caused by {:?}", event.seq, event.cause_seq)
         })
     }
 
@@ -441,6 +430,17 @@ impl Watch {
     fn step(&self, id: &StepRunId) -> Option<&Step> {
         self.plan.playbook.step(id.step.as_str())
     }
+}
+
+fn c07_causes_lie_before(event: &Event) -> Done {
+    let is_root = matches!(event.body, Body::ExecutionRequested(_));
+    let holds = match event.cause_seq {
+        None => is_root && event.seq == Seq(1),
+        Some(cause) => !is_root && cause < event.seq && cause > Seq(0),
+    };
+    must(7, holds, || {
+        format!("event {} is caused by {:?}", event.seq, event.cause_seq)
+    })
 }
 
 fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> Done {

@@ -56,14 +56,14 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
 }
 
 /// What a `playbook` task asks for.
-pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits, TaskError> {
+pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits, Box<TaskError>> {
     let text = |key: &str| match ready.fields.get(key) {
         Some(Value::String(text)) => Some(text.clone()),
         Some(Value::Number(number)) => Some(number.to_string()),
         _ => None,
     };
     let path = text("path").or_else(|| text("catalog_id"));
-    let path = path.ok_or_else(|| wrong(task, "path", "given"))?;
+    let path = path.ok_or_else(|| Box::new(wrong(task, "path", "given")))?;
     let input = ready.input.clone().unwrap_or_default();
     let wait = match ready.fields.get("wait") {
         Some(Value::Bool(wait)) => *wait,
@@ -94,22 +94,26 @@ fn iteration(iter: &model::template::Iter) -> Raw {
 }
 
 /// What a `wait` task waits for.
-pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, TaskError> {
+pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Box<TaskError>> {
     let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
     if let Some(duration) = field("duration") {
         let span = model::duration::parse(duration);
-        let span = span.ok_or_else(|| wrong(task, "duration", "a duration such as `30s`"))?;
+        let span =
+            span.ok_or_else(|| Box::new(wrong(task, "duration", "a duration such as `30s`")))?;
         return Ok(until(now.after(span), now));
     }
     if let Some(time) = field("until") {
         let due = time.as_str().and_then(Time::parse);
         let wanted = "a time such as `2030-01-31T12:00:00Z`";
-        return Ok(until(due.ok_or_else(|| wrong(task, "until", wanted))?, now));
+        return Ok(until(
+            due.ok_or_else(|| Box::new(wrong(task, "until", wanted)))?,
+            now,
+        ));
     }
     let signal = match (field("signal"), field("approval")) {
         (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => name.as_str(),
         (None, Some(_)) => task.label.as_str(),
-        _ => return Err(wrong(task, "signal", "text")),
+        _ => return Err(Box::new(wrong(task, "signal", "text"))),
     };
     let timeout = ready.timeout.as_ref().and_then(model::duration::parse);
     Ok(Waiting::Suspend(Awaits::Wait(WaitFor {

@@ -88,7 +88,9 @@ impl Hand {
             .and_then(|events| events.first())
             .map(|event| &event.body);
         let elements = match body {
-            Some(Body::LoopStarted(started)) => started.collection.as_ref().map(|raw| raw.value()),
+            Some(Body::LoopStarted(started)) => {
+                started.collection.as_ref().map(model::raw::Raw::value)
+            }
             _ => None,
         };
         let (waiting, width) = waiting(&command, state);
@@ -200,7 +202,7 @@ impl Hand {
 
     /// Begins what there is room for. True: something was recorded or taken up.
     fn begin_more(&mut self, env: &mut Env<'_>) -> bool {
-        let mut began = false;
+        let mut moved = false;
         while env.may_begin && self.active.len() < self.width {
             let Some(begin) = self.waiting.pop_front() else {
                 break;
@@ -208,20 +210,19 @@ impl Hand {
             let at = At::step_run(&self.command.run).iteration(begin.iteration);
             let mut pipeline =
                 Pipeline::new(at.clone(), self.scope_of(begin.iteration, env), env.now);
-            match begin.continuation {
-                Some(continuation) => pipeline.restore(continuation, env),
-                None => {
-                    let body = match begin.iteration {
-                        None => Body::StepStarted(Nothing {}),
-                        Some(_) => Body::IterationStarted(Nothing {}),
-                    };
-                    self.outbox.push(event(env, at, body));
-                }
+            if let Some(continuation) = begin.continuation {
+                pipeline.restore(continuation, env);
+            } else {
+                let body = match begin.iteration {
+                    None => Body::StepStarted(Nothing {}),
+                    Some(_) => Body::IterationStarted(Nothing {}),
+                };
+                self.outbox.push(event(env, at, body));
             }
             self.active.push(pipeline);
-            began = true;
+            moved = true;
         }
-        began
+        moved
     }
 
     fn scope_of(&self, iteration: Option<u64>, env: &Env<'_>) -> Scope {

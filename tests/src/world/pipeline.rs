@@ -223,7 +223,7 @@ impl Pipeline {
                 Ok(Answer::now(Outcome::ok(result)))
             }
         };
-        let answer = answer.unwrap_or_else(|error| Answer::now(Outcome::error(error)));
+        let answer = answer.unwrap_or_else(|error| Answer::now(Outcome::error(*error)));
         self.start(env, run, out);
         self.call = Some(Call {
             task: run.task.label.clone(),

@@ -100,7 +100,10 @@ fn signature(lines: &[&str]) -> String {
 fn body_lines(lines: &[&str]) -> usize {
     let indent = lines[0].len() - lines[0].trim_start().len();
     let end = lines.iter().position(|line| {
-        line.len() > indent && line[..indent].trim().is_empty() && &line[indent..] == "}"
+        let is_indented = line
+            .get(..indent)
+            .is_some_and(|space| space.trim().is_empty());
+        is_indented && line.get(indent..) == Some("}")
     });
     end.map_or(lines.len(), |end| end + 1)
 }

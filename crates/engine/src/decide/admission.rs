@@ -30,7 +30,7 @@ impl Turn<'_> {
             Ok(answer) => answer,
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
-                self.fail_admission(step, tokens, error);
+                self.fail_admission(step, tokens, *error);
                 return Ok(true);
             }
         };
@@ -146,7 +146,7 @@ impl Turn<'_> {
             .iter()
             .filter_map(|rule| rule.when.as_ref());
         let paths: Vec<&str> = rules
-            .flat_map(|when| when.paths())
+            .flat_map(model::template::Template::paths)
             .map(String::as_str)
             .collect();
         let names_step = |name: &Name| {

@@ -8,7 +8,6 @@ use model::event::{Body, CommandIssued, Nothing};
 use model::id::{CommandId, Name, Seq, StepRunId};
 use model::playbook::{LoopMode, Step};
 
-use crate::decide::Undecided;
 use crate::decide::turn::{Turn, at_run};
 use crate::decision::CommandChange;
 use crate::state::LoopRun;
@@ -56,9 +55,9 @@ impl Turn<'_> {
     }
 
     /// Offers what is ready, unless the run is paused.
-    pub(super) fn offer_commands(&mut self) -> Result<(), Undecided> {
+    pub(super) fn offer_commands(&mut self) {
         if self.state.paused {
-            return Ok(());
+            return;
         }
         let ids: Vec<StepRunId> = self
             .state
@@ -76,7 +75,6 @@ impl Turn<'_> {
                 self.offer(&id, step, &lack);
             }
         }
-        Ok(())
     }
 
     fn lack(&self, id: &StepRunId, step: &Step) -> Option<Lack> {

@@ -89,7 +89,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    pub(super) fn patch_from_outside(&mut self, patch: Raw) -> Result<(), Undecided> {
+    pub(super) fn patch_from_outside(&mut self, patch: &Raw) -> Result<(), Undecided> {
         self.must_live()?;
         let map = patch.read().unwrap_or_default();
         // A patch that would not fit is dropped: it is nobody's failure but the sender's, who is told.

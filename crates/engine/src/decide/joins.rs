@@ -122,9 +122,8 @@ impl Turn<'_> {
         }
         let comes = |places: &BTreeSet<Name>| places.iter().any(|place| graph.reaches(place, step));
         let parked_count = !standing.busy.is_empty();
-        !comes(&standing.busy)
-            && !comes(&standing.held)
-            && !(parked_count && comes(&standing.parked))
+        let is_awaited = comes(&standing.busy) || comes(&standing.held);
+        !is_awaited && (!parked_count || !comes(&standing.parked))
     }
 
     /// Takes the tokens: the step will run.

@@ -74,7 +74,7 @@ impl Turn<'_> {
             Err(Unrendered::TooLarge(_)) => return Ok(false),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error)) => {
-                self.fail_run(id, error);
+                self.fail_run(id, *error);
                 return Ok(true);
             }
         };
@@ -167,22 +167,22 @@ impl Turn<'_> {
             .loop_
             .clone()
             .expect("the run was chosen for its loop");
-        if progress.failure == FailureMode::FailFast {
-            if let Some((index, error)) = &progress.first_error {
-                let (failed, total) = (progress.failed.len(), progress.total);
-                let message = format!(
-                    "{failed} of {total} iterations failed; #{index}: {}",
-                    error.message
-                );
-                let mut error = error.clone().with("iteration", *index);
-                error.message = message;
-                self.fail_run(id, error);
-                return Ok(());
-            }
+        if progress.failure == FailureMode::FailFast
+            && let Some((index, error)) = &progress.first_error
+        {
+            let (failed, total) = (progress.failed.len(), progress.total);
+            let message = format!(
+                "{failed} of {total} iterations failed; #{index}: {}",
+                error.message
+            );
+            let mut error = error.clone().with("iteration", *index);
+            error.message = message;
+            self.fail_run(id, error);
+            return Ok(());
         }
         let results = self.inline_results(&progress)?;
         if let Err(error) = self.apply_iteration_patches(&progress, step) {
-            self.fail_run(id, error);
+            self.fail_run(id, *error);
             return Ok(());
         }
         let done = LoopDone {
@@ -226,7 +226,7 @@ impl Turn<'_> {
         &mut self,
         progress: &crate::state::LoopRun,
         step: &Step,
-    ) -> Result<(), model::outcome::TaskError> {
+    ) -> Result<(), Box<model::outcome::TaskError>> {
         let mut patches = progress.patches.clone();
         for (index, patch) in &progress.broken_patches {
             patches.add(*index, patch);
@@ -235,7 +235,7 @@ impl Turn<'_> {
             return Ok(());
         }
         let conflict = |error: model::ctx::Conflict| {
-            fatal(ErrorKind::Schema, "CTX_CONFLICT", error.to_string())
+            Box::new(fatal(ErrorKind::Schema, "CTX_CONFLICT", error.to_string()))
         };
         let patches = patches.resolve().map_err(conflict)?;
         let mut ctx = (*self.state.ctx).clone();

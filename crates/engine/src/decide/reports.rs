@@ -32,7 +32,7 @@ impl Turn<'_> {
             }
             let seq = self.emit_reported(event, report.command);
             self.because_of(seq);
-            self.follow(seq)?;
+            self.follow(seq);
         }
         self.end_report(report.command, report.lease_epoch, report.end);
         Ok(())
@@ -65,7 +65,7 @@ impl Turn<'_> {
     }
 
     /// What follows at once from an event that was just recorded.
-    fn follow(&mut self, seq: Seq) -> Result<(), Undecided> {
+    fn follow(&mut self, seq: Seq) {
         let event = self
             .events
             .last()
@@ -73,7 +73,7 @@ impl Turn<'_> {
             .clone();
         debug_assert_eq!(event.seq, seq, "the last event is the one just recorded");
         let Some(run) = event.at.step_run_id() else {
-            return Ok(());
+            return;
         };
         match &event.body {
             Body::TaskDone(ended) | Body::TaskFailed(ended) => {
@@ -116,7 +116,6 @@ impl Turn<'_> {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// A write to `ctx` applies when its report is appended, even if the step fails later.
@@ -127,7 +126,7 @@ impl Turn<'_> {
             ..event.at.clone()
         };
         if let Err(error) = self.patch_ctx(at, &map) {
-            self.fail_run(run, error);
+            self.fail_run(run, *error);
         }
     }
 
@@ -181,13 +180,13 @@ impl Turn<'_> {
     pub(super) fn lost(
         &mut self,
         command: Seq,
-        worker: WorkerId,
+        worker: &WorkerId,
         lease_epoch: LeaseEpoch,
         is_strike: bool,
     ) -> Result<(), Undecided> {
         self.must_hold(command, lease_epoch)?;
         self.fences.push((command, lease_epoch));
-        self.record_claim(command, &worker, lease_epoch);
+        self.record_claim(command, worker, lease_epoch);
         if self.state.stop.is_some() {
             self.withdraw(command);
             return Ok(());

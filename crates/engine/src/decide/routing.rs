@@ -71,7 +71,7 @@ impl Turn<'_> {
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
                 // A retry routes again, so what was written on the way must not stand.
                 self.go_back_to(mark);
-                self.record_failed_route(&id, error);
+                self.record_failed_route(&id, *error);
             }
         }
         Ok(true)
@@ -171,16 +171,13 @@ impl Turn<'_> {
         &mut self,
         at: model::event::At,
         patch: &Map<String, serde_json::Value>,
-    ) -> Result<(), TaskError> {
+    ) -> Result<(), Box<TaskError>> {
         let mut ctx = (*self.state.ctx).clone();
         model::ctx::apply(&mut ctx, patch);
         let limit = self.net.limits.ctx_bytes_max;
         if Raw::of(&ctx).text().len() > limit {
-            return Err(fatal(
-                ErrorKind::Unknown,
-                "LIMIT_CTX",
-                format!("`ctx` would grow beyond {limit} bytes"),
-            ));
+            let message = format!("`ctx` would grow beyond {limit} bytes");
+            return Err(Box::new(fatal(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
         self.emit(
             at,
@@ -192,11 +189,11 @@ impl Turn<'_> {
     }
 
     fn record_route(&mut self, id: &StepRunId, route: Route, failure: Option<TaskError>) {
-        let net = self.net;
-        let step = net.playbook.step(id.step.as_str());
+        let playbook = &self.net.playbook;
+        let step = playbook.step(id.step.as_str());
         let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
         let own = step.and_then(|step| step.next.no_match_is_error);
-        let is_error = own.unwrap_or(net.playbook.executor.no_next_is_error);
+        let is_error = own.unwrap_or(playbook.executor.no_next_is_error);
         let no_next = (dead_end && is_error).then(|| {
             fatal(
                 ErrorKind::Unknown,
@@ -208,7 +205,7 @@ impl Turn<'_> {
         let unhandled = failure
             .filter(|_| route.matched.is_empty())
             .or_else(|| no_next.clone());
-        let fails_fast = net.playbook.executor.failure == FailureMode::FailFast;
+        let fails_fast = playbook.executor.failure == FailureMode::FailFast;
         let next = NextEvaluated {
             mode: step.map_or(RouteMode::Exclusive, |step| step.next.mode),
             matched: route.matched,

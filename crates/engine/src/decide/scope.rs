@@ -14,20 +14,22 @@ use crate::decide::Undecided;
 use crate::decide::turn::{Turn, fatal};
 use crate::state::{Boundary, BoundaryKind};
 
+type Steps = Arc<BTreeMap<Name, Envelope>>;
+
 /// Parts of the scope that are the same for many templates of one turn.
 #[derive(Default)]
 pub(super) struct ScopeCache {
     ctx: Option<(Seq, Data)>,
-    steps: Option<(Option<Seq>, Arc<BTreeMap<Name, Envelope>>)>,
+    steps: Option<(Option<Seq>, Steps)>,
     workload: Option<Data>,
 }
 
 /// A render that failed for good, or that waits for something.
 pub(super) enum Unrendered {
     Undecided(Undecided),
-    Failed(TaskError),
+    Failed(Box<TaskError>),
     /// A body is larger than the server loads.
-    TooLarge(TaskError),
+    TooLarge(Box<TaskError>),
 }
 
 /// A larger body is not loaded to decide; a worker reads it.
@@ -107,11 +109,8 @@ impl Turn<'_> {
                         let message = format!(
                             "a rule reads `{uri}`, which has {bytes} bytes; lift what it needs out with `select`"
                         );
-                        return Err(Unrendered::TooLarge(fatal(
-                            ErrorKind::Storage,
-                            "BODY_TOO_LARGE",
-                            message,
-                        )));
+                        let error = fatal(ErrorKind::Storage, "BODY_TOO_LARGE", message);
+                        return Err(Unrendered::TooLarge(Box::new(error)));
                     }
                     if !missing.is_empty() {
                         return Err(Unrendered::Undecided(Undecided::Needs(missing)));
@@ -126,7 +125,7 @@ impl Turn<'_> {
                         .with("step", step.as_str())
                         .with("line", span.line)
                         .with("column", span.column);
-                    return Err(Unrendered::Failed(error));
+                    return Err(Unrendered::Failed(Box::new(error)));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! A turn: the working copy of the state while one input is decided.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::event::{At, Body, Event, Source};
@@ -29,7 +29,7 @@ pub(super) struct Turn<'n> {
     pub(super) stops: Vec<(Seq, WorkerId)>,
     pub(super) scopes: ScopeCache,
     /// How far into `events` the parked tokens of each step have been looked at.
-    pub(super) looks: std::collections::BTreeMap<model::id::Name, usize>,
+    pub(super) looks: BTreeMap<model::id::Name, usize>,
     /// Whether parked tokens are looked at even if nothing changed in this turn: the one before it stopped short.
     pub(super) looks_at_all: bool,
     messages: Vec<OutMessage>,
@@ -59,7 +59,7 @@ impl<'n> Turn<'n> {
             fences: Vec::new(),
             stops: Vec::new(),
             scopes: ScopeCache::default(),
-            looks: Default::default(),
+            looks: BTreeMap::new(),
             looks_at_all: false,
             messages: Vec::new(),
             cause: Some(Seq(1)),
@@ -111,13 +111,13 @@ impl<'n> Turn<'n> {
 
     fn record(&mut self, event: Event) -> Seq {
         let seq = event.seq;
-        if event.kind().is_boundary() {
-            if let Some(run) = event.at.step_run_id() {
-                self.keys.push(Key::Boundary {
-                    run,
-                    generation: self.state.generation,
-                });
-            }
+        if event.kind().is_boundary()
+            && let Some(run) = event.at.step_run_id()
+        {
+            self.keys.push(Key::Boundary {
+                run,
+                generation: self.state.generation,
+            });
         }
         self.state.apply(&event);
         self.events.push(event);

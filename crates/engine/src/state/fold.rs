@@ -1,5 +1,6 @@
 //! The fold: one event moves the state on. It never reads a playbook, a clock or a result.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::command::{Continuation, Cursor, Stage};
@@ -41,12 +42,12 @@ fn root(requested: &Requested, event: &Event) -> State {
         depth: requested.depth,
         ctx: Arc::default(),
         ctx_seq: event.seq,
-        tokens: Default::default(),
-        runs: Default::default(),
-        steps: Default::default(),
-        commands: Default::default(),
-        timers: Default::default(),
-        signals: Default::default(),
+        tokens: BTreeMap::new(),
+        runs: BTreeMap::new(),
+        steps: Arc::default(),
+        commands: BTreeMap::new(),
+        timers: BTreeMap::new(),
+        signals: BTreeMap::new(),
         last_boundary: None,
         end_boundary: None,
         error: None,
@@ -177,8 +178,8 @@ impl State {
             held: false,
             strikes: 0,
             dispatches: 0,
-            waits: Default::default(),
-            children: Default::default(),
+            waits: BTreeMap::new(),
+            children: BTreeMap::new(),
         };
         self.runs.insert(id, run);
     }

@@ -40,7 +40,7 @@ pub(super) fn fold(state: &mut State, event: &Event) {
         Body::TimerFired(fired) => fire(state, fired.timer, event.seq),
         Body::SignalReceived(signal) => receive(state, signal, event.seq),
         Body::IterationStarted(_) | Body::IterationDone(_) | Body::IterationFailed(_) => {
-            iteration(state, event)
+            iteration(state, event);
         }
         Body::TaskStarted(_)
         | Body::AttemptStarted(_)
@@ -211,14 +211,13 @@ fn iteration(state: &mut State, event: &Event) {
             loop_.broken_patches.insert(index, patch);
         }
     }
-    if let Body::IterationFailed(failed) = &event.body {
-        if loop_
+    if let Body::IterationFailed(failed) = &event.body
+        && loop_
             .first_error
             .as_ref()
             .is_none_or(|(first, _)| index < *first)
-        {
-            loop_.first_error = Some((index, failed.error.clone()));
-        }
+    {
+        loop_.first_error = Some((index, failed.error.clone()));
     }
     if !was_away {
         close_covering(state, event);
@@ -297,17 +296,17 @@ fn suspend(state: &mut State, event: &Event) {
         command.width = command.width.saturating_sub(1);
     }
     close_covering(state, event);
-    if let (Some(index), Some(run)) = (index, state.run_mut(event)) {
-        if let Some(loop_) = &mut run.loop_ {
-            loop_.suspended.insert(index);
-        }
+    if let (Some(index), Some(run)) = (index, state.run_mut(event))
+        && let Some(loop_) = &mut run.loop_
+    {
+        loop_.suspended.insert(index);
     }
     // A range with no place left must not go on: what it has not begun waits until there is room again.
     let is_full = |command: &LiveCommand| command.width == 0;
-    if let Some(seq) = carrier.filter(|seq| state.commands.get(seq).is_some_and(is_full)) {
-        if let Some(command) = state.commands.remove(&seq) {
-            return_work(state, seq, &command, command.strikes);
-        }
+    if let Some(seq) = carrier.filter(|seq| state.commands.get(seq).is_some_and(is_full))
+        && let Some(command) = state.commands.remove(&seq)
+    {
+        return_work(state, seq, &command, command.strikes);
     }
 }
 
@@ -425,10 +424,10 @@ fn answer(state: &mut State, id: &StepRunId, iteration: Option<u64>, by: Seq) {
 }
 
 fn wake(loop_: Option<&mut LoopRun>, iteration: Option<u64>) {
-    if let (Some(loop_), Some(index)) = (loop_, iteration) {
-        if loop_.suspended.remove(&index) {
-            loop_.awake.insert(index);
-        }
+    if let (Some(loop_), Some(index)) = (loop_, iteration)
+        && loop_.suspended.remove(&index)
+    {
+        loop_.awake.insert(index);
     }
 }
 

@@ -1,0 +1,102 @@
+//! The top of every decision: the input is taken in, then the state is moved on until nothing is missing.
+
+use model::template::{Loaded, Need};
+
+use crate::decide::turn::Turn;
+use crate::decide::{Net, Refusal, Undecided};
+use crate::decision::Decision;
+use crate::input::{Input, Stamp};
+use crate::state::State;
+
+/// What follows from an input. `state` is none only for a submission.
+pub fn decide(
+    net: &Net,
+    state: Option<&State>,
+    input: Input,
+    stamp: Stamp,
+    loaded: &Loaded,
+) -> Result<Decision, Undecided> {
+    let mut turn = match (state, input) {
+        (None, Input::Submit(submit)) => Turn::begin(net, *submit, stamp, loaded),
+        (None, _) => return Err(Refusal::Ended.into()),
+        (Some(state), input) => {
+            let mut turn = Turn::on(net, state, stamp, loaded);
+            turn.take(input)?;
+            turn
+        }
+    };
+    turn.advance()?;
+    Ok(turn.decision())
+}
+
+/// What `decide` must have loaded before it can answer; empty when it can.
+pub fn needs(
+    net: &Net,
+    state: Option<&State>,
+    input: Input,
+    stamp: Stamp,
+    loaded: &Loaded,
+) -> Vec<Need> {
+    match decide(net, state, input, stamp, loaded) {
+        Err(Undecided::Needs(needs)) => needs,
+        _ => Vec::new(),
+    }
+}
+
+impl Turn<'_> {
+    fn take(&mut self, input: Input) -> Result<(), Undecided> {
+        match input {
+            Input::Submit(_) => Err(Refusal::Ended.into()),
+            Input::Report(report) => self.report(report),
+            Input::Timer(timer) => self.timer_due(timer),
+            Input::Signal { name, payload } => self.signal(name, payload),
+            Input::ChildEnded {
+                child,
+                seq,
+                outcome,
+            } => self.child_ended(child, seq, &outcome),
+            Input::Cancel { reason } => self.cancel(reason),
+            Input::Pause { reason } => self.pause(reason),
+            Input::Resume => self.resume(),
+            Input::Retry => self.retry(),
+            Input::Patch(patch) => self.patch_from_outside(&patch),
+            Input::Lost {
+                command,
+                worker,
+                lease_epoch,
+                is_strike,
+            } => self.lost(command, &worker, lease_epoch, is_strike),
+            Input::Unclaimed(command) => self.unclaimed(command),
+            Input::GoOn => {
+                self.looks_at_all = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes down what the state calls for until nothing is missing.
+    fn advance(&mut self) -> Result<(), Undecided> {
+        loop {
+            if self.state.is_ended() || self.is_long() {
+                return Ok(());
+            }
+            if self.state.stop.is_some() {
+                if self.go_on_stopping()? {
+                    continue;
+                }
+                return Ok(());
+            }
+            let moved = self.route_ended()?
+                || self.move_loops()?
+                || self.pass_routing_steps()
+                || self.start_step()?;
+            if moved {
+                continue;
+            }
+            self.offer_commands();
+            if !self.complete()? {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What decisions are made from beside the state, and why one may not be made.
+
+use std::time::Duration;
+
+use model::playbook::Playbook;
+use model::template::Need;
+
+use crate::graph::Graph;
+
+/// A playbook ready to be decided about.
+#[derive(Debug, Clone)]
+pub struct Net {
+    /// The document.
+    pub playbook: std::sync::Arc<Playbook>,
+    /// Its arcs.
+    pub graph: Graph,
+    /// The bounds that hold.
+    pub limits: Limits,
+}
+
+impl Net {
+    /// Reads the playbook's arcs.
+    pub fn new(playbook: std::sync::Arc<Playbook>, limits: Limits) -> Self {
+        let graph = Graph::of(&playbook);
+        Self {
+            playbook,
+            graph,
+            limits,
+        }
+    }
+}
+
+/// The bounds of an execution; each has a named error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How often one step may run: `LIMIT_STEP_RUNS`.
+    pub step_runs_max: u32,
+    /// How deep sub-playbooks may nest: `LIMIT_DEPTH`.
+    pub depth_max: u32,
+    /// How large `ctx` may grow: `LIMIT_CTX`.
+    pub ctx_bytes_max: usize,
+    /// How large an event may be before its data goes to the body store.
+    pub event_bytes_max: usize,
+    /// How long a command may wait for a worker: `SCHEDULE_TO_START`.
+    pub schedule_to_start: Duration,
+    /// How long workers may take to stop.
+    pub stop_grace: Duration,
+    /// How often a worker may die with a command before it is given up: `DEAD_LETTER`.
+    pub strikes_max: u32,
+    /// How many iterations of a parallel loop run at once unless it says.
+    pub max_in_flight: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            step_runs_max: 100_000,
+            depth_max: 16,
+            ctx_bytes_max: model::ctx::CTX_BYTES_MAX,
+            event_bytes_max: 256 * 1024,
+            schedule_to_start: Duration::from_secs(3600),
+            stop_grace: Duration::from_secs(10),
+            strikes_max: 3,
+            max_in_flight: 16,
+        }
+    }
+}
+
+/// Why there is no decision.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Undecided {
+    /// Something must be loaded first; load it and ask again.
+    #[error("a body or an outcome must be loaded first")]
+    Needs(Vec<Need>),
+    /// The input does not fit the execution; nothing is recorded.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// Why an input is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The command is not live, or another claim is.
+    #[error("the command is no longer held under this claim")]
+    Fenced,
+    /// The execution has ended.
+    #[error("the execution has ended")]
+    Ended,
+    /// Only a failed or cancelled execution can be retried.
+    #[error("only a failed or cancelled execution can be retried")]
+    NotRetryable,
+    /// There is nothing to go on with.
+    #[error("the execution is not paused")]
+    NotPaused,
+    /// The execution is paused already.
+    #[error("the execution is paused already")]
+    AlreadyPaused,
+    /// A report holds an event that its command does not cover, or that only the server may emit.
+    #[error("the report holds an event its command does not cover")]
+    Foreign,
+    /// Nothing waits for this child; it was heard of before, or what waited has ended.
+    #[error("nothing waits for this child")]
+    NotAwaited,
+    /// The timer does not run.
+    #[error("the timer does not run")]
+    NoTimer,
+}

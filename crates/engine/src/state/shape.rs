@@ -1,0 +1,204 @@
+//! The shape of the state: an execution, its tokens, runs, commands and timers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use model::event::{Ending, Parent, ResultPointer, TimerPurpose};
+use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
+use model::outcome::TaskError;
+use model::raw::Raw;
+use model::status::RunStatus;
+use model::template::Latest;
+use model::time::Time;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::state::{LiveCommand, Run};
+
+/// What an execution has come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The last event folded.
+    pub seq: Seq,
+    /// Which life of the execution this is, from 1.
+    pub generation: u32,
+    /// Whether it lives.
+    pub phase: Phase,
+    /// Whether nothing may be offered.
+    pub paused: bool,
+    /// Why everything is being stopped, if it is.
+    pub stop: Option<Stop>,
+    /// Where the playbook is known.
+    pub path: Name,
+    /// Its catalog version.
+    pub version: u32,
+    /// Its text.
+    pub hash: PlaybookHash,
+    /// The merged inputs.
+    pub workload: Raw,
+    /// Who started it.
+    pub parent: Option<Parent>,
+    /// How deep in a tree of sub-playbooks.
+    pub depth: u32,
+    /// Mutable state.
+    pub ctx: Arc<Map<String, Value>>,
+    /// The last event that changed it.
+    pub ctx_seq: Seq,
+    /// Tokens that wait at a step or are parked before it.
+    pub tokens: BTreeMap<TokenId, Token>,
+    /// Step runs that are live or held.
+    pub runs: BTreeMap<StepRunId, Run>,
+    /// What is known of each step that has run.
+    pub steps: Arc<BTreeMap<Name, StepSummary>>,
+    /// Commands on offer or held by a worker.
+    pub commands: BTreeMap<Seq, LiveCommand>,
+    /// Timers that run.
+    pub timers: BTreeMap<Seq, LiveTimer>,
+    /// Signals nobody has taken, oldest first.
+    pub signals: BTreeMap<Name, VecDeque<Seq>>,
+    /// The step whose boundary came last.
+    pub last_boundary: Option<ResultPointer>,
+    /// The boundary of a step called `end`, which names the run's result.
+    pub end_boundary: Option<ResultPointer>,
+    /// The first failure nothing handled.
+    pub error: Option<TaskError>,
+    /// Whether `final_step` was given its turn in this generation.
+    pub final_ran: bool,
+}
+
+/// Whether an execution lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It lives.
+    Live,
+    /// It has ended.
+    Ended(Ending),
+}
+
+/// Everything is being stopped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// Why.
+    pub reason: StopReason,
+    /// The event that asked for it.
+    pub since: Seq,
+}
+
+/// Why everything is being stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Someone cancelled it.
+    Cancelled,
+    /// A failure that ends the whole run.
+    Failed,
+}
+
+/// A token at a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Token {
+    /// Where it stands.
+    pub step: Name,
+    /// Its payload.
+    pub args: Option<Raw>,
+    /// The boundary event of the step it came from, if it came from one.
+    pub boundary: Option<Boundary>,
+    /// Whether admission turned it away for now.
+    pub parked: bool,
+}
+
+/// The boundary that a token came from, as admission sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Boundary {
+    /// The event.
+    pub seq: Seq,
+    /// The step it ended.
+    pub step: Name,
+    /// How.
+    pub end: BoundaryKind,
+    /// When.
+    pub timestamp: Time,
+}
+
+/// How a step run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BoundaryKind {
+    /// `step.done`.
+    Done,
+    /// `step.failed`.
+    Failed,
+    /// `loop.done`.
+    LoopDone,
+}
+
+/// What is known of a step.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepSummary {
+    /// How often it was scheduled.
+    pub runs: u32,
+    /// Its latest end.
+    pub latest: Option<Latest>,
+}
+
+/// A timer that runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LiveTimer {
+    /// What it is for.
+    pub purpose: TimerPurpose,
+    /// When it fires.
+    pub due: Time,
+    /// The step run it belongs to.
+    pub run: Option<StepRunId>,
+    /// The iteration it belongs to.
+    pub iteration: Option<u64>,
+}
+
+impl State {
+    /// How the execution stands, in one word.
+    pub fn status(&self) -> RunStatus {
+        match self.phase {
+            Phase::Ended(Ending::Success) => RunStatus::Completed,
+            Phase::Ended(Ending::Error) => RunStatus::Failed,
+            Phase::Ended(Ending::Cancelled) => RunStatus::Cancelled,
+            Phase::Live if self.paused => RunStatus::Paused,
+            Phase::Live => RunStatus::Running,
+        }
+    }
+
+    /// Whether the execution has ended.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Whether any command of this run is on offer or held.
+    pub fn has_command(&self, run: &StepRunId, iteration: Option<u64>) -> bool {
+        self.commands
+            .values()
+            .any(|command| command.run == *run && command.covers(iteration))
+    }
+
+    /// The command that carries this pipeline: the newest that covers it, since an iteration that left its range to
+    /// wait comes back under a command of its own while the range goes on.
+    pub fn carrier(&self, run: &StepRunId, iteration: Option<u64>) -> Option<Seq> {
+        let mut newest_first = self.commands.iter().rev();
+        let carries = |command: &LiveCommand| command.run == *run && command.covers(iteration);
+        let found = newest_first.find(|(_, command)| carries(command));
+        found.map(|(seq, _)| *seq)
+    }
+
+    /// The `ctx` that a run's pipelines begin with.
+    pub fn ctx_of(&self, run: &StepRunId) -> &Arc<Map<String, Value>> {
+        let loop_ = self.runs.get(run).and_then(|run| run.loop_.as_ref());
+        let fixed = loop_.and_then(|loop_| loop_.ctx.as_ref());
+        fixed.unwrap_or(&self.ctx)
+    }
+
+    /// How often a step was scheduled.
+    pub fn runs_of(&self, step: &Name) -> u32 {
+        self.steps.get(step).map_or(0, |summary| summary.runs)
+    }
+}
