@@ -115,6 +115,22 @@ impl Desk {
         lines.collect::<Result<_, _>>().expect("every line is JSON")
     }
 
+    /// Waits until no process of this folder lives, not even a tool's; false if one lives on. All have it as their home.
+    pub fn is_deserted(&self) -> bool {
+        let home = format!("HOME={}\0", self.dir.path().display());
+        let lives = || {
+            let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+            processes
+                .filter_map(|entry| fs::read(entry.path().join("environ")).ok())
+                .any(|environ| String::from_utf8_lossy(&environ).contains(&home))
+        };
+        // Each look takes a good part of a millisecond; what lives on after so many lives on for good.
+        (0..20_000).any(|_| {
+            std::thread::yield_now();
+            !lives()
+        })
+    }
+
     /// Starts a process that goes on.
     pub fn start(&self, args: &[&str]) -> Going {
         let mut command = self.command(args);

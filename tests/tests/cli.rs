@@ -94,7 +94,7 @@ fn a_failed_run_exits_with_1_and_goes_on_when_retried() {
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let run = failed.json();
     assert_eq!(run["status"], "FAILED");
-    assert_eq!(run["error"]["code"], "EXIT_STATUS", "{run:#}");
+    assert_eq!(run["error"]["code"], "SHELL_EXIT", "{run:#}");
     assert!(failed.err.contains("noetl retry"), "{}", failed.err);
     desk.write("answer.txt", "found\n");
     let again = desk.json(&["retry", "last", "-o", "json"]);
@@ -274,6 +274,7 @@ fn a_cancelled_run_exits_with_8_and_its_tools_are_gone() {
     assert_eq!(code, Some(8));
     assert_eq!(last(&lines)["status"], "CANCELLED");
     assert_eq!(logs.finish().0, Some(0), "following ends with the run");
+    assert!(desk.is_deserted(), "the interpreter is gone");
 }
 
 #[test]

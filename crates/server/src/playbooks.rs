@@ -32,7 +32,7 @@ pub(crate) struct Registered {
 pub(crate) enum Unusable {
     #[error("the playbook has errors")]
     Invalid(Vec<Diagnostic>),
-    #[error("there is no playbook `{0}`")]
+    #[error("playbook `{0}` is not in the catalog")]
     NotFound(String),
     #[error(transparent)]
     Store(#[from] store::Error),

@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -54,17 +53,8 @@ pub(crate) async fn make(
         let scope = scope.clone();
         call.context = Arc::new(move || context(&scope));
     }
-    let log = TaskLog {
-        hand,
-        at,
-        task,
-        printed: AtomicBool::new(false),
-    };
-    let outcome = guarded(hand, tool, call, &log).await;
-    if log.printed.load(Ordering::Relaxed) {
-        hand.shared.config.logs.flush(hand.execution());
-    }
-    outcome
+    let log = TaskLog { hand, at, task };
+    guarded(hand, tool, call, &log).await
 }
 
 /// Calls the tool. One that panics has failed; one that does not end when told to is left.
@@ -192,12 +182,10 @@ struct TaskLog<'a> {
     hand: &'a Hand,
     at: &'a At,
     task: &'a Task,
-    printed: AtomicBool,
 }
 
 impl LogSink for TaskLog<'_> {
     fn line(&self, stream: Stream, text: &str) {
-        self.printed.store(true, Ordering::Relaxed);
         let step = self.at.step.clone();
         self.hand.shared.config.logs.line(&LogLine {
             time: self.hand.now(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -53,11 +53,8 @@ pub enum LogStream {
 
 /// Takes the lines that tasks print.
 pub trait Logs: Send + Sync {
-    /// Takes one line.
+    /// Takes one line; readers see it at once.
     fn line(&self, line: &LogLine);
-
-    /// A task that printed something has ended: readers should see its lines.
-    fn flush(&self, execution: ExecutionId);
 }
 
 /// Logs in files, `DIR/<execution>.ndjson`.
@@ -69,7 +66,7 @@ pub struct FileLogs {
 
 #[derive(Debug)]
 struct LogFile {
-    writer: BufWriter<File>,
+    file: File,
     bytes: u64,
 }
 
@@ -88,7 +85,7 @@ impl FileLogs {
         let mut open = self.open.lock().expect("no holder of the log files panics");
         if !open.contains_key(&line.execution) {
             if open.len() >= OPEN_MAX {
-                // Dropping a writer flushes it; a file is opened again when its execution prints more.
+                // A file is opened again when its execution prints more.
                 open.clear();
             }
             open.insert(line.execution, LogFile::open(&self.dir, line.execution)?);
@@ -107,10 +104,7 @@ impl LogFile {
             .append(true)
             .open(path(dir, execution))?;
         let bytes = file.metadata()?.len();
-        Ok(Self {
-            writer: BufWriter::new(file),
-            bytes,
-        })
+        Ok(Self { file, bytes })
     }
 
     fn append(&mut self, line: &LogLine) -> io::Result<()> {
@@ -127,7 +121,8 @@ impl LogFile {
             text = serde_json::to_vec(&last)?;
             text.push(b'\n');
         }
-        self.writer.write_all(&text)
+        // Not buffered: people follow a task while it runs, and what it said before a crash matters most.
+        self.file.write_all(&text)
     }
 }
 
@@ -136,15 +131,6 @@ impl Logs for FileLogs {
         // A full disk must not fail the task whose output it is.
         if let Err(error) = self.append(line) {
             tracing::warn!(%error, execution = %line.execution, "a log line was lost");
-        }
-    }
-
-    fn flush(&self, execution: ExecutionId) {
-        let mut open = self.open.lock().expect("no holder of the log files panics");
-        if let Some(file) = open.get_mut(&execution)
-            && let Err(error) = file.writer.flush()
-        {
-            tracing::warn!(%error, %execution, "log lines were lost");
         }
     }
 }
@@ -192,7 +178,6 @@ mod tests {
         let logs = FileLogs::open(dir.path()).unwrap();
         logs.line(&line("one"));
         logs.line(&line("two"));
-        logs.flush(ExecutionId(7));
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read, [line("one"), line("two")]);
         assert!(read_logs(dir.path(), ExecutionId(8)).unwrap().is_empty());
@@ -206,7 +191,6 @@ mod tests {
         for _ in 0..20 {
             logs.line(&line(&long));
         }
-        logs.flush(ExecutionId(7));
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read.len(), 16);
         assert!(read.last().unwrap().text.contains("the log is full"));

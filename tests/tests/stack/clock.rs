@@ -8,8 +8,8 @@ use model::time::Time;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// When every case begins.
-const EPOCH: Time = Time(1_800_000_000_000_000);
+/// When every case begins: the first second of 2026, as in the engine's own world.
+const EPOCH: Time = Time(1_767_225_600_000_000);
 
 /// The clock of one case.
 #[derive(Debug, Clone, Copy)]

@@ -3,14 +3,17 @@
 use std::fmt::Write;
 
 use model::playbook::Playbook;
+use model::status::RunStatus;
 use model::time::Time;
+use store::ExecutionRow;
 
 use crate::app::{App, Ended};
 use crate::args::ShowArgs;
 use crate::clock;
 use crate::find;
 use crate::local;
-use crate::problem::Exit;
+use crate::log::Log;
+use crate::problem::{Exit, Problem};
 use crate::render::lines::{self, Columns};
 use crate::render::report::{self, RunName};
 use crate::render::{failure, human};
@@ -32,7 +35,9 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
             id: row.id,
             name: row.name.to_string(),
         };
-        out.json(&report::run(&view, &name, &result, playbook.as_ref(), now));
+        let mut shown = report::run(&view, &name, &result, playbook.as_ref(), now);
+        shown["abandoned"] = is_abandoned(&log, &row).await?.into();
+        out.json(&shown);
         return Ok(Exit::Done);
     }
     let id = row.id.to_string();
@@ -54,11 +59,25 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
         let _ = writeln!(text, "  retried, generation {}", view.generation);
     }
     text.push_str(&steps(&view, playbook.as_ref(), surface, now));
+    let stands_still = match row.status {
+        RunStatus::Running if is_abandoned(&log, &row).await? => Some("its process is gone"),
+        RunStatus::Paused => Some("it is paused"),
+        _ => None,
+    };
+    if let Some(why) = stands_still {
+        let _ = writeln!(text, "  {why}   go on with `noetl resume {id}`");
+    }
     if let Some(block) = failure::run(&view, playbook.as_ref(), &id, surface) {
         text.push_str(&block);
     }
     out.data(&text);
     Ok(Exit::Done)
+}
+
+/// Whether a run goes on by its log, but no process drives it.
+async fn is_abandoned(log: &Log, row: &ExecutionRow) -> Result<bool, Problem> {
+    let running = row.status == RunStatus::Running;
+    Ok(running && log.store.abandoned().await?.contains(&row.id))
 }
 
 fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface, now: Time) -> String {

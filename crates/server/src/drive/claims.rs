@@ -358,7 +358,7 @@ impl Drive {
 
     fn build_from(&mut self, command: &Command, lease_epoch: LeaseEpoch) -> Option<Claimed> {
         let slot = self.slots.get_mut(&command.id.execution)?;
-        let context = slot.context()?;
+        let context = slot.context(&command.run)?;
         let state = slot.state.as_ref()?;
         state.commands.get(&command.id.seq)?;
         let run = state.run(&command.run)?;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use engine::{BodyToKeep, Decision, Input, Net, State};
 use model::event::Event;
-use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::template::Loaded;
+use serde_json::{Map, Value};
 use store::{Commit, MessageKey};
 use tokio::sync::oneshot;
 use wire::{Context, Verdict};
@@ -36,7 +37,16 @@ pub(super) struct Slot {
     /// The last seq that a snapshot covers.
     pub(super) snapshot_seq: Seq,
     tail: VecDeque<Event>,
-    context: Option<((Seq, Option<Seq>), Arc<Context>)>,
+    /// The latest context, and the latest of a loop that sees an older `ctx`.
+    contexts: [Option<(ContextKey, Arc<Context>)>; 2],
+}
+
+/// What a context depends on.
+#[derive(PartialEq)]
+struct ContextKey {
+    ctx_seq: Seq,
+    boundary: Option<Seq>,
+    run: Option<StepRunId>,
 }
 
 /// An input in line.
@@ -87,7 +97,7 @@ impl Slot {
             under_way: None,
             snapshot_seq,
             tail: tail.into_iter().skip(skip).collect(),
-            context: None,
+            contexts: [None, None],
         }
     }
 
@@ -120,20 +130,25 @@ impl Slot {
         self.tail.get(index)
     }
 
-    /// The execution's data for workers; the same value until `ctx` or a step's result changes.
-    pub(super) fn context(&mut self) -> Option<Arc<Context>> {
+    /// The execution's data for the workers of a step run; the same value until `ctx` or a step's result changes.
+    pub(super) fn context(&mut self, run: &StepRunId) -> Option<Arc<Context>> {
         let state = self.state.as_ref()?;
-        let key = (
-            state.ctx_seq,
-            state.last_boundary.as_ref().map(|pointer| pointer.seq),
-        );
-        if let Some((known, context)) = &self.context {
-            if *known == key {
-                return Some(context.clone());
-            }
+        let ctx = state.ctx_of(run);
+        // A parallel loop goes on seeing `ctx` as it was when it started.
+        let is_fixed = !Arc::ptr_eq(ctx, &state.ctx);
+        let key = ContextKey {
+            ctx_seq: state.ctx_seq,
+            boundary: state.last_boundary.as_ref().map(|pointer| pointer.seq),
+            run: is_fixed.then(|| run.clone()),
+        };
+        let contexts = &mut self.contexts[usize::from(is_fixed)];
+        if let Some((known, context)) = contexts
+            && *known == key
+        {
+            return Some(context.clone());
         }
-        let context = Arc::new(context_of(state));
-        self.context = Some((key, context.clone()));
+        let context = Arc::new(context_of(state, ctx));
+        *contexts = Some((key, context.clone()));
         Some(context)
     }
 
@@ -170,14 +185,14 @@ impl Slot {
     }
 }
 
-fn context_of(state: &State) -> Context {
+fn context_of(state: &State, ctx: &Map<String, Value>) -> Context {
     let workload = state.workload.clone();
     let mut context = Context::new(state.execution, state.path.clone(), workload);
     context.ctx_seq = state.ctx_seq;
     context.version = state.version;
     context.parent_execution_id = state.parent.as_ref().map(|parent| parent.execution_id);
     context.parent_iter = state.parent.as_ref().and_then(|parent| parent.iter.clone());
-    context.ctx = model::raw::Raw::of(&*state.ctx);
+    context.ctx = model::raw::Raw::of(ctx);
     let latest = state
         .steps
         .iter()

@@ -27,6 +27,6 @@ pub(super) fn name_io(file: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full { file },
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::ReadOnly { file },
-        _ => Error::Unavailable(error.into()),
+        _ => Error::Unavailable(format!("`{}`: {error}", file.display()).into()),
     }
 }

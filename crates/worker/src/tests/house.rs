@@ -257,8 +257,6 @@ impl Logs for Lines {
     fn line(&self, line: &LogLine) {
         self.0.lock().unwrap().push(line.clone());
     }
-
-    fn flush(&self, _execution: ExecutionId) {}
 }
 
 /// A worker at work.

@@ -1,0 +1,279 @@
+//! Killed at any moment, a run goes on where its log ends: it finishes with the right result, nothing that was recorded
+//! as done runs again, and the log is whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::State;
+use model::event::{Body, Event, Kind};
+use model::id::{ExecutionId, Seq};
+use model::status::RunStatus;
+use serde_json::Value;
+use store::Store as _;
+use tests::binary::Desk;
+
+const RUNS: u64 = 10;
+const KILLS: u64 = 5;
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: crash, path: tests/crash}
+workload: {numbers: [1, 2, 3, 4, 5, 6]}
+workflow:
+  - step: one_by_one
+    loop: {spec: {mode: sequential}, in: "{{ workload.numbers }}", iterator: n}
+    tool:
+      - double:
+          kind: python
+          input: {n: "{{ iter.n }}", key: "{{ idempotency_key }}"}
+          code: |
+            with open("witness", "a") as witness:
+                witness.write(key + "\n")
+            result = n * 2
+          spec:
+            policy:
+              rules:
+                - when: "{{ outcome.status == 'error' }}"
+                  then: {do: fail}
+                - else: {then: {do: continue, set_ctx: {doubled: {$add: "{{ outcome.result }}"}}}}
+      - check:
+          kind: python
+          input: {n: "{{ iter.n }}", doubled: "{{ double.data }}", key: "{{ idempotency_key }}"}
+          code: |
+            with open("witness", "a") as witness:
+                witness.write(key + "\n")
+            assert doubled == 2 * n
+            result = doubled
+    next: {arcs: [{step: all_at_once, when: "{{ event.name == 'loop.done' }}"}]}
+  - step: all_at_once
+    loop: {spec: {mode: parallel, max_in_flight: 3}, in: "{{ workload.numbers }}", iterator: n}
+    tool:
+      - square:
+          kind: python
+          input: {n: "{{ iter.n }}", attempt: "{{ _attempt }}", key: "{{ idempotency_key }}"}
+          code: |
+            with open("witness", "a") as witness:
+                witness.write(key + "\n")
+            if n % 3 == 0 and attempt < 3:
+                raise ConnectionError("not yet")
+            result = n * n
+          spec:
+            policy:
+              rules:
+                - when: "{{ outcome.status == 'error' }}"
+                  then: {do: retry, attempts: 5, delay: 0.01}
+                - else: {then: {do: continue, set_ctx: {squares: {$add: "{{ outcome.result }}"}}}}
+    next: {arcs: [{step: end, when: "{{ event.name == 'loop.done' }}"}]}
+  - step: end
+    tool:
+      - sum:
+          kind: python
+          input:
+            doubled: "{{ one_by_one.data }}"
+            squares: "{{ all_at_once.data }}"
+            key: "{{ idempotency_key }}"
+          code: |
+            with open("witness", "a") as witness:
+                witness.write(key + "\n")
+            result = [sum(doubled), sum(squares)]
+      - report:
+          kind: noop
+          result: {sums: "{{ sum.data }}", doubled: "{{ ctx.doubled }}", squares: "{{ ctx.squares }}"}
+"#;
+
+/// Numbers that look random and are the same in every run of the tests.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// Starts or resumes the run and kills it once so many more events are recorded. False: it ended before.
+fn kill_after_events(desk: &Desk, verb: &[&str], seq: u64) -> bool {
+    let mut going = desk.start(&[verb, &["-o", "ndjson"]].concat());
+    let reached = going.line(|line| {
+        let event: Value = serde_json::from_str(line).unwrap_or_default();
+        event["seq"].as_u64().is_some_and(|now| now >= seq)
+    });
+    going.kill();
+    reached.is_some()
+}
+
+/// The same once so many more tasks have begun, which is before they are recorded.
+fn kill_after_tasks(desk: &Desk, verb: &[&str], tasks: usize) -> bool {
+    let mut going = desk.start(&[verb, &["-q"]].concat());
+    while witness(desk).len() < tasks && going.ended().is_none() {
+        std::thread::yield_now();
+    }
+    let is_going_on = going.ended().is_none();
+    going.kill();
+    is_going_on
+}
+
+/// The log as it is in the store.
+fn log(desk: &Desk) -> Vec<Event> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime starts");
+    runtime.block_on(async {
+        let store = store::Sqlite::open(&desk.path(".noetl")).expect("the store opens");
+        let filter = store::Filter {
+            limit: 2,
+            ..store::Filter::default()
+        };
+        let rows = store.executions(&filter).await.expect("runs can be listed");
+        assert!(rows.len() <= 1, "there is one run");
+        let id = rows.first().map_or(ExecutionId(0), |row| row.id);
+        let events = store.events(id, Seq(0), usize::MAX >> 1).await;
+        events.expect("the log can be read")
+    })
+}
+
+fn witness(desk: &Desk) -> Vec<String> {
+    desk.read("witness").lines().map(str::to_owned).collect()
+}
+
+/// The keys of the tasks that the log records as done.
+fn done(log: &[Event]) -> BTreeSet<String> {
+    let done = log.iter().filter(|event| event.kind() == Kind::TaskDone);
+    done.map(|event| pipeline::idempotency_key(event.execution_id, &event.at))
+        .collect()
+}
+
+/// Runs the playbook, kills it again and again, and lets it finish; answers how often it was killed on its way.
+fn survive(seed: u64) -> u64 {
+    let desk = Desk::new();
+    desk.write("crash.yaml", PLAYBOOK);
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ (seed << 32));
+    let (mut last, mut kills) = (0, 0);
+    for kill in 0..KILLS {
+        let verb: &[&str] = match last {
+            0 => &["run", "crash.yaml"],
+            _ => &["resume", "last"],
+        };
+        let was_going_on = if dice.roll(2) == 0 {
+            kill_after_events(&desk, verb, last + 1 + dice.roll(24))
+        } else {
+            let more = usize::try_from(1 + dice.roll(6)).unwrap_or(1);
+            kill_after_tasks(&desk, verb, witness(&desk).len() + more)
+        };
+        let (log, seen) = (log(&desk), witness(&desk));
+        last = log.last().map_or(0, |event| event.seq.0);
+        let (finished, at) = (done(&log), seen.len());
+        if !was_going_on
+            || log
+                .iter()
+                .any(|event| event.kind() == Kind::PlaybookFinished)
+        {
+            break;
+        }
+        kills += 1;
+        rests_in_peace(&desk, seed, kill, &finished, at);
+    }
+    let ended = desk.run(&["show", "last", "-o", "json"]).json()["status"] == "COMPLETED";
+    if !ended {
+        let before = (done(&log(&desk)), witness(&desk).len());
+        let said = desk.run(&["resume", "last", "-o", "json"]);
+        assert_eq!(said.code, Some(0), "seed {seed}: {said:?}");
+        runs_nothing_again(&before.0, &witness(&desk)[before.1..], seed);
+    }
+    let shown = desk.run(&["show", "last", "-o", "json"]).json();
+    assert_eq!(shown["status"], "COMPLETED", "seed {seed}");
+    let expected = serde_json::json!({"sums": [42, 91], "doubled": 42, "squares": 91});
+    assert_eq!(shown["result"], expected, "seed {seed}");
+    whole(&log(&desk), seed);
+    assert!(desk.is_deserted(), "seed {seed}: a process lives on");
+    kills
+}
+
+/// Waits until the killed run's tools are gone too, and sees that they did nothing that was done.
+fn rests_in_peace(desk: &Desk, seed: u64, kill: u64, finished: &BTreeSet<String>, at: usize) {
+    assert!(
+        desk.is_deserted(),
+        "seed {seed}, kill {kill}: a process lives on"
+    );
+    let later = witness(desk);
+    assert!(
+        later.len() >= at,
+        "seed {seed}, kill {kill}: the witness only grows"
+    );
+    runs_nothing_again(finished, &later[at..], seed);
+}
+
+fn runs_nothing_again(done: &BTreeSet<String>, later: &[String], seed: u64) {
+    for key in later {
+        assert!(
+            !done.contains(key),
+            "seed {seed}: {key} was done and ran again"
+        );
+    }
+}
+
+/// The oracle: what must hold of every log that has ended.
+fn whole(log: &[Event], seed: u64) {
+    let mut boundaries: BTreeMap<_, u32> = BTreeMap::new();
+    let mut routed: BTreeMap<_, u32> = BTreeMap::new();
+    let mut ends: BTreeMap<_, u32> = BTreeMap::new();
+    let (mut scheduled, mut total, mut terminals) = (Vec::new(), 0, 0);
+    for (index, event) in log.iter().enumerate() {
+        assert_eq!(event.seq.0, index as u64 + 1, "seed {seed}: a gap");
+        let cause = event.cause_seq.unwrap_or_default();
+        assert!(
+            cause < event.seq,
+            "seed {seed}: {} causes itself",
+            event.seq.0
+        );
+        let run = event.at.step_run_id().map(|run| run.to_string());
+        match &event.body {
+            Body::StepScheduled(_) => scheduled.extend(run),
+            Body::StepDone(_) | Body::StepFailed(_) | Body::LoopDone(_) => {
+                *boundaries.entry(run.unwrap_or_default()).or_default() += 1;
+            }
+            Body::NextEvaluated(_) => *routed.entry(run.unwrap_or_default()).or_default() += 1,
+            Body::LoopStarted(started) => total += started.total,
+            Body::IterationDone(_) | Body::IterationFailed(_) => {
+                *ends.entry((run, event.at.iteration)).or_default() += 1;
+            }
+            Body::PlaybookFinished(_) => terminals += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(terminals, 1, "seed {seed}");
+    assert_eq!(scheduled.len(), boundaries.len(), "seed {seed}");
+    for run in &scheduled {
+        assert_eq!(boundaries.get(run), Some(&1), "seed {seed}: {run}");
+        assert_eq!(routed.get(run), Some(&1), "seed {seed}: {run}");
+    }
+    assert_eq!(ends.len() as u64, total, "seed {seed}");
+    assert!(
+        ends.values().all(|count| *count == 1),
+        "seed {seed}: {ends:?}"
+    );
+    let state: Option<State> = log.iter().fold(None, engine::fold);
+    let state = state.expect("a log folds to a state");
+    assert!(
+        state.is_ended() && state.status() == RunStatus::Completed,
+        "seed {seed}"
+    );
+}
+
+#[test]
+fn a_run_killed_at_any_moment_finishes_right() {
+    let seeds: Vec<u64> = (1..=RUNS).collect();
+    let kills: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = seeds
+            .chunks(4)
+            .map(|seeds| scope.spawn(|| seeds.iter().copied().map(survive).sum::<u64>()))
+            .collect();
+        let kills = threads.into_iter().map(|thread| thread.join());
+        kills.map(|kills| kills.expect("a run survives")).sum()
+    });
+    // A kill that comes after the last event hits nothing; the seeds are chosen so that few do.
+    assert!(kills >= RUNS * KILLS * 9 / 10, "only {kills} kills hit");
+}
