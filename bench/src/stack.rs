@@ -8,7 +8,6 @@ use model::id::{ExecutionId, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;
 use server::{Server, Submission};
-use store::Store;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -95,6 +95,18 @@ pub struct LiveCommand {
 }
 
 impl LiveCommand {
+    /// What is left of the work: iterations that left a range to wait took their place with them.
+    pub fn work_left(&self) -> Work {
+        match self.work {
+            Work::Range { from, to, .. } => Work::Range {
+                from,
+                to,
+                width: self.width.max(1),
+            },
+            other => other,
+        }
+    }
+
     /// Whether the command carries this pipeline.
     pub fn covers(&self, iteration: Option<u64>) -> bool {
         match (self.work, iteration) {

@@ -347,7 +347,7 @@ impl Drive {
             id: CommandId { execution, seq },
             playbook: state.hash.clone(),
             run: live.run.clone(),
-            work: live.work,
+            work: live.work_left(),
             dispatch: run.dispatches.max(1),
             pool: "".into(),
             args: run.args.clone(),

@@ -2,8 +2,6 @@ CREATE INDEX catalog_hash ON catalog (hash);
 
 CREATE INDEX command_pending ON command (pool, issued_at, execution_id, seq) WHERE worker IS NULL;
 
-CREATE UNIQUE INDEX command_unit ON command (execution_id, unit);
-
 CREATE INDEX execution_parent ON execution (parent_id) WHERE parent_id IS NOT NULL;
 
 CREATE INDEX execution_path ON execution (path, execution_id);
@@ -36,7 +34,7 @@ CREATE TABLE command (
     issued_at INTEGER NOT NULL,
     start_by INTEGER,
     body TEXT NOT NULL,
-    PRIMARY KEY (execution_id, seq)
+    PRIMARY KEY (execution_id, unit)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event_key (
