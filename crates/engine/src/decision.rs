@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::command::Command;
+use model::command::{Command, TimerChange};
 use model::event::{Event, Parent};
 use model::id::{ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::outcome::Outcome;
@@ -60,23 +60,6 @@ pub enum CommandChange {
     /// Withdraw it: it ended, or its run did.
     Close {
         /// The `command.issued` event.
-        seq: Seq,
-    },
-}
-
-/// A change to the timers that run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimerChange {
-    /// Run it.
-    Set {
-        /// The `timer.set` event.
-        seq: Seq,
-        /// When it fires.
-        due: Time,
-    },
-    /// Forget it.
-    Clear {
-        /// The `timer.set` event.
         seq: Seq,
     },
 }

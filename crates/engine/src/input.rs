@@ -1,5 +1,6 @@
 //! Inputs: everything that can move an execution. Time and fresh ids enter here, never inside a decision.
 
+use model::command::ReportEnd;
 use model::event::{Event, Parent};
 use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::outcome::Outcome;
@@ -107,17 +108,4 @@ pub struct Report {
     pub events: Vec<Event>,
     /// Whether the worker is done with the command.
     pub end: ReportEnd,
-}
-
-/// Whether a worker is done with a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReportEnd {
-    /// It goes on.
-    Open,
-    /// Everything the command covers has ended or is suspended.
-    Finished,
-    /// It gives back what has not ended: pause, drain, or nothing more may start.
-    Released,
-    /// It was told to stop and has.
-    Stopped,
 }

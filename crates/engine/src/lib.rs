@@ -13,10 +13,10 @@ mod state;
 
 pub use decide::{Limits, Net, Refusal, Undecided, decide, needs};
 pub use decision::{
-    BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage, TimerChange,
+    BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage,
 };
 pub use graph::Graph;
-pub use input::{Input, Report, ReportEnd, Stamp, Submit};
+pub use input::{Input, Report, Stamp, Submit};
 pub use state::{
     Boundary, BoundaryKind, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, State,
     StepSummary, Stop, StopReason, Token, Waiting, fold,

@@ -147,3 +147,33 @@ pub enum Stage {
     /// A rule ended the pipeline as a failure.
     Failed,
 }
+
+/// A change to the timers that run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimerChange {
+    /// Run it.
+    Set {
+        /// The `timer.set` event.
+        seq: Seq,
+        /// When it fires.
+        due: Time,
+    },
+    /// Forget it.
+    Clear {
+        /// The `timer.set` event.
+        seq: Seq,
+    },
+}
+
+/// Whether a worker is done with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportEnd {
+    /// It goes on.
+    Open,
+    /// Everything the command covers has ended or is suspended.
+    Finished,
+    /// It gives back what has not ended: pause, drain, or nothing more may start.
+    Released,
+    /// It was told to stop and has.
+    Stopped,
+}

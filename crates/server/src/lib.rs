@@ -10,89 +10,15 @@ mod error;
 mod loading;
 mod playbooks;
 mod results;
+mod server;
 mod submit;
 mod sweep;
 mod transport;
-
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use tokio::sync::broadcast;
-use tokio_util::sync::CancellationToken;
 
 pub use control::{Control, ControlError};
 pub use drive::Published;
 pub use error::Error;
 pub use results::RunResult;
+pub(crate) use server::Shared;
+pub use server::{Config, Server};
 pub use submit::{Submission, SubmitError};
-
-/// What a server is made of.
-pub struct Config {
-    /// The log and everything beside it.
-    pub store: Arc<dyn store::Store>,
-    /// Bodies too large for the log.
-    pub bodies: Arc<dyn ::results::Bodies>,
-    /// The bounds that hold.
-    pub limits: engine::Limits,
-    /// Where playbooks named by a relative file path are found; none refuses files.
-    pub files: Option<PathBuf>,
-}
-
-/// The control plane of one process. Cheap to clone.
-#[derive(Clone)]
-pub struct Server {
-    shared: Arc<Shared>,
-}
-
-/// What every part of the server holds.
-pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn store::Store>,
-    pub(crate) bodies: Arc<dyn ::results::Bodies>,
-    pub(crate) playbooks: playbooks::Playbooks,
-    pub(crate) owner: store::OwnerId,
-    pub(crate) drive: drive::Handle,
-    pub(crate) sweeps: sweep::Hints,
-    pub(crate) published: broadcast::Sender<Arc<Published>>,
-    pub(crate) stop: CancellationToken,
-}
-
-/// How many commits a slow watcher may lag behind before it misses some and reads the log instead.
-const PUBLISHED_BACKLOG: usize = 1024;
-
-impl Server {
-    /// Starts the drive and its sweeps.
-    pub async fn start(config: Config) -> Result<Self, Error> {
-        let owner = config.store.owner()?;
-        let (published, _) = broadcast::channel(PUBLISHED_BACKLOG);
-        let (drive, orders) = drive::channel();
-        let shared = Arc::new(Shared {
-            playbooks: playbooks::Playbooks::new(config.store.clone(), config.limits, config.files),
-            store: config.store,
-            bodies: config.bodies,
-            owner,
-            drive,
-            sweeps: sweep::Hints::default(),
-            published,
-            stop: CancellationToken::new(),
-        });
-        tokio::spawn(drive::run(shared.clone(), orders));
-        sweep::spawn(&shared);
-        Ok(Self { shared })
-    }
-
-    /// How workers in this process reach it.
-    pub fn transport(&self) -> Arc<dyn wire::Transport> {
-        Arc::new(transport::InProcess::new(self.shared.clone()))
-    }
-
-    /// Every commit of this process from now on, as it becomes durable.
-    pub fn watch(&self) -> broadcast::Receiver<Arc<Published>> {
-        self.shared.published.subscribe()
-    }
-
-    /// Stops the drive once what it has taken in is committed.
-    pub async fn stop(self) {
-        self.shared.drive.drain().await;
-        self.shared.stop.cancel();
-    }
-}

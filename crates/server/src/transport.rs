@@ -10,7 +10,7 @@ use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
 use model::template::LoopPointer;
 use tokio::sync::oneshot;
-use wire::{Ask, Claimed, PlaybookText, Receipt, Report, ReportEnd, Told, Transport};
+use wire::{Ask, Claimed, PlaybookText, Receipt, Report, Told, Transport};
 
 use crate::Shared;
 use crate::drive::{Order, Posted};
@@ -55,7 +55,7 @@ impl Transport for InProcess {
             worker: report.worker,
             lease_epoch: report.lease_epoch,
             events: report.events,
-            end: end(report.end),
+            end: report.end,
         });
         match self
             .shared
@@ -115,15 +115,6 @@ impl Transport for InProcess {
     ) -> Result<Raw, wire::Error> {
         let results = crate::loading::loop_results(&self.shared, execution, pointer).await;
         results.map(|value| Raw::of(&value)).map_err(unavailable)
-    }
-}
-
-fn end(end: ReportEnd) -> engine::ReportEnd {
-    match end {
-        ReportEnd::Open => engine::ReportEnd::Open,
-        ReportEnd::Finished => engine::ReportEnd::Finished,
-        ReportEnd::Released => engine::ReportEnd::Released,
-        ReportEnd::Stopped => engine::ReportEnd::Stopped,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::command::Command;
+use model::command::{Command, TimerChange};
 use model::event::{Body, Event};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::raw::Raw;
@@ -79,23 +79,6 @@ pub struct Issue {
     pub claimed: Option<(WorkerId, LeaseEpoch)>,
     /// When it counts as overdue if nobody took it.
     pub start_by: Option<Time>,
-}
-
-/// A change to the timers of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimerChange {
-    /// A timer runs.
-    Set {
-        /// The `timer.set` event.
-        seq: Seq,
-        /// When it fires.
-        due: Time,
-    },
-    /// The timer fired or is no longer wanted.
-    Clear {
-        /// The `timer.set` event.
-        seq: Seq,
-    },
 }
 
 /// Something one execution, or a person, tells another.

@@ -14,17 +14,10 @@ mod memory;
 mod projections;
 mod rows;
 mod sqlite;
-
-use std::time::Duration;
-
-use async_trait::async_trait;
-use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
-use model::time::Time;
+mod store;
 
 pub use commit::{
     CommandChange, Commit, Committed, Creation, Fence, Foreign, Issue, Key, Message, MessageKey,
-    TimerChange,
 };
 pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};
@@ -33,111 +26,4 @@ pub use rows::{
     Rebuilt, Recorded, ResultRow, Snapshot, StepState,
 };
 pub use sqlite::Sqlite;
-
-/// A store. An `owner` argument narrows an answer to the executions that process drives; none means all.
-#[async_trait]
-pub trait Store: Send + Sync {
-    /// The store's clock: leases and timers are judged by it alone.
-    fn now(&self) -> Time;
-
-    /// The first of `count` consecutive fresh ids, for events and executions alike.
-    fn ids(&self, count: u32) -> EventId;
-
-    /// This process as an owner, alive from the first call on for as long as the store is open.
-    fn owner(&self) -> Result<OwnerId, Error>;
-
-    /// Writes commits durably, in one transaction; those that cannot be written are left out. At most one of each
-    /// execution. Answers in the order of the commits.
-    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>>;
-
-    /// Writes one commit durably.
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
-        let mut answers = self.commit_all(vec![commit]).await;
-        answers.pop().expect("each commit is answered")
-    }
-
-    /// What is needed to go on with an execution; snapshots of another version are passed over.
-    async fn load(&self, id: ExecutionId, snapshot_version: u32)
-    -> Result<Option<Recorded>, Error>;
-
-    /// At most `limit` events after a seq, in order.
-    async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error>;
-
-    /// The events at the given seqs, in ascending order; those that do not exist are left out.
-    async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error>;
-
-    /// Which of these ids from outside are in the log, where, and with what content.
-    async fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<Foreign>, Error>;
-
-    /// One execution.
-    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error>;
-
-    /// Executions, newest first.
-    async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error>;
-
-    /// The steps of an execution, by name.
-    async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error>;
-
-    /// The bodies an execution keeps outside the log, by seq.
-    async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error>;
-
-    /// Hands out pending commands, oldest first; none of paused or cancelling executions.
-    async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error>;
-
-    /// Offers a claimed command again; a claim that is not current changes nothing.
-    async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error>;
-
-    /// Keeps a worker's session, and with it its claims, for `ttl` from now.
-    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error>;
-
-    /// Claims whose session has expired or never existed.
-    async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error>;
-
-    /// Pending commands that nobody took in time.
-    async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error>;
-
-    /// The commands of an execution that are not over, by seq.
-    async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error>;
-
-    /// Timers that are due, earliest first.
-    async fn due_timers(
-        &self,
-        owner: Option<&OwnerId>,
-        limit: usize,
-    ) -> Result<Vec<(ExecutionId, Seq)>, Error>;
-
-    /// When the next timer is due.
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error>;
-
-    /// Sends a message from outside an execution; the same key again changes nothing, consumed or not.
-    async fn send(&self, message: Message) -> Result<(), Error>;
-
-    /// Messages not consumed yet, oldest first: to executions the owner drives or that nobody does, and to new ones
-    /// whose sender it drives, nobody drives, or a dead process drove.
-    async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error>;
-
-    /// Registers a text; a new version only if it differs from the path's latest.
-    async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error>;
-
-    /// The playbook with this hash.
-    async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error>;
-
-    /// The given version of a path, or its latest.
-    async fn latest(&self, path: &str, version: Option<u32>)
-    -> Result<Option<CatalogEntry>, Error>;
-
-    /// The latest version of every path, by path.
-    async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error>;
-
-    /// Takes an execution that nobody drives, or whose driver is dead.
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error>;
-
-    /// Executions that go on, or should, and whose driver is dead or was never named, oldest first.
-    async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error>;
-
-    /// Resolves when another process has committed something, or after a short while; look again either way.
-    async fn changed(&self);
-
-    /// Drops every projection and folds it again from the log.
-    async fn rebuild_projections(&self) -> Result<Rebuilt, Error>;
-}
+pub use store::Store;

@@ -7,5 +7,5 @@ mod transport;
 
 pub use context::Context;
 pub use transport::{
-    Ask, Claimed, Error, PlaybookText, Receipt, Report, ReportEnd, Resume, Told, Transport, Verdict,
+    Ask, Claimed, Error, PlaybookText, Receipt, Report, Resume, Told, Transport, Verdict,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::command::{Command, Continuation};
+use model::command::{Command, Continuation, ReportEnd};
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
@@ -68,19 +68,6 @@ pub struct Report {
     pub pool: Name,
     /// How many further commands it could take at once.
     pub free: u32,
-}
-
-/// Whether a worker is done with a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReportEnd {
-    /// It goes on.
-    Open,
-    /// Everything the command covers has ended or waits.
-    Finished,
-    /// It gives back what has not ended.
-    Released,
-    /// It was told to stop and has.
-    Stopped,
 }
 
 /// The answer to a report, once it is durable.

@@ -428,18 +428,3 @@ async fn code_is_required() {
     let outcome = run(&tool(), call("python", json!({}), json!({}))).await;
     assert_eq!(error(&outcome).code, "TOOL_INPUT");
 }
-
-/// Run with `cargo test -p tools -- --ignored --nocapture warm`.
-#[tokio::test]
-#[ignore = "measures, and needs a quiet machine"]
-async fn a_warm_call_costs_tens_of_microseconds() {
-    let tool = tool();
-    let next = || call("python", json!({"code": "return item"}), json!({"item": 1}));
-    result(run(&tool, next()).await);
-    let started = Instant::now();
-    for _ in 0..5_000 {
-        result(run(&tool, next()).await);
-    }
-    let rate = 5_000.0 / started.elapsed().as_secs_f64();
-    assert!(rate > 15_000.0, "{rate:.0} calls a second");
-}

@@ -55,17 +55,7 @@ impl<'s> Rewriter<'s> {
                 self.take(inner, at, taken)
             }
             Expr::Const(node) => constant(node.value.clone(), at),
-            Expr::Slice(node) => {
-                let subject = self.expression(&node.expr, Taken::Used)?;
-                let mut parts = Vec::with_capacity(3);
-                for part in [&node.start, &node.stop, &node.step] {
-                    parts.push(match part {
-                        Some(part) => self.expression(part, Taken::Used)?,
-                        None => constant(Native::from(()), at),
-                    });
-                }
-                apply("%slice", subject, parts, at)
-            }
+            Expr::Slice(node) => self.slice(node)?,
             Expr::UnaryOp(node) => {
                 let (op, taken) = match node.op {
                     ast::UnaryOpKind::Not => (ast::UnaryOpKind::Not, Taken::Maybe),
@@ -112,6 +102,19 @@ impl<'s> Rewriter<'s> {
                 Expr::Map(Spanned::new(ast::Map { keys, values }, at))
             }
         })
+    }
+
+    fn slice(&mut self, node: &Spanned<ast::Slice<'s>>) -> Done<Expr<'s>> {
+        let at = node.span();
+        let subject = self.expression(&node.expr, Taken::Used)?;
+        let mut parts = Vec::with_capacity(3);
+        for part in [&node.start, &node.stop, &node.step] {
+            parts.push(match part {
+                Some(part) => self.expression(part, Taken::Used)?,
+                None => constant(Native::from(()), at),
+            });
+        }
+        Ok(apply("%slice", subject, parts, at))
     }
 
     pub(super) fn key(&mut self, expr: &Expr<'s>) -> Done<Expr<'s>> {

@@ -1,0 +1,58 @@
+//! Where the suite runs, and the list of its facts.
+
+use std::sync::Arc;
+
+use crate::{Error, Store};
+
+/// A fresh store that processes can join.
+pub trait Site: Send + Sync {
+    /// Another process on the store.
+    fn join(&self) -> Arc<dyn Store>;
+}
+
+pub(super) fn ok<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| panic!("the store refused: {error:?}"))
+}
+
+/// Runs the suite; the expression makes a fresh [`Site`] for each fact.
+#[macro_export]
+macro_rules! contract_suite {
+    ($site:expr) => {
+        $crate::contract_suite!(@each $site;
+            a_commit_is_read_back_as_it_was_written,
+            a_commit_on_an_old_version_leaves_nothing,
+            creating_twice_creates_once,
+            seqs_with_a_gap_are_refused,
+            a_cause_after_its_effect_is_refused,
+            an_event_from_outside_is_found_by_its_id_and_kept_once,
+            an_end_is_recorded_once_per_generation,
+            one_members_violation_does_not_touch_the_others,
+            the_row_follows_the_log_through_a_life,
+            snapshots_shorten_the_tail_and_other_versions_are_passed_over,
+            lists_are_narrowed_and_newest_first,
+            projections_rebuilt_are_the_same,
+            a_command_is_claimed_by_one_worker_only,
+            paused_and_cancelling_executions_offer_nothing,
+            a_released_command_comes_back_with_a_higher_epoch,
+            a_stale_claim_is_fenced_and_leaves_nothing,
+            a_claim_is_lost_with_its_session,
+            a_pending_command_becomes_overdue,
+            the_same_work_is_not_offered_twice_at_once,
+            timers_are_due_in_order_until_cleared,
+            a_message_arrives_once,
+            a_message_to_a_new_execution_goes_to_its_senders_driver,
+            the_catalog_counts_only_changes,
+            an_execution_of_a_dead_process_can_be_adopted,
+            two_processes_appending_at_once_lose_nothing,
+            another_processes_commit_is_noticed
+        );
+    };
+    (@each $site:expr; $($fact:ident),*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                $crate::contract::$fact(&$site).await;
+            }
+        )*
+    };
+}

@@ -1,0 +1,291 @@
+//! One process's handle to a store in memory.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::time::Time;
+use tokio::sync::Notify;
+
+use crate::commit::{Commit, Committed, Foreign, Message};
+use crate::error::Error;
+use crate::ids::Ids;
+use crate::rows::{
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
+    Rebuilt, Recorded, ResultRow, StepState,
+};
+use crate::{Store, memory::state::State};
+
+/// Where time comes from.
+pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// One process's handle to a store in memory.
+pub struct Memory {
+    shared: Arc<Shared>,
+    owner: OwnerId,
+    ids: Ids,
+    foreign_commits: Arc<Notify>,
+}
+
+struct Shared {
+    clock: Clock,
+    state: Mutex<State>,
+    processes: Mutex<Vec<(OwnerId, Arc<Notify>)>>,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new(clock: Clock) -> Self {
+        Self::join(Arc::new(Shared {
+            clock,
+            state: Mutex::default(),
+            processes: Mutex::default(),
+        }))
+    }
+
+    /// Another process on the same store.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::join(Arc::clone(&self.shared))
+    }
+
+    /// This process dies: it no longer counts as an owner.
+    pub fn die(&self) {
+        self.state().living.remove(&self.owner);
+    }
+
+    fn join(shared: Arc<Shared>) -> Self {
+        let foreign_commits = Arc::new(Notify::new());
+        let mut processes = shared.processes.lock().expect("joining does not panic");
+        let slot = u8::try_from(processes.len() % 64).unwrap_or_default();
+        let owner = OwnerId(format!("memory-{}", processes.len()).into());
+        processes.push((owner.clone(), Arc::clone(&foreign_commits)));
+        drop(processes);
+        Self {
+            shared,
+            owner,
+            ids: Ids::new(slot),
+            foreign_commits,
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.shared
+            .state
+            .lock()
+            .expect("a store operation does not panic")
+    }
+
+    fn tell_others(&self) {
+        let processes = self
+            .shared
+            .processes
+            .lock()
+            .expect("joining does not panic");
+        for (owner, notify) in processes.iter() {
+            if *owner != self.owner {
+                notify.notify_one();
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    fn now(&self) -> Time {
+        (self.shared.clock)()
+    }
+
+    fn ids(&self, count: u32) -> EventId {
+        self.ids.draw(self.now(), count)
+    }
+
+    fn owner(&self) -> Result<OwnerId, Error> {
+        self.state().living.insert(self.owner.clone());
+        Ok(self.owner.clone())
+    }
+
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+        let write = |commit: Commit| {
+            commit.check()?;
+            self.state().commit(commit, self.now())
+        };
+        let committed = commits.into_iter().map(write).collect();
+        self.tell_others();
+        committed
+    }
+
+    async fn load(
+        &self,
+        id: ExecutionId,
+        snapshot_version: u32,
+    ) -> Result<Option<Recorded>, Error> {
+        let state = self.state();
+        let Some(run) = state.runs.get(&id) else {
+            return Ok(None);
+        };
+        let snapshot = run
+            .snapshot
+            .clone()
+            .filter(|snapshot| snapshot.version == snapshot_version);
+        let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
+        Ok(Some(Recorded {
+            row: run.row.clone(),
+            tail: run.after(from, usize::MAX),
+            snapshot,
+        }))
+    }
+
+    async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
+        let state = self.state();
+        Ok(state
+            .runs
+            .get(&id)
+            .map(|run| run.after(after, limit))
+            .unwrap_or_default())
+    }
+
+    async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        let state = self.state();
+        let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
+        Ok(state
+            .runs
+            .get(&id)
+            .map(|run| {
+                wanted
+                    .into_iter()
+                    .filter_map(|seq| run.at(seq))
+                    .cloned()
+                    .collect()
+            })
+            .unwrap_or_default())
+    }
+
+    async fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<Foreign>, Error> {
+        Ok(self.state().foreign(id, event_ids))
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+        Ok(self.state().runs.get(&id).map(|run| run.row.clone()))
+    }
+
+    async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
+        Ok(self.state().executions(filter))
+    }
+
+    async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
+        let state = self.state();
+        Ok(state
+            .runs
+            .get(&id)
+            .map(|run| run.steps.values().cloned().collect())
+            .unwrap_or_default())
+    }
+
+    async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
+        let state = self.state();
+        Ok(state
+            .runs
+            .get(&id)
+            .map(|run| run.results.clone())
+            .unwrap_or_default())
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
+        let claims = self.state().claim(ask);
+        self.tell_others();
+        Ok(claims)
+    }
+
+    async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
+        self.state().release(command, lease_epoch);
+        self.tell_others();
+        Ok(())
+    }
+
+    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
+        let expires = self.now().after(ttl);
+        self.state().sessions.insert(worker.clone(), expires);
+        self.tell_others();
+        Ok(())
+    }
+
+    async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
+        Ok(self.state().lost_claims(owner, self.now()))
+    }
+
+    async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
+        Ok(self.state().overdue_commands(owner, self.now()))
+    }
+
+    async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
+        Ok(self.state().open_commands(id))
+    }
+
+    async fn due_timers(
+        &self,
+        owner: Option<&OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+        Ok(self.state().due_timers(owner, limit, self.now()))
+    }
+
+    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
+        Ok(self.state().next_timer(owner))
+    }
+
+    async fn send(&self, message: Message) -> Result<(), Error> {
+        self.state().post(message);
+        self.tell_others();
+        Ok(())
+    }
+
+    async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
+        Ok(self.state().inbox(owner, limit))
+    }
+
+    async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
+        let entry = self.state().put_playbook(path, text, self.now());
+        self.tell_others();
+        Ok(entry)
+    }
+
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
+        let state = self.state();
+        let found = state.catalog.iter().find(|entry| entry.hash == *hash);
+        Ok(found.cloned())
+    }
+
+    async fn latest(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Option<CatalogEntry>, Error> {
+        Ok(self.state().latest(path, version).cloned())
+    }
+
+    async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
+        Ok(self.state().latest_of_each_path())
+    }
+
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+        let adoption = self.state().adopt(id, me);
+        self.tell_others();
+        Ok(adoption)
+    }
+
+    async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
+        Ok(self.state().abandoned())
+    }
+
+    async fn changed(&self) {
+        self.foreign_commits.notified().await;
+    }
+
+    async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
+        Ok(self.state().rebuild())
+    }
+}

@@ -1,0 +1,405 @@
+//! One process's handle to a store in a directory.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::time::Time;
+use rusqlite::Connection;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use crate::Store;
+use crate::commit::{Commit, Committed, Foreign, Message};
+use crate::error::Error;
+use crate::ids::Ids;
+use crate::memory::Clock;
+use crate::rows::{
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
+    Rebuilt, Recorded, ResultRow, StepState,
+};
+use crate::sqlite::append::Append;
+use crate::sqlite::owners::{Life, Owners};
+use crate::sqlite::read::Fault;
+use crate::sqlite::writer::Pen;
+use crate::sqlite::writer::{Job, Refused, Request};
+use crate::sqlite::{append, change, failure, open, read, rows, writer};
+
+/// So many writes may wait; more wait to wait.
+const QUEUE_MAX: usize = 4_096;
+
+/// So many idle connections are kept for reading.
+const READERS_KEPT: usize = 4;
+
+/// A store in a local directory.
+pub struct Sqlite {
+    pub(super) file: PathBuf,
+    pub(super) clock: Clock,
+    pub(super) owners: Owners,
+    pub(super) life: Mutex<Option<Life>>,
+    pub(super) ids: OnceLock<(Ids, Option<File>)>,
+    pub(super) readers: Arc<Mutex<Vec<Connection>>>,
+    pub(super) room: Arc<Semaphore>,
+    pub(super) queue: Option<Sender<Request>>,
+    pub(super) pen: Option<Arc<Mutex<Pen>>>,
+    pub(super) thread: Option<JoinHandle<()>>,
+    pub(super) foreign_commits: Arc<Notify>,
+}
+
+/// The longest that waiting for another process's commit takes; callers look again.
+const CHANGED_WAIT_MAX: Duration = Duration::from_millis(200);
+
+impl Sqlite {
+    /// Opens the store in a directory, and makes it if there is none.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        Self::open_with_clock(dir, Arc::new(system_time))
+    }
+
+    /// The same with another clock than the machine's.
+    pub fn open_with_clock(dir: &Path, clock: Clock) -> Result<Self, Error> {
+        let file = open::prepare(dir)?;
+        let mut db = open::connect(&file)?;
+        open::migrate(&mut db, &file)?;
+        let foreign_commits = Arc::new(Notify::new());
+        let started = writer::start(db, &file, Arc::clone(&foreign_commits))?;
+        Ok(Self {
+            file,
+            clock,
+            owners: Owners::new(dir),
+            life: Mutex::new(None),
+            ids: OnceLock::new(),
+            readers: Arc::default(),
+            room: Arc::new(Semaphore::new(QUEUE_MAX)),
+            pen: Some(started.pen),
+            queue: Some(started.queue),
+            thread: Some(started.thread),
+            foreign_commits,
+        })
+    }
+
+    fn life(&self) -> MutexGuard<'_, Option<Life>> {
+        self.life.lock().expect("taking ownership does not panic")
+    }
+
+    fn ask(&self, request: Request) -> Result<(), Error> {
+        let queue = self
+            .queue
+            .as_ref()
+            .expect("the queue lives as long as this");
+        queue.send(request).map_err(|_| stopped())
+    }
+
+    async fn enqueue(&self, job: Box<dyn Job>) -> Result<(), Error> {
+        let room = Arc::clone(&self.room).acquire_owned().await;
+        let permit = room.map_err(|_| stopped())?;
+        self.ask(Request::Job(job, permit))
+    }
+
+    /// Runs a write that is not a commit, in whatever group comes next.
+    async fn write<T, F>(&self, run: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> Result<T, Refused> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let job = Closure {
+            run,
+            value: None,
+            answer,
+        };
+        self.enqueue(Box::new(job)).await?;
+        answered.await.map_err(|_| stopped())?
+    }
+
+    /// Runs a query on a connection of its own, off the async threads.
+    async fn read<T, F>(&self, query: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        let readers = Arc::clone(&self.readers);
+        let file = self.file.clone();
+        let job = move || {
+            let kept = readers
+                .lock()
+                .expect("keeping a reader does not panic")
+                .pop();
+            let mut db = match kept {
+                Some(db) => db,
+                None => open::connect(&file)?,
+            };
+            let found = in_transaction(&mut db, query).map_err(|fault| name(&file, fault));
+            let mut readers = readers.lock().expect("keeping a reader does not panic");
+            if readers.len() < READERS_KEPT {
+                readers.push(db);
+            }
+            found
+        };
+        tokio::task::spawn_blocking(job)
+            .await
+            .map_err(|error| Error::Unavailable(error.into()))?
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        drop(self.pen.take());
+        if let Some(thread) = self.thread.take() {
+            // What was queued is written before the process goes on; a panic there was reported to its askers.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn system_time() -> Time {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Time::default().after(now.unwrap_or_default())
+}
+
+fn stopped() -> Error {
+    Error::Unavailable("the writing thread has stopped".into())
+}
+
+fn in_transaction<T>(
+    db: &mut Connection,
+    query: impl FnOnce(&Connection) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let transaction = db.transaction()?;
+    let found = query(&transaction)?;
+    transaction.commit()?;
+    Ok(found)
+}
+
+fn name(file: &Path, fault: Fault) -> Error {
+    match fault {
+        Fault::Sqlite(error) => failure::name(file, error),
+        Fault::Codec(error) => Error::Corrupt {
+            file: file.to_owned(),
+            source: error.into(),
+        },
+    }
+}
+
+/// A write given as a function.
+struct Closure<T, F> {
+    run: F,
+    value: Option<T>,
+    answer: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T, F> Job for Closure<T, F>
+where
+    T: Send,
+    F: FnMut(&Connection) -> Result<T, Refused> + Send,
+{
+    fn run(&mut self, db: &Connection) -> Result<(), Refused> {
+        self.value = Some((self.run)(db)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
+        let Self { value, answer, .. } = *self;
+        // The asker may be gone; what was written stands all the same.
+        let _ = answer.send(outcome.map(|()| value.expect("a job that ran has a value")));
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    fn ids(&self, count: u32) -> EventId {
+        let (ids, _lock) = self.ids.get_or_init(|| match self.owners.id_slot() {
+            Some((slot, lock)) => (Ids::new(slot), Some(lock)),
+            // More processes than slots: the process id spreads them, the milliseconds do the rest.
+            None => (Ids::new(std::process::id().to_le_bytes()[0]), None),
+        });
+        ids.draw(self.now(), count)
+    }
+
+    fn owner(&self) -> Result<OwnerId, Error> {
+        let mut life = self.life();
+        if let Some(life) = &*life {
+            return Ok(life.owner.clone());
+        }
+        let entered = self.owners.enter(self.now())?;
+        Ok(life.insert(entered).owner.clone())
+    }
+
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+        let mut group: Vec<Box<dyn Job>> = Vec::with_capacity(commits.len());
+        let mut answers = Vec::with_capacity(commits.len());
+        for commit in commits {
+            let (answer, answered) = oneshot::channel();
+            match commit.check() {
+                Ok(()) => group.push(Box::new(Append::new(commit, self.now(), answer))),
+                // Nobody else can have closed the channel yet.
+                Err(error) => drop(answer.send(Err(error))),
+            }
+            answers.push(answered);
+        }
+        let pen = self.pen.as_ref().expect("the pen lives as long as this");
+        pen.lock()
+            .expect("writing does not panic")
+            .write(&mut group);
+        let answered = answers.into_iter().map(|mut answered| answered.try_recv());
+        answered
+            .map(|answer| answer.unwrap_or_else(|_| Err(stopped())))
+            .collect()
+    }
+
+    async fn load(
+        &self,
+        id: ExecutionId,
+        snapshot_version: u32,
+    ) -> Result<Option<Recorded>, Error> {
+        self.read(move |db| read::load(db, id, snapshot_version))
+            .await
+    }
+
+    async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
+        self.read(move |db| read::events(db, id, after, limit))
+            .await
+    }
+
+    async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        let seqs = seqs.to_vec();
+        self.read(move |db| read::events_at(db, id, &seqs)).await
+    }
+
+    async fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<Foreign>, Error> {
+        let event_ids = event_ids.to_vec();
+        self.read(move |db| read::foreign(db, id, &event_ids)).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+        self.read(move |db| Ok(rows::execution_row(db, id)?)).await
+    }
+
+    async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
+        let filter = filter.clone();
+        self.read(move |db| read::executions(db, &filter)).await
+    }
+
+    async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
+        self.read(move |db| read::steps(db, id)).await
+    }
+
+    async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
+        self.read(move |db| read::results(db, id)).await
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
+        let ask = ask.clone();
+        self.write(move |db| change::claim(db, &ask)).await
+    }
+
+    async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
+        self.write(move |db| change::release(db, command, lease_epoch))
+            .await
+    }
+
+    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
+        let (worker, now) = (worker.clone(), self.now());
+        self.write(move |db| change::renew(db, &worker, now, ttl))
+            .await
+    }
+
+    async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
+        let (owner, now) = (owner.cloned(), self.now());
+        self.read(move |db| read::lost_claims(db, owner.as_ref(), now))
+            .await
+    }
+
+    async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
+        let (owner, now) = (owner.cloned(), self.now());
+        self.read(move |db| read::overdue_commands(db, owner.as_ref(), now))
+            .await
+    }
+
+    async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
+        self.read(move |db| read::open_commands(db, id)).await
+    }
+
+    async fn due_timers(
+        &self,
+        owner: Option<&OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+        let (owner, now) = (owner.cloned(), self.now());
+        let due = self.read(move |db| read::timers(db, owner.as_ref(), now, limit));
+        let due = due.await?.into_iter();
+        Ok(due.map(|(id, seq, _)| (id, seq)).collect())
+    }
+
+    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
+        let owner = owner.cloned();
+        let next = self.read(move |db| read::timers(db, owner.as_ref(), Time(i64::MAX), 1));
+        Ok(next.await?.first().map(|(_, _, due)| *due))
+    }
+
+    async fn send(&self, message: Message) -> Result<(), Error> {
+        self.write(move |db| Ok(append::post(db, &message)?)).await
+    }
+
+    async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
+        let (owner, owners) = (owner.cloned(), self.owners.clone());
+        self.read(move |db| read::inbox(db, &owners, owner.as_ref(), limit))
+            .await
+    }
+
+    async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
+        let (path, text, now) = (path.to_owned(), text.to_owned(), self.now());
+        self.write(move |db| change::put_playbook(db, &path, &text, now))
+            .await
+    }
+
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
+        let hash = hash.clone();
+        self.read(move |db| read::playbook(db, &hash)).await
+    }
+
+    async fn latest(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Option<CatalogEntry>, Error> {
+        let path = path.to_owned();
+        self.read(move |db| Ok(read::latest(db, &path, version)?))
+            .await
+    }
+
+    async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
+        self.read(read::catalog).await
+    }
+
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+        let (owners, me) = (self.owners.clone(), me.clone());
+        self.write(move |db| change::adopt(db, &owners, id, &me))
+            .await
+    }
+
+    async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
+        let owners = self.owners.clone();
+        self.read(move |db| read::abandoned(db, &owners)).await
+    }
+
+    async fn changed(&self) {
+        // A thread that has stopped tells nothing more; every other call reports it.
+        let _ = self.ask(Request::Watch);
+        // A commit between two calls wakes nobody, so no call waits long.
+        let _ = tokio::time::timeout(CHANGED_WAIT_MAX, self.foreign_commits.notified()).await;
+    }
+
+    async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
+        self.write(change::rebuild).await
+    }
+}
