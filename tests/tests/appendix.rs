@@ -92,7 +92,7 @@ fn line(event: &Value) -> Option<String> {
         place.extend(["#", &index.to_string()]);
     }
     if let Some(task) = event["task_label"].as_str() {
-        place.extend(["/", &task.to_string()]);
+        place.extend(["/", task]);
     }
     if let Some(attempt) = event["attempt"].as_u64().filter(|attempt| *attempt > 1) {
         place.extend(["@", &attempt.to_string()]);
