@@ -89,13 +89,13 @@ fn line(event: &Value) -> Option<String> {
     let mut words = vec![kind.to_owned()];
     let mut place = event["step"].as_str().unwrap_or_default().to_owned();
     if let Some(index) = event["iteration"].as_u64() {
-        place += &format!("#{index}");
+        place.extend(["#", &index.to_string()]);
     }
     if let Some(task) = event["task_label"].as_str() {
-        place += &format!("/{task}");
+        place.extend(["/", task]);
     }
     if let Some(attempt) = event["attempt"].as_u64().filter(|attempt| *attempt > 1) {
-        place += &format!("@{attempt}");
+        place.extend(["@", &attempt.to_string()]);
     }
     words.push(place);
     let outcome = &event["payload"]["outcome"];
@@ -142,7 +142,7 @@ fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
 fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
     let (desk, http) = (desk(), Http::start(clinic));
     let url = format!("api_url={}", http.url());
-    let nowhere = r#"endpoints=[{path: /visits, page_size: 2}, {path: /nowhere, page_size: 2}]"#;
+    let nowhere = "endpoints=[{path: /visits, page_size: 2}, {path: /nowhere, page_size: 2}]";
     let args = [
         "run",
         "appendix.yaml",

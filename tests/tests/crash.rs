@@ -163,9 +163,9 @@ fn survive(seed: u64) -> u64 {
             let more = usize::try_from(1 + dice.roll(6)).unwrap_or(1);
             kill_after_tasks(&desk, verb, witness(&desk).len() + more)
         };
-        let (log, seen) = (log(&desk), witness(&desk));
+        let (log, begun) = (log(&desk), witness(&desk).len());
         last = log.last().map_or(0, |event| event.seq.0);
-        let (finished, at) = (done(&log), seen.len());
+        let (finished, at) = (done(&log), begun);
         if !was_going_on
             || log
                 .iter()
@@ -271,7 +271,7 @@ fn a_run_killed_at_any_moment_finishes_right() {
             .chunks(4)
             .map(|seeds| scope.spawn(|| seeds.iter().copied().map(survive).sum::<u64>()))
             .collect();
-        let kills = threads.into_iter().map(|thread| thread.join());
+        let kills = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         kills.map(|kills| kills.expect("a run survives")).sum()
     });
     // A kill that comes after the last event hits nothing; the seeds are chosen so that few do.

@@ -8,7 +8,6 @@ use model::id::{ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::outcome::Outcome;
 use model::raw::Raw;
 use model::result_ref::ResultRef;
-use model::time::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::state::State;

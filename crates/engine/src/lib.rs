@@ -12,9 +12,7 @@ mod input;
 mod state;
 
 pub use decide::{Limits, Net, Refusal, Undecided, decide, needs};
-pub use decision::{
-    BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage,
-};
+pub use decision::{BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage};
 pub use graph::Graph;
 pub use input::{Input, Report, Stamp, Submit};
 pub use state::{

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use model::command::ReportEnd;
 use model::command::Work;
 use model::event::{Body, Failed, Nothing, ResultStored};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Collection, ResultControl};
 use model::template::Scope;
 use serde_json::{Value, json};
-use wire::{Claimed, ReportEnd, Resume};
+use wire::{Claimed, Resume};
 
 use crate::hand::{Hand, Trouble};
 use crate::keep;

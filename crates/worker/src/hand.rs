@@ -8,7 +8,7 @@ use model::id::{EventId, ExecutionId, Seq};
 use model::outcome::TaskError;
 use model::playbook::{LoopMode, Step};
 use model::raw::Raw;
-use model::template::{Data, Loaded, Scope};
+use model::template::{Data, Iter, Loaded, Scope};
 use model::time::Time;
 
 use crate::lease::{Gone, Lease};
@@ -95,7 +95,12 @@ impl Hand {
         if let Some(args) = &self.command.args {
             scope.args = Data::lazy(args.clone());
         }
-        scope.env = Some(self.shared.env.clone());
+        scope.env.clone_from(&self.shared.env);
+        // Steps without a loop of their own see the iteration that their playbook was started in.
+        scope.iter = self.parent_iter().map(|parent| Iter {
+            parent: Some(parent),
+            ..Iter::default()
+        });
         scope.loaded = self.loaded();
         scope
     }

@@ -6,11 +6,12 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use model::command::ReportEnd;
 use model::event::{At, Body, Event, Failed};
 use model::id::{CommandId, LeaseEpoch};
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
-use wire::{Claimed, Report, ReportEnd, Verdict};
+use wire::{Claimed, Report, Verdict};
 
 use crate::hand::stamped;
 use crate::patience::Backoff;

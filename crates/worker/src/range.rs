@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use model::command::ReportEnd;
 use model::event::{At, Body, Failed, IterationDone, Nothing};
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{FailureMode, Step};
 use model::template::{Data, Iter, Scope};
 use serde_json::{Map, Value};
-use wire::{ReportEnd, Resume};
+use wire::Resume;
 
 use crate::hand::{Hand, Trouble, is_parallel};
 use crate::hold::Hold;

@@ -37,7 +37,7 @@ pub struct Config {
     pub logs: Arc<dyn Logs>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// What templates see as `env`.
+    /// What templates see as `env`; where it is empty they see none.
     pub env: Map<String, Value>,
     /// What relative paths are relative to where the playbook's name is not a file.
     pub base_dir: PathBuf,
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) playbooks: Playbooks,
     pub(crate) elements: Elements,
-    pub(crate) env: Data,
+    pub(crate) env: Option<Data>,
     leases: Mutex<HashMap<CommandId, Arc<Lease>>>,
     is_draining: AtomicBool,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: Config, transport: Arc<dyn Transport>) -> Self {
         Self {
-            env: Data::new(Value::Object(config.env.clone())),
+            env: (!config.env.is_empty()).then(|| Data::new(Value::Object(config.env.clone()))),
             config,
             transport,
             playbooks: Playbooks::default(),

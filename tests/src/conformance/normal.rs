@@ -28,15 +28,17 @@ pub fn normalise(logs: &[Log]) -> String {
         let _ = writeln!(text, "{}:", log.name);
         one(&log.events, &mut text);
     }
-    without_times(&text)
+    without_times(&text, logs)
 }
 
-/// Times and ids inside data differ from run to run.
-fn without_times(text: &str) -> String {
+/// Times, and the ids of the executions themselves, differ from run to run wherever they turn up in data.
+fn without_times(text: &str, logs: &[Log]) -> String {
     let time = Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:[\d.]+Z").expect("a valid pattern");
-    let id = Regex::new(r"\b\d{15,}\b").expect("a valid pattern");
-    let text = time.replace_all(text, "<time>");
-    id.replace_all(&text, "<id>").into_owned()
+    let text = time.replace_all(text, "<time>").into_owned();
+    let ids = logs.iter().filter_map(|log| log.events.first());
+    ids.fold(text, |text, first| {
+        text.replace(&first.execution_id.to_string(), "<id>")
+    })
 }
 
 fn one(events: &[Event], text: &mut String) {

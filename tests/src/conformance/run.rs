@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use engine::{Input, Limits, Report, ReportEnd};
+use engine::{Input, Limits, Report};
+use model::command::ReportEnd;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;

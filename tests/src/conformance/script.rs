@@ -45,6 +45,12 @@ impl Script {
         Ok(script)
     }
 
+    /// Whether every answer comes at once.
+    pub fn is_quick(&self) -> bool {
+        let mut answers = self.tasks.values().flatten();
+        answers.all(|answer| answer.takes.is_zero())
+    }
+
     fn list(&self, step: &str, task: &str) -> Option<&[ScriptedTool]> {
         let own = self.tasks.get(&format!("{step}.{task}"));
         own.or_else(|| self.tasks.get(task)).map(Vec::as_slice)

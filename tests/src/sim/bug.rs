@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use engine::{CommandChange, Decision, Input, Phase, State, TimerChange};
+use engine::{CommandChange, Decision, Input, Phase, State};
 use model::command::Command;
+use model::command::TimerChange;
 use model::event::{Body, Event};
 use model::id::{LeaseEpoch, Seq};
 use model::playbook::{Playbook, RouteMode};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use engine::{Input, Limits, Refusal, ReportEnd};
+use engine::{Input, Limits, Refusal};
+use model::command::ReportEnd;
 use model::id::{CommandId, ExecutionId, WorkerId};
 use model::raw::Raw;
 

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{ReportEnd, State};
+use engine::State;
+use model::command::ReportEnd;
 use model::command::{Command, Continuation, Work};
 use model::event::{At, Body, Event, Failed, Nothing};
 use model::id::{LeaseEpoch, WorkerId};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::{
     CommandChange, Decision, Input, Limits, MessageBody, Net, Refusal, Stamp, State, Submit,
-    TimerChange, Undecided,
+    Undecided,
 };
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, IdBlock, Name, PlaybookHash, Seq, WorkerId};
@@ -310,14 +310,7 @@ impl Server {
                 }
             });
         }
-        commit.timers = decision
-            .timers
-            .iter()
-            .map(|change| match *change {
-                TimerChange::Set { seq, due } => store::TimerChange::Set { seq, due },
-                TimerChange::Clear { seq } => store::TimerChange::Clear { seq },
-            })
-            .collect();
+        commit.timers = decision.timers.clone();
         commit.messages = decision
             .messages
             .iter()

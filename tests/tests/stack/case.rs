@@ -19,6 +19,8 @@ use crate::tool;
 
 /// Time moves in such steps while something is expected to happen.
 const STEP: Duration = Duration::from_millis(1);
+/// So long passes before the case is looked at again while it waits for something near.
+const POLL: Duration = Duration::from_millis(100);
 /// Sooner than this every sweep is lived through; a longer time in which nothing happens is jumped over.
 const JUMP_OVER: Duration = Duration::from_secs(30);
 /// A case that has not ended by then hangs.
@@ -27,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(90 * 24 * 3_600);
 const STILL: Duration = Duration::from_secs(60);
 
 struct Running {
-    _dir: TempDir,
+    dir: TempDir,
     clock: Virtual,
     store: Arc<Stored>,
     bodies: Arc<dyn results::Bodies>,
@@ -82,7 +84,7 @@ async fn start(case: &Case) -> Result<Running, String> {
         death: CancellationToken::new(),
         root,
         inputs: case.inputs.clone(),
-        _dir: dir,
+        dir,
     };
     running.employ()?;
     Ok(running)
@@ -98,7 +100,7 @@ impl Running {
         self.death.cancel();
         self.death = CancellationToken::new();
         self.workers += 1;
-        let logs = worker::FileLogs::open(self._dir.path().join("logs")).map_err(said)?;
+        let logs = worker::FileLogs::open(self.dir.path().join("logs")).map_err(said)?;
         let config = worker::Config {
             worker: WorkerId(format!("worker-{}", self.workers).into()),
             pool: "default".into(),
@@ -108,7 +110,7 @@ impl Running {
             logs: Arc::new(logs),
             clock: Arc::new(self.clock),
             env: serde_json::Map::new(),
-            base_dir: self._dir.path().to_owned(),
+            base_dir: self.dir.path().to_owned(),
             heartbeat: Duration::from_secs(5),
         };
         let transport = Mortal {
@@ -144,9 +146,8 @@ impl Running {
                         tokio::time::advance(left.saturating_sub(JUMP_OVER) + STEP).await;
                     }
                 }
-                Some(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                None if self.clock.elapsed() - seen.1 > STILL => return Ok(()),
-                None => tokio::time::sleep(Duration::from_millis(100)).await,
+                None if self.clock.elapsed() > seen.1 + STILL => return Ok(()),
+                _ => tokio::time::sleep(POLL).await,
             }
         }
         Err("it does not end".to_owned())

@@ -60,7 +60,16 @@ fn recorded(text: &str) -> String {
             _ => true,
         }
     });
-    let kept: Vec<&str> = kept.map(|(_, line)| *line).collect();
+    let mut kept: Vec<&str> = kept.map(|(_, line)| *line).collect();
+    // Branches may overtake each other; order counts within a step run and an iteration.
+    for decided in kept.split_mut(|line| indent(line) < 4) {
+        if decided
+            .iter()
+            .all(|line| indent(line) == 4 && !line.ends_with(": |"))
+        {
+            decided.sort_unstable();
+        }
+    }
     kept.join("\n")
 }
 

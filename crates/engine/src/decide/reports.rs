@@ -1,6 +1,6 @@
 //! Reports: what a worker says of a command it holds, and what follows at once.
 
-use model::command::Stage;
+use model::command::{ReportEnd, Stage};
 use model::event::{
     Awaits, Body, CommandClaimed, CommandExpired, CommandFailed, Event, Failed, TimerPurpose,
 };
@@ -12,7 +12,7 @@ use model::raw::Raw;
 use crate::decide::coverage::Covered;
 use crate::decide::turn::{Turn, at_run, fatal};
 use crate::decide::{Refusal, Undecided};
-use crate::input::{Report, ReportEnd};
+use crate::input::Report;
 use crate::state::LiveCommand;
 use model::command::Work;
 

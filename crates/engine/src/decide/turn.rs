@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::command::TimerChange;
 use model::event::{At, Body, Event, Source};
 use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
@@ -10,7 +11,7 @@ use model::template::Loaded;
 
 use crate::decide::Net;
 use crate::decide::scope::ScopeCache;
-use crate::decision::{BodyToKeep, Decision, Key, MessageBody, OutMessage, TimerChange};
+use crate::decision::{BodyToKeep, Decision, Key, MessageBody, OutMessage};
 use crate::input::Stamp;
 use crate::state::{State, fold};
 

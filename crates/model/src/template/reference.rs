@@ -59,7 +59,7 @@ pub(crate) fn body(reference: &ResultRef) -> Native {
         Some(body) => body.native().clone(),
         None if loaded.unavailable.contains_key(&reference.uri) => {
             session::with(|session| {
-                session.unavailable = loaded.unavailable.get(&reference.uri).cloned()
+                session.unavailable = loaded.unavailable.get(&reference.uri).cloned();
             });
             Native::UNDEFINED
         }

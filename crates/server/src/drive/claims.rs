@@ -44,7 +44,7 @@ impl Claims {
     pub(super) fn assign(
         &mut self,
         command: &Command,
-        hands: &Option<(WorkerId, Name, u32)>,
+        hands: Option<&(WorkerId, Name, u32)>,
         handed: usize,
     ) -> Option<(WorkerId, bool)> {
         if let Some((worker, pool, free)) = hands {

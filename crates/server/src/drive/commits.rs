@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{CommandChange, Decision, Input, TimerChange};
+use engine::{CommandChange, Decision, Input};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::raw::Raw;
+use model::time::Time;
 use store::{Commit, Committed, Fence, Issue, Message, MessageKey, Snapshot};
 use wire::{Told, Verdict};
 
 use crate::Shared;
 use crate::drive::actor::{Done, Drive};
+use crate::drive::claims::Claims;
 use crate::drive::handle::{Posted, Published, Reply};
 use crate::drive::slot::{Decided, Gathered, Slot, Waiting};
 use crate::error::Error;
@@ -65,66 +67,24 @@ impl Drive {
             gathered.commit.creation.owner = Some(self.shared.owner.clone());
         }
         let more = decision.more;
+        let now = self.shared.store.now();
         for change in decision.commands {
-            match change {
-                CommandChange::Close { seq } => {
-                    self.claims.forget(CommandId { execution, seq });
-                    gathered
-                        .commit
-                        .commands
-                        .push(store::CommandChange::Close { seq });
-                }
-                CommandChange::Issue {
-                    command,
-                    schedule_to_start,
-                } => {
-                    let seq = command.id.seq;
-                    let holder =
-                        self.claims
-                            .assign(&command, &decided.waiting.hands, decided.handed.len());
-                    match &holder {
-                        Some((_, true)) => decided.handed.push((seq, LeaseEpoch(1))),
-                        Some((worker, false)) => {
-                            gathered.handed.push((worker.clone(), seq, LeaseEpoch(1)))
-                        }
-                        None => gathered.offered.push((command.pool.clone(), seq)),
-                    }
-                    let claimed = holder.map(|(worker, _)| (worker, LeaseEpoch(1)));
-                    let start_by = Some(self.shared.store.now().after(schedule_to_start));
-                    let issue = Issue {
-                        command: *command,
-                        claimed,
-                        start_by,
-                    };
-                    gathered
-                        .commit
-                        .commands
-                        .push(store::CommandChange::Issue(Box::new(issue)));
-                }
-            }
+            let change = gathered.command(&mut self.claims, &mut decided, change, now);
+            gathered.commit.commands.push(change);
         }
-        gathered.add(execution, decision.events, &decided);
-        gathered
-            .commit
-            .timers
-            .extend(decision.timers.into_iter().map(timer));
-        gathered.commit.messages.extend(
-            decision
-                .messages
-                .into_iter()
-                .map(|message| out(execution, &message)),
-        );
-        gathered
-            .commit
-            .keys
-            .extend(decision.keys.into_iter().map(key));
-        let fences = decision
-            .fences
-            .into_iter()
-            .map(|(command, lease_epoch)| Fence {
-                command,
-                lease_epoch,
-            });
+        gathered.commit.events.extend(decision.events);
+        gathered.commit.consumed.extend(decided.waiting.consumed);
+        gathered.commit.timers.extend(decision.timers);
+        let messages = decision.messages.iter();
+        let messages = messages.map(|message| out(execution, message));
+        gathered.commit.messages.extend(messages);
+        let keys = decision.keys.into_iter().map(key);
+        gathered.commit.keys.extend(keys);
+        let fence = |(command, lease_epoch)| Fence {
+            command,
+            lease_epoch,
+        };
+        let fences = decision.fences.into_iter().map(fence);
         gathered.commit.fences.extend(fences);
         gathered.bodies.extend(decision.bodies);
         gathered.stops.extend(decision.stops);
@@ -132,12 +92,7 @@ impl Drive {
         slot.state = Some(decision.state);
         slot.snapshot_if_due();
         if more {
-            slot.queue.push_front(Waiting {
-                input: Input::GoOn,
-                hands: None,
-                consumed: None,
-                reply: None,
-            });
+            slot.queue.push_front(Waiting::new(Input::GoOn));
         }
     }
 
@@ -374,13 +329,7 @@ impl Drive {
                     verdict: Verdict::Stop,
                 });
             } else {
-                let waiting = Waiting {
-                    input: Input::Unclaimed(*seq),
-                    hands: None,
-                    consumed: None,
-                    reply: None,
-                };
-                self.line_up(execution, waiting);
+                self.line_up(execution, Waiting::new(Input::Unclaimed(*seq)));
             }
         }
     }
@@ -398,14 +347,41 @@ impl Gathered {
         }
     }
 
-    fn add(
+    /// A change among the commands, with the worker that gets a new one, if one waits for work.
+    fn command(
         &mut self,
-        _execution: ExecutionId,
-        events: Vec<model::event::Event>,
-        decided: &Decided,
-    ) {
-        self.commit.events.extend(events);
-        self.commit.consumed.extend(decided.waiting.consumed);
+        claims: &mut Claims,
+        decided: &mut Decided,
+        change: CommandChange,
+        now: Time,
+    ) -> store::CommandChange {
+        let (command, schedule_to_start) = match change {
+            CommandChange::Close { seq } => {
+                let execution = self.commit.execution;
+                claims.forget(CommandId { execution, seq });
+                return store::CommandChange::Close { seq };
+            }
+            CommandChange::Issue {
+                command,
+                schedule_to_start,
+            } => (command, schedule_to_start),
+        };
+        let (seq, epoch) = (command.id.seq, LeaseEpoch(1));
+        let holder = claims.assign(
+            &command,
+            decided.waiting.hands.as_ref(),
+            decided.handed.len(),
+        );
+        match &holder {
+            Some((_, true)) => decided.handed.push((seq, epoch)),
+            Some((worker, false)) => self.handed.push((worker.clone(), seq, epoch)),
+            None => self.offered.push((command.pool.clone(), seq)),
+        }
+        store::CommandChange::Issue(Box::new(Issue {
+            command: *command,
+            claimed: holder.map(|(worker, _)| (worker, epoch)),
+            start_by: Some(now.after(schedule_to_start)),
+        }))
     }
 }
 
@@ -465,13 +441,6 @@ async fn keep_bodies(shared: &Shared, bodies: Vec<engine::BodyToKeep>) -> Result
         shared.bodies.put(::results::Source::Bytes(bytes)).await?;
     }
     Ok(())
-}
-
-fn timer(change: TimerChange) -> store::TimerChange {
-    match change {
-        TimerChange::Set { seq, due } => store::TimerChange::Set { seq, due },
-        TimerChange::Clear { seq } => store::TimerChange::Clear { seq },
-    }
 }
 
 fn key(key: engine::Key) -> store::Key {

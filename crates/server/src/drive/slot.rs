@@ -78,6 +78,18 @@ pub(super) struct Gathered {
     pub(super) offered: Vec<(Name, Seq)>,
 }
 
+impl Waiting {
+    /// An input that nobody waits for.
+    pub(super) fn new(input: Input) -> Self {
+        Self {
+            input,
+            hands: None,
+            consumed: None,
+            reply: None,
+        }
+    }
+}
+
 impl Slot {
     pub(super) fn new(
         net: Option<Arc<Net>>,

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::command::TimerChange;
 use model::event::{Body, Event};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
 
-use crate::commit::{
-    CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey, TimerChange,
-};
+use crate::commit::{CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey};
 use crate::error::Error;
 use crate::projections::Delta;
 use crate::rows::{

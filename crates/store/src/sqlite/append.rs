@@ -2,15 +2,14 @@
 //!
 //! The version check is the first write: a commit whose version moved, or that is fenced, leaves nothing behind.
 
+use model::command::TimerChange;
 use model::event::{Body, Packed, pack};
 use model::id::Seq;
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
-use crate::commit::{
-    CommandChange, Commit, Committed, Fence, Issue, Key, Message, MessageKey, TimerChange,
-};
+use crate::commit::{CommandChange, Commit, Committed, Fence, Issue, Key, Message, MessageKey};
 use crate::error::Error;
 use crate::projections::Delta;
 use crate::rows::{ExecutionRow, Snapshot};

@@ -157,6 +157,10 @@ impl Drop for Sqlite {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the clock of stores that are handed no other"
+)]
 fn system_time() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Time::default().after(now.unwrap_or_default())

@@ -21,7 +21,7 @@ pub(super) fn name(file: &Path, error: rusqlite::Error) -> Error {
 }
 
 /// The same for errors of the file system itself.
-pub(super) fn name_io(file: &Path, error: std::io::Error) -> Error {
+pub(super) fn name_io(file: &Path, error: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let file = file.to_owned();
     match error.kind() {

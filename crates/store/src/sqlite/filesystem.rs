@@ -23,7 +23,7 @@ const NETWORK: [(u64, &str); 12] = [
 
 /// Refuses a directory on a network file system, by name.
 pub(super) fn check(dir: &Path) -> Result<(), Error> {
-    let stat = rustix::fs::statfs(dir).map_err(|errno| failure::name_io(dir, errno.into()))?;
+    let stat = rustix::fs::statfs(dir).map_err(|errno| failure::name_io(dir, &errno.into()))?;
     #[expect(
         clippy::cast_sign_loss,
         reason = "the kernel's field is a bit pattern whose width differs between platforms"

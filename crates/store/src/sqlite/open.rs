@@ -24,7 +24,7 @@ const STATEMENTS_KEPT: usize = 64;
 /// Prepares the directory; answers the database file.
 pub(super) fn prepare(dir: &Path) -> Result<PathBuf, Error> {
     let owners = dir.join("owners");
-    fs::create_dir_all(&owners).map_err(|error| failure::name_io(&owners, error))?;
+    fs::create_dir_all(&owners).map_err(|error| failure::name_io(&owners, &error))?;
     filesystem::check(dir)?;
     let file = dir.join("noetl.db");
     check_header(&file)?;
@@ -84,9 +84,9 @@ fn check_header(file: &Path) -> Result<(), Error> {
         Ok(opened) => opened
             .take(MAGIC.len() as u64)
             .read_to_end(&mut header)
-            .map_err(|error| failure::name_io(file, error))?,
+            .map_err(|error| failure::name_io(file, &error))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failure::name_io(file, error)),
+        Err(error) => return Err(failure::name_io(file, &error)),
     };
     if header.is_empty() || header == MAGIC {
         return Ok(());

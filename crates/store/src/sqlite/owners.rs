@@ -53,7 +53,7 @@ impl Owners {
     fn try_enter(&self, owner: OwnerId) -> Result<Option<Life>, Error> {
         let file = self.path(&owner);
         let fresh = self.dir.join(format!("{owner}.new"));
-        let name = |error| failure::name_io(&fresh, error);
+        let name = |error| failure::name_io(&fresh, &error);
         let Ok(lock) = File::create_new(&fresh) else {
             return match fresh.try_exists() {
                 Ok(true) => Ok(None),

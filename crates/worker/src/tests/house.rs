@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use model::command::ReportEnd;
 use model::command::{Command, Continuation, Work};
 use model::event::{Event, Kind};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId};
@@ -20,8 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool};
 use wire::{
-    Ask, Claimed, Context, Error, PlaybookText, Receipt, Report, ReportEnd, Resume, Told,
-    Transport, Verdict,
+    Ask, Claimed, Context, Error, PlaybookText, Receipt, Report, Resume, Told, Transport, Verdict,
 };
 
 use crate::{Clock, Config, LogLine, Logs, Worker};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::command::ReportEnd;
 use model::command::{Continuation, Cursor, OutcomePointer, Stage, Work};
 use model::event::{At, Body, Event, Kind, Source, TaskEnded};
 use model::id::{EventId, Seq};
@@ -10,7 +11,6 @@ use model::playbook::Directive;
 use model::raw::Raw;
 use model::time::Time;
 use serde_json::json;
-use wire::ReportEnd;
 
 use super::house::{
     Answer, Behaviour, RUN, claimed, failure, house, house_of, kinds, of_kind, payload, playbook,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::command::ReportEnd;
 use model::command::Work;
 use model::event::{At, Body, Event, Kind, LoopStarted, Source};
 use model::id::{EventId, Seq};
@@ -10,7 +11,7 @@ use model::playbook::{FailureMode, LoopMode};
 use model::raw::Raw;
 use model::time::Time;
 use serde_json::{Value, json};
-use wire::{Report, ReportEnd};
+use wire::Report;
 
 use super::house::{Behaviour, House, RUN, claimed, failure, house, of_kind, payload};
 

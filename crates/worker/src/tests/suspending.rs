@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::command::ReportEnd;
 use model::command::{Continuation, Cursor, Stage, Work};
 use model::event::{At, Awaits, Body, Event, Kind, Signal, Source, TaskStarted, WaitFor};
 use model::id::{EventId, Seq};
@@ -9,7 +10,6 @@ use model::outcome::Outcome;
 use model::raw::Raw;
 use model::time::Time;
 use serde_json::json;
-use wire::ReportEnd;
 
 use super::house::{Behaviour, RUN, claimed, failure, house, kinds, of_kind, payload, resume};
 use super::ranges::over;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use model::command::ReportEnd;
 use model::command::Work;
 use model::event::Kind;
 use model::outcome::Outcome;
-use wire::{ReportEnd, Verdict};
+use wire::Verdict;
 
 use super::house::{Answer, Behaviour, House, claimed, house, kinds, of_kind, payload};
 
