@@ -266,15 +266,15 @@ mod tests {
 
     use super::*;
 
-    fn map(value: Value) -> Map<String, Value> {
+    fn map(value: &Value) -> Map<String, Value> {
         value.as_object().cloned().expect("a test patch is a map")
     }
 
     #[test]
     fn reducers_combine_with_what_is_there() {
-        let mut ctx = map(json!({"n": 1, "list": ["a"], "top": 3, "low": 3, "m": {"a": 1}}));
+        let mut ctx = map(&json!({"n": 1, "list": ["a"], "top": 3, "low": 3, "m": {"a": 1}}));
         let patch = json!({"n": {"$add": 2}, "list": {"$append": "b"}, "top": {"$max": 9}, "low": {"$min": 9}, "m": {"$merge": {"b": 2}}, "new": {"$add": 5}});
-        apply(&mut ctx, &map(patch));
+        apply(&mut ctx, &map(&patch));
         assert_eq!(
             Value::Object(ctx),
             json!({"n": 3, "list": ["a", "b"], "top": 9, "low": 3, "m": {"a": 1, "b": 2}, "new": 5})
@@ -284,8 +284,8 @@ mod tests {
     #[test]
     fn appended_values_stand_in_index_order_whatever_the_arrival() {
         let mut combined = Combined::default();
-        combined.add(2, &map(json!({"l": {"$append": "c"}})));
-        combined.add(0, &map(json!({"l": {"$append": "a"}})));
+        combined.add(2, &map(&json!({"l": {"$append": "c"}})));
+        combined.add(0, &map(&json!({"l": {"$append": "a"}})));
         let mut ctx = Map::new();
         for patch in combined.resolve().expect("reducers never conflict") {
             apply(&mut ctx, &patch);
@@ -296,12 +296,12 @@ mod tests {
     #[test]
     fn joined_patches_do_what_both_do_in_turn() {
         let first = map(
-            json!({"n": {"$add": 1}, "l": {"$append": "a"}, "p": 1, "m": {"$merge": {"a": 1}}}),
+            &json!({"n": {"$add": 1}, "l": {"$append": "a"}, "p": 1, "m": {"$merge": {"a": 1}}}),
         );
         let later = map(
-            json!({"n": {"$add": 2}, "l": {"$append": "b"}, "p": {"$add": 4}, "m": {"$merge": {"b": 2}}, "x": true}),
+            &json!({"n": {"$add": 2}, "l": {"$append": "b"}, "p": {"$add": 4}, "m": {"$merge": {"b": 2}}, "x": true}),
         );
-        let start = map(json!({"n": 10, "l": ["z"]}));
+        let start = map(&json!({"n": 10, "l": ["z"]}));
         let mut in_turn = start.clone();
         apply(&mut in_turn, &first);
         apply(&mut in_turn, &later);
@@ -323,7 +323,7 @@ mod tests {
             let mut combined = Combined::default();
             for place in order {
                 let (index, patch) = &writes[place];
-                combined.add(*index, &map(patch.clone()));
+                combined.add(*index, &map(patch));
             }
             let conflict = combined
                 .resolve()
@@ -335,8 +335,8 @@ mod tests {
     #[test]
     fn differing_plain_writes_conflict_by_the_lowest_indices() {
         let mut combined = Combined::default();
-        combined.add(5, &map(json!({"k": 1})));
-        combined.add(3, &map(json!({"k": 2})));
+        combined.add(5, &map(&json!({"k": 1})));
+        combined.add(3, &map(&json!({"k": 2})));
         let conflict = combined.resolve().expect_err("the writes differ");
         assert_eq!((conflict.first, conflict.second), (3, 5));
     }

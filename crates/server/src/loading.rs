@@ -42,9 +42,7 @@ pub(crate) async fn open(shared: &Shared, execution: ExecutionId) -> Result<Opti
         ),
         (state, _) => (state, recorded.tail),
     };
-    let state = tail
-        .iter()
-        .fold(state, |state, event| engine::fold(state, event));
+    let state = tail.iter().fold(state, engine::fold);
     let state = state.ok_or(Error::BrokenLog(execution))?;
     let net = shared.playbooks.net(&state.hash).await?;
     Ok(Some(Opened {

@@ -65,10 +65,10 @@ impl Playbooks {
 
     /// Checks a text and puts it into the catalog under `path`, unless this process has just done so.
     pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, Unusable> {
-        if let Some(entry) = self.entry(path).filter(|entry| *entry.text == *text) {
-            if let Some(net) = self.known(&entry.hash) {
-                return Ok(Registered { entry, net });
-            }
+        if let Some(entry) = self.entry(path).filter(|entry| *entry.text == *text)
+            && let Some(net) = self.known(&entry.hash)
+        {
+            return Ok(Registered { entry, net });
         }
         let parsed = model::playbook::parse(path, text.as_bytes());
         let Some(playbook) = parsed.playbook else {

@@ -96,7 +96,7 @@ async fn messages(shared: Arc<Shared>) {
                             seen.insert(key);
                         }
                         Err(error) => {
-                            tracing::warn!(%error, "cannot take up a message; trying again")
+                            tracing::warn!(%error, "cannot take up a message; trying again");
                         }
                     }
                 }

@@ -47,11 +47,12 @@ impl Claims {
         hands: Option<&(WorkerId, Name, u32)>,
         handed: usize,
     ) -> Option<(WorkerId, bool)> {
-        if let Some((worker, pool, free)) = hands {
-            if *pool == command.pool && handed < *free as usize {
-                self.holders.insert(command.id, worker.clone());
-                return Some((worker.clone(), true));
-            }
+        if let Some((worker, pool, free)) = hands
+            && *pool == command.pool
+            && handed < *free as usize
+        {
+            self.holders.insert(command.id, worker.clone());
+            return Some((worker.clone(), true));
         }
         let fits = |parked: &&mut Parked| {
             let open = !parked.reply.is_closed();
@@ -117,10 +118,10 @@ impl Claims {
         };
         let listener = self.listeners.entry(worker.clone()).or_default();
         listener.untold.push(told);
-        if let Some(reply) = listener.reply.take() {
-            if let Err(untold) = reply.send(std::mem::take(&mut listener.untold)) {
-                listener.untold = untold;
-            }
+        if let Some(reply) = listener.reply.take()
+            && let Err(untold) = reply.send(std::mem::take(&mut listener.untold))
+        {
+            listener.untold = untold;
         }
     }
 }

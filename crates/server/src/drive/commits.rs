@@ -186,7 +186,7 @@ impl Drive {
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
             Ok(Committed::Moved { .. } | Committed::Fenced) => {
-                self.put_back(execution, decided, outcome.rest.handed, None)
+                self.put_back(execution, decided, outcome.rest.handed, None);
             }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "a commit did not happen; trying again");

@@ -8,7 +8,9 @@ use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 
 use super::build::{PlainStep, next, request};
 use super::{Site, ok};
-use crate::{Ask, CommandChange, Committed, Error, Fence, Key, Store, TimerChange};
+use model::command::TimerChange;
+
+use crate::{Ask, CommandChange, Committed, Error, Fence, Key, Store};
 
 const LONG: Duration = Duration::from_secs(3600);
 

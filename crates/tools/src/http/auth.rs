@@ -1,4 +1,4 @@
-//! Credentials of a request, given as a map: bearer, basic, api_key.
+//! Credentials of a request, given as a map: bearer, basic, `api_key`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
