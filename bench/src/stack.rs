@@ -33,7 +33,7 @@ impl Stack {
             limits: engine::Limits::default(),
             files: None,
         };
-        let server = Server::start(config).await?;
+        let server = Server::start(config)?;
         let stop = CancellationToken::new();
         let worker = worker::Worker::new(worker_config(dir.path(), bodies)?, server.transport());
         let worker = tokio::spawn(worker.run(stop.clone()));

@@ -68,14 +68,14 @@ pub(crate) struct Session {
 
 impl Session {
     /// Starts the control plane over a store.
-    pub(crate) async fn start(log: Log) -> Result<Self, Problem> {
+    pub(crate) fn start(log: Log) -> Result<Self, Problem> {
         let config = server::Config {
             store: log.store.clone(),
             bodies: log.bodies.clone(),
             limits: engine::Limits::default(),
             files: Some(PathBuf::from(".")),
         };
-        let server = Server::start(config).await?;
+        let server = Server::start(config)?;
         Ok(Self {
             log,
             server,

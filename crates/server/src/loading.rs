@@ -27,7 +27,10 @@ pub(crate) struct Opened {
 }
 
 /// Folds an execution's log, from its newest snapshot on.
-pub(crate) async fn open(shared: &Shared, execution: ExecutionId) -> Result<Option<Opened>, Error> {
+pub(crate) async fn open(
+    shared: &Shared,
+    execution: ExecutionId,
+) -> Result<Option<Box<Opened>>, Error> {
     let Some(recorded) = shared.store.load(execution, SNAPSHOT_VERSION).await? else {
         return Ok(None);
     };
@@ -45,12 +48,12 @@ pub(crate) async fn open(shared: &Shared, execution: ExecutionId) -> Result<Opti
     let state = tail.iter().fold(state, engine::fold);
     let state = state.ok_or(Error::BrokenLog(execution))?;
     let net = shared.playbooks.net(&state.hash).await?;
-    Ok(Some(Opened {
+    Ok(Some(Box::new(Opened {
         net,
         state,
         tail,
         snapshot_seq,
-    }))
+    })))
 }
 
 /// Loads what a decision needs.

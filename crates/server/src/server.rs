@@ -45,7 +45,7 @@ const PUBLISHED_BACKLOG: usize = 1024;
 
 impl Server {
     /// Starts the drive and its sweeps.
-    pub async fn start(config: Config) -> Result<Self, Error> {
+    pub fn start(config: Config) -> Result<Self, Error> {
         let owner = config.store.owner()?;
         let (published, _) = broadcast::channel(PUBLISHED_BACKLOG);
         let (drive, orders) = drive::channel();

@@ -310,7 +310,7 @@ impl Server {
                 }
             });
         }
-        commit.timers = decision.timers.clone();
+        commit.timers.clone_from(&decision.timers);
         commit.messages = decision
             .messages
             .iter()

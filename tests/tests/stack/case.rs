@@ -67,7 +67,7 @@ async fn start(case: &Case) -> Result<Running, String> {
     for (path, text) in &case.children {
         store.put_playbook(path, text).await.map_err(said)?;
     }
-    let server = Server::start(config).await.map_err(said)?;
+    let server = Server::start(config).map_err(said)?;
     let submission = Submission {
         name: "playbook".to_owned(),
         text: case.playbook.clone(),

@@ -58,7 +58,7 @@ async fn say(
 ) -> Ended {
     let log = local::existing(&app.settings)?;
     let row = find::run(&*log.store, id).await?;
-    let session = Session::start(log).await?;
+    let session = Session::start(log)?;
     session
         .server
         .control(row.id, control)

@@ -34,7 +34,7 @@ pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> Ended {
             _ => problem.help(format!("redo its failed work: `noetl retry {}`", row.id)),
         });
     }
-    let session = Session::start(log).await?;
+    let session = Session::start(log)?;
     go_on(app, session, row, Going::Resume, &args.driving).await
 }
 

@@ -10,6 +10,6 @@ use crate::verbs::resume::{Going, go_on};
 pub(crate) async fn retry(app: &App, args: &RetryArgs) -> Ended {
     let log = local::existing(&app.settings)?;
     let row = find::run(&*log.store, &args.id).await?;
-    let session = Session::start(log).await?;
+    let session = Session::start(log)?;
     go_on(app, session, row, Going::Retry, &args.driving).await
 }

@@ -31,7 +31,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
         return Ok(Exit::InvalidPlaybook);
     };
     let log = local::open(&app.settings.store)?;
-    let mut session = Session::start(log).await?;
+    let mut session = Session::start(log)?;
     // A text without a file is known by the path it gives itself.
     let name = match args.file.as_str() {
         "-" => playbook.path.to_string(),

@@ -41,7 +41,7 @@ pub(super) struct Drive {
 
 /// Something the drive was waiting for.
 pub(super) enum Done {
-    Opened(ExecutionId, Result<Option<Opened>, Error>),
+    Opened(ExecutionId, Result<Option<Box<Opened>>, Error>),
     Loaded(ExecutionId, Result<model::template::Loaded, Error>),
     Committed(Vec<(ExecutionId, Outcome)>),
     Claimed(
@@ -158,7 +158,7 @@ impl Drive {
         self.work.push(Box::pin(opening));
     }
 
-    fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Opened>, Error>) {
+    fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Box<Opened>>, Error>) {
         let Some(slot) = self.slots.remove(&execution) else {
             return;
         };

@@ -256,13 +256,13 @@ impl Drive {
     }
 
     /// A command is on offer to whoever asks.
-    pub(super) fn offer(&mut self, pool: Name, command: CommandId) {
+    pub(super) fn offer(&mut self, pool: &Name, command: CommandId) {
         self.claims
             .shelf
             .entry(pool.clone())
             .or_default()
             .push_back(command);
-        self.serve(&pool);
+        self.serve(pool);
     }
 
     /// Hands what is on the shelf to workers that wait; the hand-over rides in the execution's next commit.
@@ -276,8 +276,8 @@ impl Drive {
             let Some(position) = self.claims.asks.iter().position(fits) else {
                 return;
             };
-            let shelf = self.claims.shelf.get_mut(pool);
-            let Some(command) = shelf.and_then(VecDeque::pop_front) else {
+            let offered = self.claims.shelf.get_mut(pool);
+            let Some(command) = offered.and_then(VecDeque::pop_front) else {
                 return;
             };
             if !self.is_on_offer(command) {

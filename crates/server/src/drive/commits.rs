@@ -186,15 +186,15 @@ impl Drive {
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
             Ok(Committed::Moved { .. } | Committed::Fenced) => {
-                self.put_back(execution, decided, outcome.rest.handed, None);
+                self.put_back(execution, decided, &outcome.rest.handed, None);
             }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "a commit did not happen; trying again");
-                self.put_back(execution, decided, outcome.rest.handed, None);
+                self.put_back(execution, decided, &outcome.rest.handed, None);
             }
             Err(error) => {
                 tracing::error!(%execution, %error, "a commit was refused");
-                self.put_back(execution, decided, outcome.rest.handed, Some(error));
+                self.put_back(execution, decided, &outcome.rest.handed, Some(error));
             }
         }
     }
@@ -204,13 +204,13 @@ impl Drive {
         &mut self,
         execution: ExecutionId,
         decided: Vec<Decided>,
-        handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
+        handed: &[(WorkerId, Seq, LeaseEpoch)],
         error: Option<Error>,
     ) {
         let Some(mut slot) = self.slots.remove(&execution) else {
             return;
         };
-        self.claims.unhand(execution, &handed);
+        self.claims.unhand(execution, handed);
         let gathered = slot.gathered.take().map(|gathered| {
             self.claims.unhand(execution, &gathered.handed);
             gathered.decided
@@ -261,7 +261,7 @@ impl Drive {
         }
         self.decide(execution);
         for (pool, seq) in rest.offered {
-            self.offer(pool, CommandId { execution, seq });
+            self.offer(&pool, CommandId { execution, seq });
         }
         self.tell_stops(execution, &rest.stops);
         if rest.has_messages {

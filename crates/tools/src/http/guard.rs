@@ -42,7 +42,7 @@ enum Class {
 
 impl Guard {
     /// Checks the scheme and a literal address.
-    pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
+    pub(crate) fn check_url(self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Blocked::Scheme(url.scheme().to_owned()));
         }
@@ -55,7 +55,7 @@ impl Guard {
     }
 
     /// Checks one address of a host.
-    pub(crate) fn check(&self, host: &str, address: IpAddr) -> Result<(), Blocked> {
+    pub(crate) fn check(self, host: &str, address: IpAddr) -> Result<(), Blocked> {
         let class = match classify(address) {
             Class::Public => return Ok(()),
             Class::Private(_) if self.allow_private => return Ok(()),
@@ -130,17 +130,13 @@ fn classify_v6(address: Ipv6Addr) -> Class {
 
 /// The v4 address inside v4-mapped, v4-compatible, NAT64 and 6to4 forms.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [a, b, c, d, e, f, g, h] = address.segments();
-    let v4 = |high: u16, low: u16| {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        Ipv4Addr::new(a, b, c, d)
-    };
-    match [a, b, c, d, e, f] {
-        [0, 0, 0, 0, 0, 0] if (g, h) != (0, 0) && (g, h) != (0, 1) => Some(v4(g, h)),
-        [0, 0, 0, 0, 0 | 0xffff, 0xffff | 0] if e != f => Some(v4(g, h)),
-        [0x64, 0xff9b, ..] => Some(v4(g, h)),
-        [0x2002, ..] => Some(v4(b, c)),
+    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, .., high, low]
+        | [0x2002, high, low, ..] => Some(v4(high, low)),
         _ => None,
     }
 }

@@ -121,9 +121,8 @@ impl Reader {
     /// Reads one character; returns how many more it takes with it.
     fn read(&mut self, c: char, ahead: &[char]) -> usize {
         match self.open.last().copied() {
-            Some(Open::Single) => self.close_at('\'', c),
             Some(Open::Ansi) if c == '\\' => 1,
-            Some(Open::Ansi) => self.close_at('\'', c),
+            Some(Open::Single | Open::Ansi) => self.close_at('\'', c),
             Some(Open::Comment) => {
                 if c == '\n' {
                     self.open.pop();

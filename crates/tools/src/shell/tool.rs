@@ -84,7 +84,7 @@ impl Shell {
             .start(piped)
             .map_err(|error| not_started(shell, &cwd, &error))?;
         let (end, printed) = attend(&mut group, input, call.timeout.total, stop, log).await;
-        Ok(outcome(end, printed))
+        Ok(outcome(end, &printed))
     }
 }
 
@@ -182,7 +182,7 @@ async fn feed(stdin: Option<ChildStdin>, input: Option<Vec<u8>>) {
     }
 }
 
-fn outcome(end: End, printed: Printed) -> Outcome {
+fn outcome(end: End, printed: &Printed) -> Outcome {
     use std::os::unix::process::ExitStatusExt;
     let error = match end {
         End::Exited(Ok(status)) if status.success() => {
