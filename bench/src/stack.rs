@@ -22,7 +22,7 @@ pub(crate) struct Stack {
 
 impl Stack {
     /// Starts one.
-    pub(crate) async fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let store = Arc::new(store::Sqlite::open(dir.path())?);
         let bodies: Arc<dyn results::Bodies> =

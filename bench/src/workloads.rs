@@ -76,7 +76,7 @@ fn loop_over(tool: &str) -> String {
 fn chain(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
     let (per_step, bytes) = runtime.block_on(async {
-        let stack = Stack::start().await?;
+        let stack = Stack::start()?;
         let text = chain_of(20);
         stack.run(&text, None).await?;
         let before = stack.bytes()?;
@@ -111,7 +111,7 @@ fn chain(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
 
 fn burst(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     let rate = runtime.block_on(async {
-        let stack = Stack::start().await?;
+        let stack = Stack::start()?;
         let text = chain_of(3);
         stack.run(&text, None).await?;
         let mut watch = stack.server.watch();
@@ -172,7 +172,7 @@ fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     let mut walls = Vec::new();
     for n in [1_000u64, 10_000, 100_000] {
         let (seconds, bytes, fold) = runtime.block_on(async {
-            let stack = Stack::start().await?;
+            let stack = Stack::start()?;
             let text = loop_over("{kind: noop}");
             stack.run(&text, Some(Raw::of(&json!({"n": 10})))).await?;
             let before = stack.bytes()?;
@@ -230,7 +230,7 @@ fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
 fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     let n = 5_000u64;
     let rate = runtime.block_on(async {
-        let stack = Stack::start().await?;
+        let stack = Stack::start()?;
         let text =
             loop_over("{kind: python, input: {item: \"{{ item }}\"}, code: \"return item\"}");
         stack.run(&text, Some(Raw::of(&json!({"n": 50})))).await?;
@@ -252,7 +252,7 @@ fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
 fn submit(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
     let median = runtime.block_on(async {
-        let stack = Stack::start().await?;
+        let stack = Stack::start()?;
         let text = chain_of(1);
         stack.run(&text, None).await?;
         let mut times = Vec::new();
@@ -285,7 +285,7 @@ fn submit(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
 fn append(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     let n = 50_000u64;
     let (rate, packed, single) = runtime.block_on(async {
-        let stack = Stack::start().await?;
+        let stack = Stack::start()?;
         let text = loop_over("{kind: noop}");
         stack.run(&text, Some(Raw::of(&json!({"n": 10})))).await?;
         let begin = now();

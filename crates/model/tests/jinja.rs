@@ -1,5 +1,4 @@
 //! Templates answer as Jinja2 does: `jinja/table.json` holds its answers, written by `jinja/generate.py`.
-#![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 use model::source::Span;
 use model::template::{Data, Scope, Template};

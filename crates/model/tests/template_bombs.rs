@@ -1,10 +1,6 @@
 //! No template takes more than a second or 64 MiB, however it is written.
 #![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::print_stdout,
-    reason = "the table is worth reading when a bomb goes off"
-)]
 
 use std::fs;
 use std::time::Duration;

@@ -51,11 +51,19 @@ fn the_schema_is_the_one_on_record() {
         .unwrap();
     let schema = parts.join(";\n\n") + ";\n";
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/schema.sql");
-    if std::env::var_os("ACCEPT").is_some() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "accepting a new expectation is asked for in the environment"
+    )]
+    let accepts = std::env::var_os("NOETL_ACCEPT").is_some();
+    if accepts {
         std::fs::write(file, &schema).unwrap();
     }
     let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(schema == recorded, "schema.sql is stale: run with ACCEPT=1");
+    assert!(
+        schema == recorded,
+        "schema.sql is stale: run with NOETL_ACCEPT=1"
+    );
 }
 
 #[test]
