@@ -99,6 +99,9 @@ fn a_retry_decision_is_shown_as_in_the_specification() {
             delay: Some(2.0),
             ..Action::plain(Directive::Retry)
         },
+        set_iter: None,
+        set_ctx: None,
+        set: None,
     }));
     let event = event("2026-02-05T23:11:23Z", Source::Worker, task(2), body);
     assert_golden(&event, include_str!("golden/policy_task_evaluated.json"));

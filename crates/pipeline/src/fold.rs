@@ -27,6 +27,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
         }
         Body::PolicyEvaluated(evaluated) if evaluated.action.directive == Directive::Retry => {
             continuation.stage = retrying(&evaluated.action, event);
+            note_writes(continuation, event);
         }
         Body::TaskDone(ended) => end(continuation, event, ended, true),
         Body::TaskFailed(ended) => end(continuation, event, ended, false),
@@ -64,15 +65,7 @@ fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bo
     continuation.outcomes.insert(label.clone(), pointer);
     continuation.last = Some(label.clone());
     continuation.attempt = 0;
-    if ended.set_iter.is_some() {
-        continuation.iter_writes.push(event.seq);
-    }
-    if ended.set.is_some() {
-        continuation.local_writes.push(event.seq);
-    }
-    if ended.set_ctx.is_some() {
-        continuation.ctx_writes.push(event.seq);
-    }
+    note_writes(continuation, event);
     continuation.stage = match ended.directive {
         Directive::Break => Stage::Done,
         Directive::Fail => Stage::Failed,
@@ -86,4 +79,18 @@ fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bo
         (Directive::Continue, _) => Cursor::After(label),
         _ => Cursor::At(label),
     };
+}
+
+/// Keeps where values were written, so that they can be read again.
+fn note_writes(continuation: &mut Continuation, event: &Event) {
+    let written = event.body.written();
+    if written.iter.is_some() {
+        continuation.iter_writes.push(event.seq);
+    }
+    if written.local.is_some() {
+        continuation.local_writes.push(event.seq);
+    }
+    if written.ctx.is_some() {
+        continuation.ctx_writes.push(event.seq);
+    }
 }

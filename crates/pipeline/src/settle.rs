@@ -6,7 +6,7 @@
 use model::event::{Action, At, AttemptEnded, Body, Nothing, PolicyEvaluated, TaskEnded};
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{Directive, Step};
+use model::playbook::{Directive, Rule, Step};
 use model::raw::Raw;
 use model::template::{Envelope, RenderError, Scope};
 use serde_json::{Map, Value};
@@ -151,6 +151,7 @@ fn follow(
                         place,
                         Ended {
                             action,
+                            writes: own_writes(rule, &scope)?,
                             ..verdict_end
                         },
                     ));
@@ -158,8 +159,7 @@ fn follow(
                 Retrying::Exhausted { attempts } => verdict_end.exhaust(run, outcome, attempts),
             }
         }
-        let mut own = Writes::default();
-        own.render(&rule.then.writes, &scope)?;
+        let own = own_writes(rule, &scope)?;
         writes.iter.extend(own.iter);
         writes.ctx.extend(own.ctx);
         writes.local.extend(own.local);
@@ -327,10 +327,23 @@ fn attempt_body(outcome: &Outcome) -> Body {
     }
 }
 
+/// What a rule itself writes.
+fn own_writes(rule: &Rule, scope: &Scope) -> Result<Writes, RenderError> {
+    let mut own = Writes::default();
+    own.render(&rule.then.writes, scope)?;
+    Ok(own)
+}
+
+/// The policy's word. A visit's end carries its writes itself; those of another try ride here.
 fn policy_body(ending: &Ended) -> Body {
+    let is_retry = ending.action.directive == Directive::Retry;
+    let written = |map: &Map<String, Value>| raw(map).filter(|_| is_retry);
     Body::PolicyEvaluated(Box::new(PolicyEvaluated {
         matched_rule_index: ending.matched,
         action: ending.action.clone(),
+        set_iter: written(&ending.writes.iter),
+        set_ctx: written(&ending.writes.ctx),
+        set: written(&ending.writes.local),
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use model::event::{At, Body as EventBody};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{ResultControl, Task};
+use model::playbook::{Directive, ResultControl, Task};
 use model::raw::Raw;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::template::{Data, Loaded};
@@ -76,11 +76,18 @@ pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Resul
         return Ok(());
     }
     for draft in &mut settled.events {
-        if let EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) = &mut draft.body {
-            ended.set_iter = raw(&settled.writes.iter);
-            ended.set_ctx = raw(&settled.writes.ctx);
-            ended.set = raw(&settled.writes.local);
-        }
+        let (set_iter, set_ctx, set) = match &mut draft.body {
+            EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
+                (&mut ended.set_iter, &mut ended.set_ctx, &mut ended.set)
+            }
+            EventBody::PolicyEvaluated(policy) if policy.action.directive == Directive::Retry => {
+                (&mut policy.set_iter, &mut policy.set_ctx, &mut policy.set)
+            }
+            _ => continue,
+        };
+        *set_iter = raw(&settled.writes.iter);
+        *set_ctx = raw(&settled.writes.ctx);
+        *set = raw(&settled.writes.local);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use model::command::Continuation;
 use model::ctx;
-use model::event::{Body, Event, TaskEnded};
+use model::event::Event;
 use model::id::Seq;
 use model::outcome::{ErrorKind, TaskError};
 use model::raw::Raw;
@@ -36,7 +36,7 @@ impl Pipeline<'_> {
         if !seqs.is_empty() {
             let mut events = load::events(self.hand, &seqs).await?;
             events.sort_by_key(|event| event.seq);
-            for writes in events.iter().filter_map(|event| writes(event, is_parallel)) {
+            for writes in events.iter().map(|event| writes(event, is_parallel)) {
                 pipeline::apply_writes(&mut self.scope, &writes);
                 ctx::join(&mut self.patch, &writes.ctx);
             }
@@ -46,21 +46,13 @@ impl Pipeline<'_> {
     }
 }
 
-fn writes(event: &Event, is_parallel: bool) -> Option<Writes> {
-    let (Body::TaskDone(ended) | Body::TaskFailed(ended)) = &event.body else {
-        return None;
-    };
-    let TaskEnded {
-        set_iter,
-        set_ctx,
-        set,
-        ..
-    } = &**ended;
-    Some(Writes {
-        iter: map(set_iter.as_ref()),
-        ctx: map(set_ctx.as_ref().filter(|_| is_parallel)),
-        local: map(set.as_ref()),
-    })
+fn writes(event: &Event, is_parallel: bool) -> Writes {
+    let written = event.body.written();
+    Writes {
+        iter: map(written.iter),
+        ctx: map(written.ctx.filter(|_| is_parallel)),
+        local: map(written.local),
+    }
 }
 
 fn map(raw: Option<&Raw>) -> Map<String, Value> {

@@ -409,14 +409,12 @@ fn answered(env: &Env<'_>, by: Seq, since: Seq) -> Outcome {
 }
 
 fn writes(event: &Event, is_parallel: bool) -> Writes {
-    let (Body::TaskDone(ended) | Body::TaskFailed(ended)) = &event.body else {
-        return Writes::default();
-    };
+    let written = event.body.written();
     let map = |raw: Option<&Raw>| raw.and_then(|raw| raw.read().ok()).unwrap_or_default();
     Writes {
-        iter: map(ended.set_iter.as_ref()),
-        ctx: map(ended.set_ctx.as_ref().filter(|_| is_parallel)),
-        local: map(ended.set.as_ref()),
+        iter: map(written.iter),
+        ctx: map(written.ctx.filter(|_| is_parallel)),
+        local: map(written.local),
     }
 }
 

@@ -27,6 +27,9 @@ fn retry(attempts: u32) -> Body {
             attempts: Some(attempts),
             ..Action::plain(Directive::Retry)
         },
+        set_iter: None,
+        set_ctx: None,
+        set: None,
     }))
 }
 

@@ -75,12 +75,11 @@ impl Turn<'_> {
         let Some(run) = event.at.step_run_id() else {
             return;
         };
+        let patch = event.body.written().ctx;
+        if let Some(patch) = patch.filter(|_| !self.is_parallel(&run)) {
+            self.patch_from_task(&run, &event, patch);
+        }
         match &event.body {
-            Body::TaskDone(ended) | Body::TaskFailed(ended) => {
-                if let Some(patch) = ended.set_ctx.as_ref().filter(|_| !self.is_parallel(&run)) {
-                    self.patch_from_task(&run, &event, patch);
-                }
-            }
             // What is last said of work that is being stopped is recorded; nothing follows from it.
             _ if self.state.stop.is_some() => {}
             Body::TaskStarted(started) => match started.awaits.as_deref() {

@@ -342,6 +342,17 @@ payload!(
         awaits: Option<Box<Awaits>>,
     }
 );
+/// What an event of a task writes, by target.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Written<'e> {
+    /// To the iteration.
+    pub iter: Option<&'e Raw>,
+    /// To the execution.
+    pub ctx: Option<&'e Raw>,
+    /// To the pipeline.
+    pub local: Option<&'e Raw>,
+}
+
 /// What a suspended task waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -429,6 +440,15 @@ payload!(
         matched_rule_index: Option<u32>,
         /// What it says.
         action: Action,
+        /// Writes to the iteration, by a rule that asks for another try.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        set_iter: Option<Raw>,
+        /// Writes to the execution, by such a rule.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        set_ctx: Option<Raw>,
+        /// Writes to the pipeline, by such a rule.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        set: Option<Raw>,
     }
 );
 payload!(

@@ -7,7 +7,7 @@ use crate::event::body::{
     CommandIssued, CtxPatched, Ending, Failed, Finished, IterationDone, IterationScheduled,
     LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated, RequestEvaluated,
     Requested, ResultStored, Retried, Reused, Signal, StepScheduled, Switched, TaskEnded,
-    TaskStarted, TimerFired, TimerSet, WorkflowStarted,
+    TaskStarted, TimerFired, TimerSet, WorkflowStarted, Written,
 };
 use crate::event::kind::{Kind, Source};
 use crate::id::{EventId, ExecutionId, Name, Seq, StepRunId, WorkerId};
@@ -207,6 +207,25 @@ bodies! {
     BatchProcessing(Batch),
     BatchCompleted(Batch),
     BatchFailed(Batch),
+}
+
+impl Body {
+    /// What the event writes: an outcome's own writes, or those of a rule that asks for another try.
+    pub fn written(&self) -> Written<'_> {
+        match self {
+            Self::TaskDone(ended) | Self::TaskFailed(ended) => Written {
+                iter: ended.set_iter.as_ref(),
+                ctx: ended.set_ctx.as_ref(),
+                local: ended.set.as_ref(),
+            },
+            Self::PolicyEvaluated(policy) => Written {
+                iter: policy.set_iter.as_ref(),
+                ctx: policy.set_ctx.as_ref(),
+                local: policy.set.as_ref(),
+            },
+            _ => Written::default(),
+        }
+    }
 }
 
 impl Event {
