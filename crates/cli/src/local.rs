@@ -138,6 +138,7 @@ fn tools(app: &App, slots: u32) -> tools::Config {
             ..tools::PythonConfig::default()
         },
         environment,
+        scratch_dir: settings.store.clone(),
         forbidden_files: vec![settings.store.join("noetl.db")],
         ..tools::Config::default()
     }

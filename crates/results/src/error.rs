@@ -39,6 +39,23 @@ pub enum Error {
     /// The body could not be read from where it came.
     #[error("the body broke off while it was stored")]
     Interrupted(#[source] std::io::Error),
+    /// The body is larger than it may be.
+    #[error("the result is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// The body is not the JSON it was said to be.
+    #[error("the body cannot be kept as a result")]
+    NotJson(#[source] crate::NotJson),
+    /// A selected value is too large to be lifted out.
+    #[error("what `{path}` selects has more than {bytes_max} bytes: select smaller values of it")]
+    SelectTooLarge {
+        /// The path.
+        path: String,
+        /// The bound.
+        bytes_max: usize,
+    },
     /// A `select` path that is no `JSONPath`.
     #[error("`{path}` is not a JSONPath: {problem}")]
     Select {
@@ -56,6 +73,9 @@ impl Error {
             Self::NotAvailable { .. } => "REFERENCE_NOT_AVAILABLE",
             Self::Corrupt { .. } => "REFERENCE_CORRUPT",
             Self::Full { .. } => "STORAGE_FULL",
+            Self::TooLarge { .. } => "LIMIT_PAYLOAD",
+            Self::NotJson(_) => "RESULT_NOT_JSON",
+            Self::SelectTooLarge { .. } => "SELECT_TOO_LARGE",
             Self::Unavailable { .. } | Self::Interrupted(_) => "STORAGE_UNAVAILABLE",
             Self::Select { .. } => "SELECT_INVALID",
         }

@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 32;
 const TEXT_CHARS_MAX: usize = 500;
 
 /// Lifted out whatever else is.
-const ALWAYS: [&str; 2] = ["status", "row_count"];
+pub(crate) const ALWAYS: [&str; 2] = ["status", "row_count"];
 
 /// The selected values, or the top-level scalars where nothing was selected.
 pub fn extract(body: &Value, select: &[Select]) -> Result<Map<String, Value>, Error> {

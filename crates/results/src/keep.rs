@@ -6,12 +6,12 @@ use model::id::{ExecutionId, Name};
 use model::playbook::ResultControl;
 use model::result_ref::{BodyMeta, INLINE_BYTES_MAX, RefKind, ResultRef};
 use model::time::Time;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::{Bodies, Error, Source, extract, preview};
+use crate::{Bodies, Error, Source, Stored, extract, preview};
 
 /// The largest preview where the task does not say.
-const PREVIEW_BYTES_MAX: usize = 2048;
+pub(crate) const PREVIEW_BYTES_MAX: usize = 2048;
 
 /// A result that is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,12 +88,23 @@ pub async fn keep(
     let preview = preview(&result, text.len(), preview_bytes_max);
     drop(result);
     let stored = bodies.put(Source::Bytes(Bytes::from(text))).await?;
+    let expires_at = control.ttl.map(|ttl| place.now.after(ttl));
     Ok(Kept::Ref(Box::new(ResultRef {
+        expires_at,
+        extracted,
+        preview: Some(preview),
+        ..reference(stored, place.uri(), control)
+    })))
+}
+
+/// The reference to a body of JSON text, as yet without what it shows.
+pub(crate) fn reference(stored: Stored, uri: String, control: &ResultControl) -> ResultRef {
+    ResultRef {
         kind: RefKind::Result,
-        uri: place.uri(),
+        uri,
         store: stored.store.to_owned(),
         scope: control.scope.unwrap_or_default(),
-        expires_at: control.ttl.map(|ttl| place.now.after(ttl)),
+        expires_at: None,
         meta: BodyMeta {
             content_type: "application/json".to_owned(),
             bytes: stored.bytes,
@@ -101,12 +112,12 @@ pub async fn keep(
             compression: None,
             location: stored.location,
         },
-        extracted,
-        preview: Some(preview),
-    })))
+        extracted: Map::new(),
+        preview: None,
+    }
 }
 
-fn saturate(bytes: u64) -> usize {
+pub(crate) fn saturate(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 

@@ -1,6 +1,6 @@
 //! Result bodies: kept inline in the log while small, behind a `ResultRef` once they are not.
 //!
-//! [`keep`] decides and cuts; a [`Bodies`] store holds what does not stay. A reference is handed out only after its
+//! [`keep`] decides and cuts, a [`Keeper`] does so with text that is never held whole; a [`Bodies`] store holds what does not stay. A reference is handed out only after its
 //! body is durable, and a body is handed out only after its hash was checked.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -8,11 +8,15 @@
 mod bodies;
 mod error;
 mod extract;
+mod json;
 mod keep;
+mod keeper;
 mod local;
 
 pub use bodies::{Bodies, Source, Stored};
 pub use error::Error;
 pub use extract::{extract, preview};
+pub use json::{NotJson, Scanner};
 pub use keep::{Kept, Limits, Place, keep};
+pub use keeper::Keeper;
 pub use local::Local;

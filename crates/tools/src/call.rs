@@ -38,6 +38,8 @@ pub struct Call {
     pub place: Place,
     /// Results larger than this are not kept inline.
     pub inline_bytes_max: usize,
+    /// Where a result goes that is too large to be held; without one, results must fit into memory.
+    pub keeper: Option<results::Keeper>,
 }
 
 /// How long a call may take, as a whole and in its parts.
@@ -114,6 +116,7 @@ impl Call {
                 base_dir: PathBuf::from("."),
             },
             inline_bytes_max: 64 * 1024,
+            keeper: None,
         }
     }
 
@@ -222,4 +225,12 @@ pub(crate) fn timed_out(limit: Duration) -> TaskError {
         format!("the call took longer than its timeout of {limit:?}"),
     )
     .with("timeout_seconds", limit.as_secs_f64())
+}
+
+/// The error of a body that could not be stored.
+pub(crate) fn not_kept(error: &results::Error) -> TaskError {
+    TaskError {
+        retryable: error.is_retryable(),
+        ..TaskError::new(ErrorKind::Storage, error.code(), error.to_string())
+    }
 }

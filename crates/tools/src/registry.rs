@@ -27,6 +27,8 @@ pub struct Config {
     pub allow_private_addresses: bool,
     /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
     pub environment: BTreeMap<String, String>,
+    /// Where responses wait while they are received; best on the disk that also holds bodies.
+    pub scratch_dir: PathBuf,
     /// Files that `sqlite` refuses to open: the engine's own store.
     pub forbidden_files: Vec<PathBuf>,
 }
@@ -45,8 +47,10 @@ pub struct PythonConfig {
 /// Bounds of the `http` tool.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpLimits {
-    /// The largest response, decompressed.
-    pub body_bytes_max: usize,
+    /// The largest response that is held in memory, decompressed.
+    pub held_bytes_max: usize,
+    /// The largest response that passes into the store of bodies, decompressed.
+    pub streamed_bytes_max: u64,
     /// The longest chain of redirects.
     pub redirects_max: usize,
     /// The largest response header.
@@ -73,6 +77,7 @@ impl Default for Config {
                 "PATH".to_owned(),
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             )]),
+            scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
         }
     }
@@ -91,7 +96,8 @@ impl Default for PythonConfig {
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            body_bytes_max: 64 * 1024 * 1024,
+            held_bytes_max: 64 * 1024 * 1024,
+            streamed_bytes_max: 5 * 1024 * 1024 * 1024,
             redirects_max: 10,
             header_bytes_max: 64 * 1024,
             connect: Duration::from_secs(10),
@@ -115,7 +121,7 @@ impl Registry {
         let python = Python::new(&config.python, config.environment, clients.clone());
         let mut registry = Self::empty();
         registry.insert("noop", Arc::new(Noop));
-        registry.insert("http", Arc::new(Http::new(clients)));
+        registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));
         registry.insert("rhai", Arc::new(Rhai));

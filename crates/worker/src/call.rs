@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tools::{Call, LogSink, Place, Stream, Tool};
 
 use crate::hand::{Hand, Trouble};
-use crate::keep::inline_bytes_max;
+use crate::keep::{inline_bytes_max, keeper};
 use crate::load;
 use crate::logs::{LogLine, LogStream};
 use crate::render::Ready;
@@ -47,6 +47,7 @@ pub(crate) async fn make(
             base_dir: hand.prepared.base_dir.clone(),
         },
         inline_bytes_max: inline_bytes_max(task),
+        keeper: Some(keeper(hand, task, at)),
     };
     if task.kind == "python" {
         load_context(hand, &call, scope).await?;

@@ -7,7 +7,7 @@ use model::raw::Raw;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::template::{Data, Loaded};
 use pipeline::{Settled, Writes};
-use results::{Kept, Limits, Place};
+use results::{Keeper, Kept, Limits, Place};
 use serde_json::{Map, Value};
 
 use crate::hand::Hand;
@@ -22,12 +22,12 @@ pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome)
     let Outcome::Ok(mut success) = outcome else {
         return outcome;
     };
-    if success.reference.is_some() {
+    if let Some(reference) = &mut success.reference {
+        // The tool stored it as it came; its life begins now.
+        reference.expires_at = task.result.ttl.map(|ttl| hand.now().after(ttl));
         return Outcome::Ok(success);
     }
-    let payload_max = hand.prepared.playbook.executor.payload_bytes_max;
-    let payload_max =
-        payload_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let payload_max = usize::try_from(payload_bytes_max(hand)).unwrap_or(usize::MAX);
     let inline_max = inline_bytes_max(task);
     if is_within(&success.result, inline_max.min(payload_max)) {
         return Outcome::Ok(success);
@@ -51,6 +51,26 @@ pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome)
         }
         Err(error) => Outcome::error(error),
     }
+}
+
+/// Keeps what a tool cannot hold while it comes.
+pub(crate) fn keeper(hand: &Hand, task: &Task, at: &At) -> Keeper {
+    let place = Place {
+        execution: hand.execution(),
+        at,
+        now: hand.now(),
+    };
+    Keeper {
+        bodies: hand.shared.config.bodies.clone(),
+        control: task.result.clone(),
+        uri: place.uri(),
+        bytes_max: payload_bytes_max(hand),
+    }
+}
+
+fn payload_bytes_max(hand: &Hand) -> u64 {
+    let asked = hand.prepared.playbook.executor.payload_bytes_max;
+    asked.unwrap_or(u64::MAX)
 }
 
 /// How much of a task's result may stay inline.

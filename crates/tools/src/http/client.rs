@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{cancelled, timed_out};
 use crate::http::guard::{Blocked, Guard, GuardedResolver};
-use crate::http::response;
+use crate::http::{receive, response};
 use crate::registry::HttpLimits;
 
 /// What a connection depends on.
@@ -78,7 +78,7 @@ impl Clients {
                 let message = format!("`{url}` answered {status}");
                 return Err(TaskError::new(response::kind_of(status), code, message));
             }
-            let body = response::read(sent, self.limits.body_bytes_max, None).await?;
+            let body = receive::read(sent, self.limits.held_bytes_max).await?;
             Ok(String::from_utf8_lossy(&body).into_owned())
         };
         tokio::select! {

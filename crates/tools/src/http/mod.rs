@@ -3,7 +3,9 @@
 mod auth;
 mod body;
 mod client;
+mod envelope;
 mod guard;
+mod receive;
 mod request;
 mod response;
 mod tool;

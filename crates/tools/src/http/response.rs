@@ -4,25 +4,39 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::{Bytes, BytesMut};
-use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use bytes::Bytes;
+use model::outcome::{ErrorKind, Facets, Outcome, Success, TaskError};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{StatusCode, Url};
+use results::Keeper;
 use serde_json::{Map, Value, json};
 
-use crate::call::timed_out;
-use crate::http::client::sort;
+use crate::call::not_kept;
+use crate::http::envelope::{self, Around, Form};
+use crate::http::receive::{Body, Spool, storage};
 use crate::http::request::{Manner, ResponseType};
 
 /// Of a failed response's body no more than this is put into the error.
-const ERROR_BODY_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const ERROR_BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Types of text that do not say so by their name.
+const TEXT_TYPES: [&str; 5] = [
+    "application/xml",
+    "application/javascript",
+    "application/x-www-form-urlencoded",
+    "application/x-ndjson",
+    "application/yaml",
+];
+
+/// What is between the reader of a received body and its store.
+const PIPE_BYTES: usize = 256 * 1024;
 
 /// The head of a response and what became of its body.
 pub(crate) struct Received {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) url: Url,
-    pub(crate) body: Result<Bytes, TaskError>,
+    pub(crate) body: Result<Body, TaskError>,
     pub(crate) elapsed: Duration,
 }
 
@@ -33,78 +47,84 @@ struct Decoded {
     warning: Option<String>,
 }
 
-/// Reads a body, decompressed, up to a bound; a peer that falls silent for `read` has timed out.
-pub(crate) async fn read(
-    mut response: Response,
-    bytes_max: usize,
-    read: Option<Duration>,
-) -> Result<Bytes, TaskError> {
-    let mut body = BytesMut::new();
-    loop {
-        let next = response.chunk();
-        let chunk = match read {
-            None => next.await,
-            Some(limit) => tokio::time::timeout(limit, next)
-                .await
-                .map_err(|_| timed_out(limit).with("phase", "read"))?,
-        };
-        let Some(chunk) = chunk.map_err(|error| sort(&error))? else {
-            return Ok(body.freeze());
-        };
-        if body.len() + chunk.len() > bytes_max {
-            let message = format!("the response is larger than {bytes_max} bytes");
-            return Err(TaskError::new(
-                ErrorKind::Schema,
-                "HTTP_BODY_TOO_LARGE",
-                message,
-            ));
-        }
-        body.extend_from_slice(&chunk);
-    }
-}
-
 impl Received {
-    /// The outcome of the call.
-    pub(crate) fn outcome(self, manner: &Manner) -> Outcome {
+    /// The outcome of the call; a body in a file goes on to the store by way of the keeper.
+    pub(crate) async fn outcome(mut self, manner: &Manner, keeper: Option<&Keeper>) -> Outcome {
         let facets = self.facets();
-        let outcome = match &self.body {
-            Err(error) => Outcome::error(error.clone()),
-            Ok(body) => match self.decode(body, manner.response_type) {
-                Err(error) => Outcome::error(error),
-                Ok(decoded) if manner.is_ok(self.status) => self.success(decoded),
-                Ok(decoded) => Outcome::error(self.failure(decoded)),
-            },
+        let body = std::mem::replace(&mut self.body, Ok(Body::Held(Bytes::new())));
+        let outcome = match (body, keeper) {
+            (Err(error), _) => Err(error),
+            (Ok(Body::Held(body)), _) => self.held(&body, manner),
+            (Ok(Body::Spooled(spool)), Some(keeper)) => self.kept(spool, manner, keeper).await,
+            (Ok(Body::Spooled(_)), None) => unreachable!("only a keeper makes a body stream"),
         };
-        outcome.with_facets(facets)
+        outcome.unwrap_or_else(Outcome::error).with_facets(facets)
     }
 
-    fn success(&self, decoded: Decoded) -> Outcome {
-        let mut result = json!({
-            "status_code": self.status.as_u16(),
-            "headers": header_map(&self.headers),
-            "data": decoded.data,
-            "url": shown(&self.url),
-            "elapsed_ms": millis(self.elapsed),
-        });
-        if decoded.is_base64 {
-            result["encoding"] = json!("base64");
+    fn held(&self, body: &Bytes, manner: &Manner) -> Result<Outcome, TaskError> {
+        let content_type = self.content_type();
+        if !manner.is_ok(self.status) {
+            // A status that says failure is the news, whatever shape its body has.
+            let decoded = self.decode(body, manner.response_type);
+            let decoded = decoded.unwrap_or_else(|_| by_type(body, &content_type));
+            return Err(self.failure(body.len(), decoded));
         }
-        let mut outcome = Outcome::ok(result);
-        if let Some(warning) = decoded.warning {
-            let meta = outcome.meta_mut();
-            meta.insert("warning".to_owned(), Value::String(warning));
-        }
-        outcome
+        let decoded = self.decode(body, manner.response_type)?;
+        let Around { before, after } = self.around(decoded.is_base64);
+        let mut result = before;
+        result.insert("data".to_owned(), decoded.data);
+        result.extend(after);
+        Ok(warned(Outcome::ok(result), decoded.warning))
     }
 
-    fn failure(&self, decoded: Decoded) -> TaskError {
+    async fn kept(
+        &self,
+        spool: Spool,
+        manner: &Manner,
+        keeper: &Keeper,
+    ) -> Result<Outcome, TaskError> {
+        let (form, warning) = self.form(&spool, manner.response_type)?;
+        let around = self.around(form == Form::Base64);
+        let body = spool.rewind().await.map_err(|error| storage(&error))?;
+        let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
+        // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
+        let keeping = async move { keeper.keep(&mut text).await };
+        let (written, kept) = tokio::join!(envelope::write(around, form, body, out), keeping);
+        let reference = match (written, kept) {
+            (_, Ok(reference)) => reference,
+            (Err(error), Err(_)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                return Err(storage(&error));
+            }
+            (_, Err(error)) => return Err(not_kept(&error)),
+        };
+        let success = Success {
+            reference: Some(Box::new(reference)),
+            ..Success::default()
+        };
+        Ok(warned(Outcome::Ok(success), warning))
+    }
+
+    /// The fields of a result around its `data`.
+    fn around(&self, is_base64: bool) -> Around {
+        let mut before = Map::new();
+        before.insert("status_code".to_owned(), self.status.as_u16().into());
+        before.insert("headers".to_owned(), header_map(&self.headers).into());
+        let mut after = Map::new();
+        after.insert("url".to_owned(), shown(&self.url).into());
+        after.insert("elapsed_ms".to_owned(), millis(self.elapsed).into());
+        if is_base64 {
+            after.insert("encoding".to_owned(), "base64".into());
+        }
+        Around { before, after }
+    }
+
+    fn failure(&self, size: usize, decoded: Decoded) -> TaskError {
         let status = self.status;
         let code = format!("HTTP_{}", status.as_u16());
         let message = format!("{} answered {status}", shown(&without_query(&self.url)));
         let mut error = TaskError::new(kind_of(status), code, message);
         error.retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         error = error.with("status", status.as_u16());
-        let size = self.body.as_ref().map_or(0, Bytes::len);
         if size > 0 && size <= ERROR_BODY_BYTES_MAX {
             error = error.with("data", decoded.data);
         } else if let (true, Value::String(text)) = (size > 0, &decoded.data) {
@@ -127,21 +147,100 @@ impl Received {
     }
 
     fn decode(&self, body: &Bytes, wanted: ResponseType) -> Result<Decoded, TaskError> {
-        let content_type = self.headers.get(CONTENT_TYPE);
-        let content_type = content_type.and_then(|v| v.to_str().ok()).unwrap_or("");
-        let content_type = content_type.to_ascii_lowercase();
+        let content_type = self.content_type();
         match wanted {
             ResponseType::Json if body.is_empty() => Ok(plain(Value::Null)),
-            ResponseType::Json => serde_json::from_slice(body).map(plain).map_err(|error| {
-                let message = format!("the response is not JSON: {error}");
-                TaskError::new(ErrorKind::Parse, "HTTP_JSON", message)
-                    .with("status", self.status.as_u16())
-            }),
+            ResponseType::Json => {
+                let data = serde_json::from_slice(body).map(plain);
+                data.map_err(|error| self.not_json(&error.to_string()))
+            }
             ResponseType::Text => Ok(plain(Value::String(text(body, &content_type)))),
             ResponseType::Binary => Ok(binary(body)),
             ResponseType::Auto => Ok(by_type(body, &content_type)),
         }
     }
+
+    /// How a body in a file stands in the result, by the same rules; and what is odd about it.
+    fn form(
+        &self,
+        spool: &Spool,
+        wanted: ResponseType,
+    ) -> Result<(Form, Option<String>), TaskError> {
+        let content_type = self.content_type();
+        let text = if is_latin(&content_type) && !spool.is_utf8() {
+            Form::Latin
+        } else {
+            Form::Text
+        };
+        let form = match (wanted, Type::of(&content_type)) {
+            (ResponseType::Json, _) => {
+                let json = spool.json();
+                json.map_err(|error| self.not_json(&error.to_string()))?;
+                Form::Json
+            }
+            (ResponseType::Text, _) | (ResponseType::Auto, Type::Text) => text,
+            (ResponseType::Auto, Type::Json) => match spool.json() {
+                Ok(()) => Form::Json,
+                Err(error) => return Ok((text, Some(mislabelled(&error.to_string())))),
+            },
+            (ResponseType::Auto, Type::Unknown) if spool.json().is_ok() => Form::Json,
+            (ResponseType::Auto, Type::Unknown) if spool.is_utf8() => Form::Text,
+            (ResponseType::Auto, Type::Unknown | Type::Binary) | (ResponseType::Binary, _) => {
+                Form::Base64
+            }
+        };
+        Ok((form, None))
+    }
+
+    fn content_type(&self) -> String {
+        let value = self.headers.get(CONTENT_TYPE);
+        let value = value.and_then(|value| value.to_str().ok());
+        value.unwrap_or("").to_ascii_lowercase()
+    }
+
+    fn not_json(&self, problem: &str) -> TaskError {
+        let message = format!("the response is not JSON: {problem}");
+        TaskError::new(ErrorKind::Parse, "HTTP_JSON", message).with("status", self.status.as_u16())
+    }
+}
+
+/// What a content type says of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Json,
+    Text,
+    Binary,
+    Unknown,
+}
+
+impl Type {
+    fn of(content_type: &str) -> Self {
+        let essence = content_type.split(';').next().unwrap_or("").trim();
+        let is_text = essence.starts_with("text/")
+            || essence.ends_with("+xml")
+            || TEXT_TYPES.contains(&essence);
+        if essence.ends_with("/json") || essence.ends_with("+json") {
+            Self::Json
+        } else if is_text {
+            Self::Text
+        } else if essence.is_empty() {
+            Self::Unknown
+        } else {
+            Self::Binary
+        }
+    }
+}
+
+fn warned(mut outcome: Outcome, warning: Option<String>) -> Outcome {
+    if let Some(warning) = warning {
+        let meta = outcome.meta_mut();
+        meta.insert("warning".to_owned(), Value::String(warning));
+    }
+    outcome
+}
+
+fn mislabelled(problem: &str) -> String {
+    format!("the response says it is JSON, but is not: {problem}")
 }
 
 /// The class of a status that is not a success.
@@ -168,39 +267,24 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<f64> {
 }
 
 fn by_type(body: &Bytes, content_type: &str) -> Decoded {
-    let essence = content_type.split(';').next().unwrap_or("").trim();
     if body.is_empty() {
         return plain(Value::Null);
     }
-    if essence.ends_with("/json") || essence.ends_with("+json") {
-        return match serde_json::from_slice(body) {
+    match Type::of(content_type) {
+        Type::Json => match serde_json::from_slice(body) {
             Ok(data) => plain(data),
             Err(error) => Decoded {
-                warning: Some(format!("the response says it is JSON, but is not: {error}")),
+                warning: Some(mislabelled(&error.to_string())),
                 ..plain(Value::String(text(body, content_type)))
             },
-        };
-    }
-    let is_text = essence.starts_with("text/")
-        || essence.ends_with("+xml")
-        || [
-            "application/xml",
-            "application/javascript",
-            "application/x-www-form-urlencoded",
-            "application/x-ndjson",
-            "application/yaml",
-        ]
-        .contains(&essence);
-    if is_text {
-        return plain(Value::String(text(body, content_type)));
-    }
-    if !essence.is_empty() {
-        return binary(body);
-    }
-    match (serde_json::from_slice(body), std::str::from_utf8(body)) {
-        (Ok(data), _) => plain(data),
-        (_, Ok(text)) => plain(Value::String(text.to_owned())),
-        _ => binary(body),
+        },
+        Type::Text => plain(Value::String(text(body, content_type))),
+        Type::Binary => binary(body),
+        Type::Unknown => match (serde_json::from_slice(body), std::str::from_utf8(body)) {
+            (Ok(data), _) => plain(data),
+            (_, Ok(text)) => plain(Value::String(text.to_owned())),
+            _ => binary(body),
+        },
     }
 }
 
@@ -220,14 +304,17 @@ fn binary(body: &Bytes) -> Decoded {
 }
 
 fn text(body: &Bytes, content_type: &str) -> String {
-    let is_latin = ["iso-8859-1", "latin1", "latin-1", "us-ascii"]
-        .iter()
-        .any(|name| content_type.contains(name));
-    if is_latin && std::str::from_utf8(body).is_err() {
+    if is_latin(content_type) && std::str::from_utf8(body).is_err() {
         return body.iter().map(|byte| char::from(*byte)).collect();
     }
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     String::from_utf8_lossy(body).into_owned()
+}
+
+fn is_latin(content_type: &str) -> bool {
+    ["iso-8859-1", "latin1", "latin-1", "us-ascii"]
+        .iter()
+        .any(|name| content_type.contains(name))
 }
 
 /// Headers as a map; a repeated one is joined by commas.

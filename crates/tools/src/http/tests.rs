@@ -1,5 +1,7 @@
 //! The http tool against a real server, good and bad.
 
+mod streaming;
+
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -189,13 +191,13 @@ fn bomb() -> Vec<u8> {
 
 fn tool() -> Http {
     limited(HttpLimits {
-        body_bytes_max: 1024 * 1024,
+        held_bytes_max: 1024 * 1024,
         ..HttpLimits::default()
     })
 }
 
 fn limited(limits: HttpLimits) -> Http {
-    Http::new(Arc::new(Clients::new(limits, true)))
+    Http::new(Arc::new(Clients::new(limits, true)), std::env::temp_dir())
 }
 
 async fn get(server: &Server, path: &str) -> Outcome {
@@ -398,7 +400,10 @@ async fn a_peer_that_is_not_there_is_a_connection_error() {
 #[tokio::test]
 async fn private_addresses_are_refused_where_the_configuration_says_so() {
     let server = Server::start().await;
-    let closed = Http::new(Arc::new(Clients::new(HttpLimits::default(), false)));
+    let closed = Http::new(
+        Arc::new(Clients::new(HttpLimits::default(), false)),
+        std::env::temp_dir(),
+    );
     let literal = run(&closed, server.call("/json", json!({}))).await;
     assert_eq!(error(&literal).code, "HTTP_ADDRESS_BLOCKED");
     let named = server.base.replace("127.0.0.1", "localhost");

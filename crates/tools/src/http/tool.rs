@@ -1,5 +1,6 @@
 //! One call of `http`: the request is sent, redirects are followed by our own rules, the response becomes an outcome.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,13 +8,15 @@ use async_trait::async_trait;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
+use results::Keeper;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
 use crate::http::client::{Clients, blocked, sort};
+use crate::http::receive::{Bounds, More, receive};
 use crate::http::request::{Manner, Request};
-use crate::http::response::{Received, read};
+use crate::http::response::{ERROR_BODY_BYTES_MAX, Received};
 
 /// A tool-internal retry never waits longer than this; longer waits belong to policy.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
@@ -21,6 +24,14 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 /// The http tool.
 pub(crate) struct Http {
     clients: Arc<Clients>,
+    scratch_dir: PathBuf,
+}
+
+/// What every try of a call shares.
+struct Exchange<'a> {
+    client: Client,
+    manner: Manner,
+    call: &'a Call,
 }
 
 /// Tries inside the tool, which give one outcome.
@@ -31,8 +42,11 @@ struct Retry {
 }
 
 impl Http {
-    pub(crate) fn new(clients: Arc<Clients>) -> Self {
-        Self { clients }
+    pub(crate) fn new(clients: Arc<Clients>, scratch_dir: PathBuf) -> Self {
+        Self {
+            clients,
+            scratch_dir,
+        }
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
@@ -40,26 +54,34 @@ impl Http {
         let request = Request::new(call).await?;
         let client = self.clients.get(manner.options)?;
         let retry = Retry::parse(call)?;
-        let tries = self.try_until(&client, &request, &manner, &retry);
+        let total = manner.total;
+        let exchange = Exchange {
+            client,
+            manner,
+            call,
+        };
+        let tries = self.try_until(&exchange, &request, &retry);
         tokio::select! {
             biased;
             outcome = tries => Ok(outcome),
             () = stop.cancelled() => Err(cancelled()),
-            () = tokio::time::sleep(manner.total) => Err(timed_out(manner.total)),
+            () = tokio::time::sleep(total) => Err(timed_out(total)),
         }
     }
 
     async fn try_until(
         &self,
-        client: &Client,
+        exchange: &Exchange<'_>,
         request: &Request,
-        manner: &Manner,
         retry: &Retry,
     ) -> Outcome {
         let mut attempt = 1;
         loop {
-            let outcome = match self.exchange(client, request.clone(), manner).await {
-                Ok(received) => received.outcome(manner),
+            let outcome = match self.exchange(exchange, request.clone()).await {
+                Ok(received) => {
+                    let keeper = exchange.call.keeper.as_ref();
+                    received.outcome(&exchange.manner, keeper).await
+                }
                 Err(error) => Outcome::error(error),
             };
             let may_help = outcome.failure().is_some_and(|error| error.retryable);
@@ -74,11 +96,15 @@ impl Http {
     /// Sends a request and follows where it is sent on to.
     async fn exchange(
         &self,
-        client: &Client,
+        exchange: &Exchange<'_>,
         mut request: Request,
-        manner: &Manner,
     ) -> Result<Received, TaskError> {
         let started = Instant::now();
+        let Exchange {
+            client,
+            manner,
+            call,
+        } = exchange;
         for _ in 0..=self.clients.limits.redirects_max {
             let response = self.send(client, &request, manner).await?;
             let target = if manner.follow_redirects {
@@ -91,7 +117,8 @@ impl Http {
                 continue;
             }
             let (status, headers) = (response.status(), response.headers().clone());
-            let body = read(response, self.clients.limits.body_bytes_max, manner.read).await;
+            let bounds = self.bounds(call, manner, status);
+            let body = receive(response, bounds).await;
             return Ok(Received {
                 status,
                 headers,
@@ -107,6 +134,26 @@ impl Http {
             "HTTP_REDIRECTS",
             message,
         ))
+    }
+
+    /// How much of a body is held, and what becomes of more.
+    fn bounds(&self, call: &Call, manner: &Manner, status: StatusCode) -> Bounds<'_> {
+        let limits = &self.clients.limits;
+        let inline = call.inline_bytes_max.max(ERROR_BODY_BYTES_MAX);
+        let can_stream = call.keeper.as_ref().is_some_and(Keeper::can_stream);
+        let (held_bytes_max, more) = if !manner.is_ok(status) {
+            (inline, More::LeaveOut)
+        } else if can_stream {
+            (inline, More::Spool(limits.streamed_bytes_max))
+        } else {
+            (limits.held_bytes_max, More::Refuse)
+        };
+        Bounds {
+            held_bytes_max: held_bytes_max.min(limits.held_bytes_max),
+            more,
+            read: manner.read,
+            scratch_dir: &self.scratch_dir,
+        }
     }
 
     async fn send(

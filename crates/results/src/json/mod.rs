@@ -1,0 +1,13 @@
+//! JSON text that is never held whole: checked as it passes, and gleaned for what a reference shows of it.
+
+mod glean;
+mod path;
+mod scan;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use glean::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected};
+pub(crate) use path::plain;
+pub use scan::{NotJson, Scanner};

@@ -1,0 +1,46 @@
+//! Paths that can be followed while the text passes: names and positions, nothing to search for.
+
+/// One step down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Segment {
+    Key(String),
+    Index(u64),
+}
+
+/// The steps of a `JSONPath` such as `$.a['b'][0]`; none if it is of another sort.
+pub(crate) fn plain(path: &str) -> Option<Vec<Segment>> {
+    let mut rest = path.trim().strip_prefix('$')?;
+    let mut segments = Vec::new();
+    while !rest.is_empty() {
+        let (segment, after) = match rest.strip_prefix('.') {
+            Some(name) => key(name)?,
+            None => bracket(rest.strip_prefix('[')?)?,
+        };
+        segments.push(segment);
+        rest = after;
+    }
+    Some(segments)
+}
+
+fn key(rest: &str) -> Option<(Segment, &str)> {
+    let is_name = |c: char| c == '_' || c.is_alphanumeric();
+    let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+    let (name, after) = rest.split_at(end);
+    let is_key = name.starts_with(|c: char| !c.is_ascii_digit());
+    is_key.then(|| (Segment::Key(name.to_owned()), after))
+}
+
+fn bracket(rest: &str) -> Option<(Segment, &str)> {
+    let quote = rest.chars().next()?;
+    if quote == '\'' || quote == '"' {
+        let (name, after) = rest[1..].split_once(quote)?;
+        let after = after.strip_prefix(']')?;
+        let is_plain = !name.contains('\\');
+        return is_plain.then(|| (Segment::Key(name.to_owned()), after));
+    }
+    let (digits, after) = rest.split_once(']')?;
+    let is_index = digits == "0"
+        || (!digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let index = digits.parse().ok().filter(|_| is_index)?;
+    Some((Segment::Index(index), after))
+}

@@ -1,0 +1,173 @@
+//! Text in pieces is judged and gleaned like text as a whole.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::glean::Selected;
+use super::*;
+
+fn passes(text: &[u8], piece: usize) -> bool {
+    let mut scanner = Scanner::default();
+    let fed = text.chunks(piece).try_for_each(|part| scanner.feed(part));
+    fed.and_then(|()| scanner.finish()).is_ok()
+}
+
+fn gleaned(text: &str, paths: &[&str], head: usize, piece: usize) -> Gleaned {
+    let wanted = paths.iter().map(|path| plain(path).unwrap()).collect();
+    let mut glean = Glean::new(wanted, head);
+    for part in text.as_bytes().chunks(piece) {
+        glean.feed(part).unwrap();
+    }
+    glean.finish().unwrap()
+}
+
+#[test]
+fn text_passes_where_the_parser_reads_it() {
+    let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
+    let (reads, refuses) = (deep(127), deep(128));
+    let mut texts: Vec<&[u8]> = vec![reads.as_bytes(), refuses.as_bytes()];
+    texts.extend::<[&[u8]; 40]>([
+        b"",
+        b" ",
+        b"1",
+        b"-",
+        b"-0",
+        b"01",
+        b"1.",
+        b"1.5e3",
+        b"1e",
+        b"1e999",
+        b"-1e-999",
+        b"12 ",
+        b"1 2",
+        b"true",
+        b"tru",
+        b"truex",
+        b"null",
+        b"nul ",
+        b"[]",
+        b"[1,]",
+        b"[,1]",
+        b"[1 2]",
+        b"{}",
+        b"{\"a\":1}",
+        b"{\"a\"}",
+        b"{\"a\":1,}",
+        b"{a:1}",
+        b"{\"a\":[1,{\"b\":null}]}",
+        b"[}",
+        b"]",
+        b"\"x",
+        b"\"a\nb\"",
+        b"\"\\u00e9\\n\\/\"",
+        b"\"\\x\"",
+        b"\"\\ud83d\\ude00\"",
+        b"\"\\ud83d\"",
+        b"\"\\ude00\"",
+        b"\"\xc3\xa9\"",
+        b"\"\xc3\"",
+        b"\"\xed\xa0\x80\"",
+    ]);
+    for text in texts {
+        let expected = serde_json::from_slice::<Value>(text).is_ok();
+        for piece in [1, 3, 1000] {
+            let shown = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
+            assert_eq!(
+                passes(text, piece),
+                expected,
+                "{shown} in pieces of {piece}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_judged_as_the_parser_judges_them(
+        bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\u0d8c1e-.+ tfnrueals\xc3\xa9\xf0".to_vec()), 0..24),
+        piece in 1_usize..8,
+    ) {
+        prop_assert_eq!(passes(&bytes, piece), serde_json::from_slice::<Value>(&bytes).is_ok());
+    }
+
+    #[test]
+    fn a_cut_text_is_closed_wherever_it_is_cut(head in 1_usize..120, piece in 1_usize..9) {
+        let whole = json!({"a": [1, 22, {"b": "lo\"ng\u{e9}text", "c": []}], "d": -3.5, "e": {"f": null}});
+        let sample = gleaned(&whole.to_string(), &[], head, piece).sample;
+        let Value::Object(fields) = &sample else {
+            return Err(TestCaseError::fail(format!("{sample} is no beginning of an object")));
+        };
+        let is_part = fields.keys().all(|key| whole.get(key).is_some());
+        prop_assert!(is_part, "{}", sample);
+    }
+}
+
+#[test]
+fn paths_are_found_as_the_text_passes() {
+    let text = r#" {"a": {"b": [10, {"c": "x"}, [30]]}, "n": 7, "row_count": 3, "s": "t\"", "a b": true, "é": null} "#;
+    let paths = [
+        "$.a.b[0]",
+        "$.a.b[1].c",
+        "$.a.b[2]",
+        "$['a b']",
+        "$.n",
+        "$.a.x",
+        "$.é",
+    ];
+    for piece in [1, 5, 1000] {
+        let found = gleaned(text, &paths, 1024, piece);
+        let value = |value: Value| Some(Selected::Value(value));
+        let expected = vec![
+            value(json!(10)),
+            value(json!("x")),
+            value(json!([30])),
+            value(json!(true)),
+            value(json!(7)),
+            None,
+            value(Value::Null),
+        ];
+        assert_eq!(found.selected, expected);
+        let scalars = json!({"n": 7, "row_count": 3, "s": "t\"", "a b": true, "é": null});
+        assert_eq!(Value::Object(found.scalars), scalars);
+        assert_eq!(found.sample["a"]["b"][1], json!({"c": "x"}));
+    }
+    let whole = gleaned("12", &["$"], 1024, 1);
+    assert_eq!(whole.selected, [Some(Selected::Value(json!(12)))]);
+}
+
+#[test]
+fn the_beginning_of_a_long_text_is_cut_inside_it() {
+    let text = json!({"rows": ["x".repeat(1000), 2]}).to_string();
+    for piece in [1, 7, 10_000] {
+        let sample = gleaned(&text, &[], 100, piece).sample;
+        let kept = sample["rows"][0].as_str().unwrap().len();
+        assert!((80..=100).contains(&kept), "{kept} in pieces of {piece}");
+    }
+}
+
+#[test]
+fn what_is_selected_is_bounded() {
+    let text = json!({"big": "x".repeat(SELECTED_BYTES_MAX)}).to_string();
+    let found = gleaned(&text, &["$.big"], 100, 10_000);
+    assert_eq!(found.selected, [Some(Selected::TooLarge)]);
+    assert!(found.scalars.is_empty());
+}
+
+#[test]
+fn paths_that_search_are_not_plain() {
+    for path in [
+        "$..a",
+        "$.a[*]",
+        "$.a[-1]",
+        "$.a[?@.b]",
+        "$.a[0:2]",
+        "a.b",
+        "$.1a",
+        "$['a','b']",
+        "$.a[01]",
+        "$.",
+    ] {
+        assert_eq!(plain(path), None, "{path}");
+    }
+    assert_eq!(plain("$").unwrap(), []);
+}

@@ -1,0 +1,161 @@
+//! Keeping a result that is too large to be held: it passes into the store, and what a reference shows is gleaned on the way.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use model::playbook::ResultControl;
+use model::result_ref::ResultRef;
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::extract::{ALWAYS, extract, preview};
+use crate::json::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected, plain};
+use crate::keep::{PREVIEW_BYTES_MAX, reference, saturate};
+use crate::{Bodies, Error, NotJson, Source};
+
+/// The beginning of a text from which a preview is cut; markup and spaces need some room.
+const HEAD_BYTES_MIN: usize = 64 * 1024;
+const HEAD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Keeps one task's result while it passes.
+#[derive(Clone)]
+pub struct Keeper {
+    /// Where bodies go.
+    pub bodies: Arc<dyn Bodies>,
+    /// How the task wants its result kept.
+    pub control: ResultControl,
+    /// The logical address of the result.
+    pub uri: String,
+    /// The largest result.
+    pub bytes_max: u64,
+}
+
+impl Keeper {
+    /// Whether everything the task selects can be found in text that passes once.
+    pub fn can_stream(&self) -> bool {
+        let mut select = self.control.select.iter();
+        select.all(|wanted| plain(&wanted.path).is_some())
+    }
+
+    /// Stores JSON text of any size, in memory that does not grow with it; when this returns the body is durable.
+    pub async fn keep(
+        &self,
+        text: &mut (dyn AsyncRead + Send + Unpin),
+    ) -> Result<ResultRef, Error> {
+        let wanted = self.control.select.iter();
+        let wanted = wanted.filter_map(|wanted| plain(&wanted.path)).collect();
+        let preview_bytes_max = self.control.preview_bytes_max;
+        let preview_bytes_max = preview_bytes_max.map_or(PREVIEW_BYTES_MAX, saturate);
+        let preview_bytes_max = preview_bytes_max.min(HEAD_BYTES_MAX);
+        let head = preview_bytes_max.saturating_mul(4);
+        let mut passing = Passing {
+            text,
+            glean: Glean::new(wanted, head.clamp(HEAD_BYTES_MIN, HEAD_BYTES_MAX)),
+            bytes_max: self.bytes_max,
+            refusal: None,
+        };
+        let stored = self.bodies.put(Source::Stream(&mut passing)).await;
+        let stored = match passing.refusal {
+            Some(refusal) => return Err(refusal),
+            None => stored?,
+        };
+        let gleaned = passing.glean.finish().map_err(Error::NotJson)?;
+        let preview = preview(&gleaned.sample, saturate(stored.bytes), preview_bytes_max);
+        Ok(ResultRef {
+            extracted: self.extracted(gleaned)?,
+            preview: Some(preview),
+            ..reference(stored, self.uri.clone(), &self.control)
+        })
+    }
+
+    fn extracted(&self, gleaned: Gleaned) -> Result<Map<String, Value>, Error> {
+        let scalars = Value::Object(gleaned.scalars);
+        let small = extract(&scalars, &[])?;
+        if self.control.select.is_empty() {
+            return Ok(small);
+        }
+        let mut fields = Map::new();
+        for (wanted, found) in self.control.select.iter().zip(gleaned.selected) {
+            let value = match found {
+                None => Value::Null,
+                Some(Selected::Value(value)) => value,
+                Some(Selected::TooLarge) => {
+                    return Err(Error::SelectTooLarge {
+                        path: wanted.path.clone(),
+                        bytes_max: SELECTED_BYTES_MAX,
+                    });
+                }
+            };
+            fields.insert(wanted.name.to_string(), value);
+        }
+        for (name, value) in small {
+            if ALWAYS.contains(&name.as_str()) && !fields.contains_key(&name) {
+                fields.insert(name, value);
+            }
+        }
+        Ok(fields)
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper")
+            .field("uri", &self.uri)
+            .field("bytes_max", &self.bytes_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Text on its way into a store, looked at as it passes.
+struct Passing<'a> {
+    text: &'a mut (dyn AsyncRead + Send + Unpin),
+    glean: Glean,
+    bytes_max: u64,
+    refusal: Option<Error>,
+}
+
+impl Passing<'_> {
+    fn look(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let looked = self.glean.feed(bytes);
+        if self.glean.bytes() > self.bytes_max {
+            return Err(Error::TooLarge {
+                bytes_max: self.bytes_max,
+            });
+        }
+        looked.map_err(Error::NotJson)
+    }
+
+    /// A text that ends too early must not become a body.
+    fn look_at_end(&self) -> Result<(), Error> {
+        let at = self.glean.bytes();
+        let is_whole = self.glean.is_whole();
+        is_whole.then_some(()).ok_or(Error::NotJson(NotJson { at }))
+    }
+}
+
+impl AsyncRead for Passing<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let passing = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut *passing.text).poll_read(context, buffer))?;
+        let bytes = &buffer.filled()[before..];
+        let looked = if bytes.is_empty() {
+            passing.look_at_end()
+        } else {
+            passing.look(bytes)
+        };
+        Poll::Ready(looked.map_err(|refusal| {
+            passing.refusal = Some(refusal);
+            std::io::ErrorKind::InvalidData.into()
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

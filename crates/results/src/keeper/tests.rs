@@ -1,0 +1,83 @@
+//! A text that passes is kept like a value that is held.
+
+use model::event::At;
+use model::id::ExecutionId;
+use model::playbook::Select;
+use model::time::Time;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Kept, Limits, Local, Place, keep};
+
+fn keeper(dir: &TempDir, control: ResultControl) -> Keeper {
+    Keeper {
+        bodies: Arc::new(Local::open(dir.path()).unwrap()),
+        control,
+        uri: "noetl://execution/1/step//task//run/0.0/attempt/0".to_owned(),
+        bytes_max: u64::MAX,
+    }
+}
+
+fn selecting(path: &str) -> ResultControl {
+    ResultControl {
+        select: vec![Select {
+            path: path.to_owned(),
+            name: "found".into(),
+        }],
+        ..ResultControl::default()
+    }
+}
+
+fn drafts_and_bodies(dir: &TempDir) -> usize {
+    let racks = std::fs::read_dir(dir.path().join("bodies")).unwrap();
+    racks
+        .map(|rack| std::fs::read_dir(rack.unwrap().path()).unwrap().count())
+        .sum()
+}
+
+#[tokio::test]
+async fn a_text_that_passes_is_kept_like_a_value_that_is_held() {
+    let dir = TempDir::new().unwrap();
+    let rows: Vec<Value> = (0..20_000).map(|n| json!({"id": n, "t": "x"})).collect();
+    let value = json!({"status": "done", "n": 1, "rows": rows, "deep": {"x": [true]}});
+    for control in [ResultControl::default(), selecting("$.deep.x[0]")] {
+        let text = value.to_string();
+        let keeper = keeper(&dir, control.clone());
+        assert!(keeper.can_stream());
+        let streamed = keeper.keep(&mut text.as_bytes()).await.unwrap();
+        let place = Place {
+            execution: ExecutionId(1),
+            at: &At::default(),
+            now: Time(0),
+        };
+        let bodies = keeper.bodies.as_ref();
+        let held = keep(bodies, value.clone(), &control, place, Limits::default()).await;
+        let Kept::Ref(held) = held.unwrap() else {
+            panic!("it is larger than the cap")
+        };
+        let uri = held.uri.clone();
+        assert_eq!(ResultRef { uri, ..streamed }, *held);
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_is_too_large_or_broken_leaves_nothing() {
+    let dir = TempDir::new().unwrap();
+    let mut small = keeper(&dir, ResultControl::default());
+    small.bytes_max = 10;
+    let before = drafts_and_bodies(&dir);
+    let error = small.keep(&mut b"[1,2,3,4,5]".as_slice()).await;
+    assert_eq!(error.unwrap_err().code(), "LIMIT_PAYLOAD");
+    let error = small.keep(&mut b"[1,2".as_slice()).await;
+    assert_eq!(error.unwrap_err().code(), "RESULT_NOT_JSON");
+    assert_eq!(drafts_and_bodies(&dir), before);
+    small.keep(&mut b"[1,2,3,4]".as_slice()).await.unwrap();
+    assert!(drafts_and_bodies(&dir) > before);
+}
+
+#[tokio::test]
+async fn a_path_that_searches_needs_the_whole_value() {
+    let dir = TempDir::new().unwrap();
+    assert!(!keeper(&dir, selecting("$..id")).can_stream());
+}

@@ -1,0 +1,123 @@
+//! The result of a call as JSON text around a body that is never held whole.
+
+use std::io;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// What is read at a time: a multiple of three, so that pieces of base64 join without padding.
+const PIECE_BYTES: usize = 192 * 1024;
+
+/// How a body stands in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it is.
+    Json,
+    /// As text; what is not UTF-8 is replaced.
+    Text,
+    /// As text, a character for each byte.
+    Latin,
+    /// As base64.
+    Base64,
+}
+
+/// The fields around `data`.
+pub(crate) struct Around {
+    pub(crate) before: Map<String, Value>,
+    pub(crate) after: Map<String, Value>,
+}
+
+/// Writes the whole envelope.
+pub(crate) async fn write(
+    around: Around,
+    form: Form,
+    body: File,
+    mut out: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let before = Value::Object(around.before).to_string();
+    let after = Value::Object(around.after).to_string();
+    let open = before.strip_suffix('}').unwrap_or(&before);
+    let rest = after.strip_prefix('{').unwrap_or(&after);
+    let quote = if form == Form::Json { "" } else { "\"" };
+    out.write_all(format!("{open},\"data\":{quote}").as_bytes())
+        .await?;
+    write_body(form, body, &mut out).await?;
+    out.write_all(format!("{quote},{rest}").as_bytes()).await?;
+    out.shutdown().await
+}
+
+async fn write_body(
+    form: Form,
+    mut body: File,
+    out: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    let mut piece = Vec::with_capacity(PIECE_BYTES);
+    let mut is_first = true;
+    loop {
+        let room = (PIECE_BYTES - piece.len()) as u64;
+        let read = (&mut body).take(room).read_to_end(&mut piece).await?;
+        let is_last = read == 0;
+        let used = match form {
+            Form::Json => {
+                out.write_all(&piece).await?;
+                piece.len()
+            }
+            Form::Base64 => {
+                out.write_all(STANDARD.encode(&piece).as_bytes()).await?;
+                piece.len()
+            }
+            Form::Latin => {
+                let text: String = piece.iter().map(|byte| char::from(*byte)).collect();
+                out.write_all(&escaped(&text)).await?;
+                piece.len()
+            }
+            Form::Text => {
+                let mark: &[u8] = if is_first { b"\xef\xbb\xbf" } else { b"" };
+                let skipped = if piece.starts_with(mark) {
+                    mark.len()
+                } else {
+                    0
+                };
+                let (text, used) = lossy(&piece[skipped..], is_last);
+                out.write_all(&escaped(&text)).await?;
+                skipped + used
+            }
+        };
+        piece.drain(..used);
+        is_first = false;
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// The text of these bytes, and how many of them it took: a character that is only begun waits for its rest.
+fn lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
+    let mut text = String::with_capacity(bytes.len());
+    let mut used = 0;
+    for part in bytes.utf8_chunks() {
+        text.push_str(part.valid());
+        used += part.valid().len();
+        let broken = part.invalid();
+        let is_begun = std::str::from_utf8(broken).is_err_and(|error| error.error_len().is_none());
+        if is_begun && !is_last && used + broken.len() == bytes.len() {
+            break;
+        }
+        if !broken.is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+            used += broken.len();
+        }
+    }
+    (text, used)
+}
+
+/// The text as it stands between the quotes of a JSON string.
+fn escaped(text: &str) -> Vec<u8> {
+    let mut quoted = Value::from(text).to_string().into_bytes();
+    quoted.pop();
+    quoted.drain(..1);
+    quoted
+}

@@ -1,0 +1,203 @@
+//! Receiving a body: what is small is held, what is not goes to a file that has no name, judged as it passes.
+
+use std::io::{ErrorKind as IoErrorKind, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use model::outcome::{ErrorKind, TaskError};
+use reqwest::Response;
+use results::{NotJson, Scanner};
+use tokio::fs::File;
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
+
+use crate::call::timed_out;
+use crate::http::client::sort;
+
+/// How much of a body is held, and what becomes of more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    /// So much is held in memory.
+    pub(crate) held_bytes_max: usize,
+    /// What becomes of a larger body.
+    pub(crate) more: More,
+    /// A peer that falls silent for so long has timed out.
+    pub(crate) read: Option<Duration>,
+    /// Where a large body waits.
+    pub(crate) scratch_dir: &'a Path,
+}
+
+/// What becomes of a body too large to be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum More {
+    /// It fails the call.
+    Refuse,
+    /// The rest is not read.
+    LeaveOut,
+    /// It goes to a file, up to this size.
+    Spool(u64),
+}
+
+/// A received body.
+pub(crate) enum Body {
+    Held(Bytes),
+    Spooled(Spool),
+}
+
+/// A body in a file.
+pub(crate) struct Spool {
+    file: File,
+    bytes: u64,
+    json: Result<Scanner, NotJson>,
+    utf8: Utf8,
+}
+
+/// Whether bytes that pass are UTF-8.
+#[derive(Default)]
+struct Utf8 {
+    /// The beginning of a character whose rest is still to come.
+    begun: Vec<u8>,
+    is_broken: bool,
+}
+
+/// Reads a body, decompressed, within its bounds.
+pub(crate) async fn receive(mut response: Response, bounds: Bounds<'_>) -> Result<Body, TaskError> {
+    let mut held = BytesMut::new();
+    while let Some(chunk) = next(&mut response, bounds.read).await? {
+        if held.len() + chunk.len() <= bounds.held_bytes_max {
+            held.extend_from_slice(&chunk);
+            continue;
+        }
+        match bounds.more {
+            More::Refuse => return Err(too_large(bounds.held_bytes_max as u64)),
+            More::LeaveOut => {
+                let room = bounds.held_bytes_max - held.len();
+                held.extend_from_slice(&chunk[..room]);
+                break;
+            }
+            More::Spool(bytes_max) => {
+                let mut spool = Spool::begin(bounds.scratch_dir).map_err(|e| storage(&e))?;
+                spool.take(&held, bytes_max).await?;
+                drop(held);
+                spool.take(&chunk, bytes_max).await?;
+                while let Some(chunk) = next(&mut response, bounds.read).await? {
+                    spool.take(&chunk, bytes_max).await?;
+                }
+                return Ok(Body::Spooled(spool));
+            }
+        }
+    }
+    Ok(Body::Held(held.freeze()))
+}
+
+/// Reads a body into memory.
+pub(crate) async fn read(response: Response, bytes_max: usize) -> Result<Bytes, TaskError> {
+    let bounds = Bounds {
+        held_bytes_max: bytes_max,
+        more: More::Refuse,
+        read: None,
+        scratch_dir: Path::new(""),
+    };
+    match receive(response, bounds).await? {
+        Body::Held(body) => Ok(body),
+        Body::Spooled(_) => unreachable!("what is larger was refused"),
+    }
+}
+
+async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<Bytes>, TaskError> {
+    let next = response.chunk();
+    let chunk = match read {
+        None => next.await,
+        Some(limit) => tokio::time::timeout(limit, next)
+            .await
+            .map_err(|_| timed_out(limit).with("phase", "read"))?,
+    };
+    chunk.map_err(|error| sort(&error))
+}
+
+impl Spool {
+    fn begin(dir: &Path) -> std::io::Result<Self> {
+        Ok(Self {
+            file: File::from_std(tempfile::tempfile_in(dir)?),
+            bytes: 0,
+            // It will stand under `data`.
+            json: Ok(Scanner::nested(1)),
+            utf8: Utf8::default(),
+        })
+    }
+
+    async fn take(&mut self, bytes: &[u8], bytes_max: u64) -> Result<(), TaskError> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        if let Ok(scanner) = &mut self.json
+            && let Err(broken) = scanner.feed(bytes)
+        {
+            self.json = Err(broken);
+        }
+        self.utf8.take(bytes);
+        let written = self.file.write_all(bytes).await;
+        written.map_err(|error| storage(&error))
+    }
+
+    /// Whether the body is JSON.
+    pub(crate) fn json(&self) -> Result<(), NotJson> {
+        self.json.as_ref().map_err(|broken| *broken)?.finish()
+    }
+
+    /// Whether the body is UTF-8 throughout.
+    pub(crate) fn is_utf8(&self) -> bool {
+        !self.utf8.is_broken && self.utf8.begun.is_empty()
+    }
+
+    /// The body, from its beginning.
+    pub(crate) async fn rewind(mut self) -> std::io::Result<File> {
+        self.file.flush().await?;
+        self.file.seek(SeekFrom::Start(0)).await?;
+        Ok(self.file)
+    }
+}
+
+impl Utf8 {
+    fn take(&mut self, bytes: &[u8]) {
+        if self.is_broken {
+            return;
+        }
+        let mut rest = bytes;
+        while !self.begun.is_empty() && !rest.is_empty() {
+            self.begun.push(rest[0]);
+            rest = &rest[1..];
+            match std::str::from_utf8(&self.begun) {
+                Ok(_) => self.begun.clear(),
+                Err(error) if error.error_len().is_some() => self.is_broken = true,
+                Err(_) => {}
+            }
+            if self.is_broken {
+                return;
+            }
+        }
+        if let Err(error) = std::str::from_utf8(rest) {
+            self.is_broken = error.error_len().is_some();
+            self.begun = rest[error.valid_up_to()..].to_vec();
+        }
+    }
+}
+
+fn too_large(bytes_max: u64) -> TaskError {
+    let message = format!("the response is larger than {bytes_max} bytes");
+    TaskError::new(ErrorKind::Schema, "HTTP_BODY_TOO_LARGE", message)
+}
+
+/// The error of a disk that does not take or give a body.
+pub(crate) fn storage(error: &std::io::Error) -> TaskError {
+    let code = match error.kind() {
+        IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "STORAGE_FULL",
+        _ => "STORAGE_UNAVAILABLE",
+    };
+    let message = format!("the response cannot be put aside: {error}");
+    TaskError {
+        retryable: true,
+        ..TaskError::new(ErrorKind::Storage, code, message)
+    }
+}

@@ -1,0 +1,159 @@
+//! A response far larger than memory should be passes through a call without staying in it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test may fail loudly, and this one talks to its child"
+)]
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use model::outcome::Outcome;
+use model::playbook::ResultControl;
+use results::{Keeper, Local};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+use tools::{Call, NoLog, Registry};
+
+const ROW: &str =
+    r#"{"id":12345678,"name":"somebody","note":"a \"line\"","list":[1,2.5,null,true]}"#;
+const ROWS: usize = 2_500_000;
+const GROWTH_KIB_MAX: u64 = 32 * 1024;
+
+/// Serves a small answer, then the large one.
+fn serve() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let first = lines.next().unwrap().unwrap();
+            while !lines.next().unwrap().unwrap().is_empty() {}
+            let rows = if first.contains("/large") {
+                ROWS
+            } else {
+                2_000
+            };
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            each_piece(rows, |piece| stream.write_all(piece).unwrap());
+        }
+    });
+    url
+}
+
+/// The body, piece by piece.
+fn each_piece(rows: usize, mut take: impl FnMut(&[u8])) {
+    let block = format!("{ROW},").repeat(1_000);
+    take(b"[");
+    for _ in 0..rows / 1_000 {
+        take(block.as_bytes());
+    }
+    take(b"0]");
+}
+
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    words[1].parse().unwrap()
+}
+
+/// Makes the calls and says how much memory the large one took, and its reference.
+#[tokio::test]
+#[ignore = "the child of the test below"]
+async fn a_child_receives() {
+    let url = std::env::var("LARGE_URL").unwrap();
+    let dir = std::env::var("LARGE_DIR").unwrap();
+    let config = tools::Config {
+        scratch_dir: dir.clone().into(),
+        ..tools::Config::default()
+    };
+    let tool = Registry::builtin(config).get("http").unwrap();
+    let bodies = Arc::new(Local::open(Path::new(&dir)).unwrap());
+    let mut answers = Vec::new();
+    let mut peaks = Vec::new();
+    for path in ["small", "large"] {
+        let mut call = Call::new("http");
+        call.fields
+            .insert("url".to_owned(), format!("{url}{path}").into());
+        call.keeper = Some(Keeper {
+            bodies: bodies.clone(),
+            control: ResultControl::default(),
+            uri: "noetl://execution/1".to_owned(),
+            bytes_max: u64::MAX,
+        });
+        answers.push(tool.call(call, CancellationToken::new(), &NoLog).await);
+        peaks.push(peak_kib());
+    }
+    let Some(Outcome::Ok(large)) = answers.pop() else {
+        panic!("{answers:?}")
+    };
+    let reference = large.reference.unwrap();
+    println!(
+        "\nSAID {}",
+        json!({"growth": peaks[1] - peaks[0], "reference": reference})
+    );
+}
+
+#[test]
+fn memory_does_not_grow_with_a_response() {
+    let dir = tempfile::tempdir().unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "a_child_receives", "--nocapture"])
+        .env("LARGE_URL", serve())
+        .env("LARGE_DIR", dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(child.stdout).unwrap();
+    let said = text.lines().find_map(|line| line.strip_prefix("SAID "));
+    let said: Value = serde_json::from_str(said.unwrap_or_else(|| panic!("{text}"))).unwrap();
+    let growth = said["growth"].as_u64().unwrap();
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more");
+    let meta = &said["reference"]["meta"];
+    assert_eq!(said["reference"]["extracted"]["status_code"], 200);
+    let sha256 = meta["sha256"].as_str().unwrap();
+    let file = dir
+        .path()
+        .join("bodies")
+        .join(&sha256[..2])
+        .join(&sha256[2..]);
+    let bytes = meta["bytes"].as_u64().unwrap();
+    assert!(bytes > 190_000_000, "{bytes}");
+    check(&file, sha256, bytes);
+}
+
+/// The file has its hash, and holds the very bytes that were served.
+fn check(file: &Path, sha256: &str, bytes: u64) {
+    let mut file = BufReader::new(File::open(file).unwrap());
+    let mut all = Sha256::new();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\"data\":") {
+        let mut byte = [0];
+        file.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    all.update(&head);
+    let mut seen = head.len() as u64;
+    each_piece(ROWS, |piece| {
+        let mut found = vec![0; piece.len()];
+        file.read_exact(&mut found).unwrap();
+        assert!(found == piece, "the body differs at {seen}");
+        seen += piece.len() as u64;
+        all.update(&found);
+    });
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail).unwrap();
+    assert!(tail.starts_with(b",\"url\":") && tail.ends_with(b"}"));
+    all.update(&tail);
+    assert_eq!(hex::encode(all.finalize()), sha256);
+    assert_eq!(seen + tail.len() as u64, bytes);
+}
