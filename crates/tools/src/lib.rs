@@ -24,6 +24,7 @@
 mod call;
 mod capture;
 mod http;
+mod isolation;
 mod noop;
 mod process;
 mod python;

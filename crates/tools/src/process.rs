@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 
 use crate::call::{LogSink, Stream};
 use crate::capture::Capture;
+use crate::isolation::{GATE, Limits};
 
 /// A group that was asked to end is killed after this long.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -23,6 +24,17 @@ pub(crate) struct Program<'a> {
     pub(crate) args: &'a [&'a str],
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) cwd: &'a Path,
+    /// With limits, whoever starts it sends [`GO`](crate::isolation::GO) before anything else.
+    pub(crate) limits: &'a Limits,
+}
+
+/// Why a program does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotStarted {
+    #[error("the program cannot be started")]
+    Program(#[from] io::Error),
+    #[error("its limits cannot be set")]
+    Limits(#[source] io::Error),
 }
 
 /// A running program and everything it starts, unless that leaves the group on purpose.
@@ -41,9 +53,9 @@ pub(crate) struct Output {
 
 impl Program<'_> {
     /// Starts it in a new group, with nothing in its environment but what is given.
-    pub(crate) fn start(&self, stdin: Stdio) -> io::Result<Group> {
-        let mut child = Command::new(self.path)
-            .args(self.args)
+    pub(crate) fn start(&self, stdin: Stdio) -> Result<Group, NotStarted> {
+        let mut child = self
+            .command()
             .env_clear()
             .envs(self.env)
             .current_dir(self.cwd)
@@ -54,6 +66,9 @@ impl Program<'_> {
             .kill_on_drop(true)
             .spawn()?;
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(id) = id.filter(|_| !self.limits.is_empty()) {
+            self.limits.set(id).map_err(NotStarted::Limits)?;
+        }
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let stdout = stdout.expect("standard output is piped").into_owned_fd()?;
         let stderr = stderr.expect("standard error is piped").into_owned_fd()?;
@@ -63,6 +78,19 @@ impl Program<'_> {
             stderr: Output::new(pipe::Receiver::from_owned_fd(stderr)?),
             id,
         })
+    }
+
+    /// The program itself, or a shell that waits until its limits are set and then becomes the program.
+    fn command(&self) -> Command {
+        if self.limits.is_empty() {
+            let mut command = Command::new(self.path);
+            command.args(self.args);
+            return command;
+        }
+        let mut command = Command::new("/bin/sh");
+        let gate = ["-c", GATE, "sh"];
+        command.args(gate).arg(self.path).args(self.args);
+        command
     }
 }
 

@@ -130,6 +130,8 @@ codes! {
         => "Use letters, digits and `_`, beginning with a letter."
     "W214" "A name that is reserved in templates and hides this one."
         => "Choose another name."
+    "W215" "A sandbox that this version cannot give; the task fails with `ISOLATION_UNAVAILABLE`."
+        => "Remove it; bound the program with `resources`, or run the worker itself in a container."
     "W301" "A word that older YAML reads as a boolean; here it is text."
         => "Write `true` or `false`, or quote it."
     "W302" "A number with a leading zero; the zero is lost."

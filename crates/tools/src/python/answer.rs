@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{cancelled, timed_out};
+use crate::isolation::limit_reached;
 use crate::python::process::Reply;
 
 /// One answer of the runner.
@@ -164,7 +165,10 @@ fn died(status: Option<ExitStatus>) -> TaskError {
         (Some(signal), _) => TaskError::new(
             ErrorKind::Unknown,
             "PYTHON_CRASHED",
-            format!("the interpreter died of signal {signal}"),
+            match limit_reached(signal) {
+                Some(limit) => format!("the interpreter was stopped: {limit}"),
+                None => format!("the interpreter died of signal {signal}"),
+            },
         )
         .with("signal", signal),
         (None, Some(code)) => TaskError::new(

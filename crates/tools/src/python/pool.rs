@@ -1,12 +1,13 @@
 //! Warm interpreters, kept per python: checked out for one call, put back if they can go on.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::isolation::Limits;
+use crate::process::NotStarted;
 use crate::python::process::Interpreter;
 use crate::registry::PythonConfig;
 
@@ -37,19 +38,19 @@ impl Pool {
     }
 
     /// A warm interpreter, or a new one.
-    pub(crate) fn check_out(&self, python: &Path) -> io::Result<Interpreter> {
+    pub(crate) fn check_out(&self, python: &Path) -> Result<Interpreter, NotStarted> {
         while let Some(mut interpreter) = self.take_idle(python) {
             // One that was killed while at rest must not cost a call its outcome.
             if interpreter.is_alive() {
                 return Ok(interpreter);
             }
         }
-        self.start(python)
+        self.start(python, &Limits::default())
     }
 
     /// A new interpreter.
-    pub(crate) fn start(&self, python: &Path) -> io::Result<Interpreter> {
-        Interpreter::start(python, &self.env)
+    pub(crate) fn start(&self, python: &Path, limits: &Limits) -> Result<Interpreter, NotStarted> {
+        Interpreter::start(python, &self.env, limits)
     }
 
     /// Keeps an interpreter that answered for the next call.

@@ -1,7 +1,7 @@
 //! One interpreter: a process that runs call after call, and what came of each.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{LogSink, Stream};
 use crate::capture::Capture;
-use crate::process::{GRACE, Group, Program};
+use crate::isolation::{GO, Limits};
+use crate::process::{GRACE, Group, NotStarted, Program};
 use crate::python::request::{Request, Source};
 
 /// The script that runs inside the interpreter.
@@ -66,7 +67,8 @@ impl Interpreter {
     pub(crate) fn start(
         python: &Path,
         env: &std::collections::BTreeMap<String, String>,
-    ) -> io::Result<Self> {
+        limits: &Limits,
+    ) -> Result<Self, NotStarted> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let program = Program {
@@ -74,9 +76,13 @@ impl Interpreter {
             args: &["-c", BOOT, RUNNER],
             env,
             cwd: Path::new("/"),
+            limits,
         };
         let theirs: std::os::fd::OwnedFd = theirs.into();
         let group = program.start(Stdio::from(theirs))?;
+        if !limits.is_empty() {
+            (&ours).write_all(GO)?;
+        }
         Ok(Self {
             group,
             channel: BufReader::with_capacity(64 * 1024, UnixStream::from_std(ours)?),

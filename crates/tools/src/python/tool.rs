@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled};
 use crate::http::Clients;
+use crate::isolation::{Limits, not_limited};
+use crate::process::NotStarted;
 use crate::python::answer;
 use crate::python::pool::Pool;
 use crate::python::request::{Origin, Request, Source, origin};
@@ -52,7 +54,9 @@ impl Python {
     ) -> Result<Outcome, TaskError> {
         let source = self.source(&call, stop).await?;
         let python = self.interpreter(&call)?;
-        let isolate = is_isolated(&call)?;
+        let limits = Limits::of(&call)?;
+        // A warm interpreter has no limits, and one with limits must not serve others.
+        let isolate = is_isolated(&call)? || !limits.is_empty();
         let timeout = call.timeout.total;
         let request = Request::new(&mut call, source)?;
         let _slot = tokio::select! {
@@ -60,11 +64,11 @@ impl Python {
             () = stop.cancelled() => return Err(cancelled()),
         };
         let started = if isolate {
-            self.pool.start(&python)
+            self.pool.start(&python, &limits)
         } else {
             self.pool.check_out(&python)
         };
-        let mut interpreter = started.map_err(|error| missing(&python, &error))?;
+        let mut interpreter = started.map_err(|error| not_started(&python, &error))?;
         let reply = interpreter.run(&request, timeout, stop, log).await;
         let (outcome, reusable) = answer::outcome(reply, &request.source.file);
         if reusable && !isolate {
@@ -153,7 +157,11 @@ async fn load(path: &Path) -> Result<Source, TaskError> {
     })
 }
 
-fn missing(python: &Path, error: &std::io::Error) -> TaskError {
+fn not_started(python: &Path, error: &NotStarted) -> TaskError {
+    let error = match error {
+        NotStarted::Limits(error) => return not_limited(error),
+        NotStarted::Program(error) => error,
+    };
     let shown = python.display();
     let message = if error.kind() == std::io::ErrorKind::NotFound {
         format!(

@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Stream, Tool, cancelled, timed_out};
 use crate::capture::{Capture, tail_of};
-use crate::process::{GRACE, Group, Program};
+use crate::isolation::{GO, Limits, limit_reached, not_limited};
+use crate::process::{GRACE, Group, NotStarted, Program};
 use crate::python::request::environment;
 use crate::shell::script::script;
 
@@ -63,8 +64,9 @@ impl Shell {
             None => call.place.base_dir.clone(),
         };
         let shell = call.text("shell")?.unwrap_or("/bin/sh");
-        let input = stdin(call);
-        let file = long_script(&script).map_err(|error| not_started(shell, &cwd, &error))?;
+        let limits = Limits::of(call)?;
+        let input = stdin(call, &limits);
+        let file = long_script(&script).map_err(|error| not_started(shell, &cwd, &error.into()))?;
         let args = match &file {
             Some(file) => vec![file.path().to_str().unwrap_or_default()],
             None => vec!["-c", &script],
@@ -74,6 +76,7 @@ impl Shell {
             args: &args,
             env: &env,
             cwd: &cwd,
+            limits: &limits,
         };
         let piped = if input.is_some() {
             Stdio::piped()
@@ -112,11 +115,16 @@ fn commands(call: &Call) -> Result<Vec<Vec<Piece>>, TaskError> {
     Err(call.missing("command", "write the command to run"))
 }
 
-fn stdin(call: &Call) -> Option<Vec<u8>> {
-    match call.field("stdin")? {
-        Value::String(text) => Some(text.clone().into_bytes()),
-        other => Some(other.to_string().into_bytes()),
+/// What the script reads; before it, what lets a script with limits begin.
+fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
+    let text = call.field("stdin").map(|stdin| match stdin {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    if limits.is_empty() {
+        return text.map(String::into_bytes);
     }
+    Some([GO, text.unwrap_or_default().as_bytes()].concat())
 }
 
 fn long_script(script: &str) -> std::io::Result<Option<tempfile::NamedTempFile>> {
@@ -200,7 +208,10 @@ fn outcome(end: End, printed: &Printed) -> Outcome {
             }
             (None, signal) => {
                 let signal = signal.unwrap_or_default();
-                let message = format!("the command died of signal {signal}");
+                let message = match limit_reached(signal) {
+                    Some(limit) => format!("the command was stopped: {limit}"),
+                    None => format!("the command died of signal {signal}"),
+                };
                 TaskError::new(ErrorKind::Unknown, "SHELL_KILLED", message)
                     .with("signal", signal)
                     .with("exit_code", 128 + signal)
@@ -220,7 +231,11 @@ fn outcome(end: End, printed: &Printed) -> Outcome {
     )
 }
 
-fn not_started(shell: &str, cwd: &Path, error: &std::io::Error) -> TaskError {
+fn not_started(shell: &str, cwd: &Path, error: &NotStarted) -> TaskError {
+    let error = match error {
+        NotStarted::Limits(error) => return not_limited(error),
+        NotStarted::Program(error) => error,
+    };
     let message = if cwd.is_dir() {
         format!("`{shell}` cannot be started: {error}")
     } else {

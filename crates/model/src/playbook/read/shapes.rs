@@ -308,6 +308,19 @@ pub(crate) const TASK_SPEC: Keys = &[
     ("isolate", &[]),
 ];
 
+/// Limits of a program that a task starts.
+pub(crate) const RESOURCES: Shape<'static> = shape(
+    "resources",
+    &[
+        ("cpu", &[]),
+        ("memory", &[]),
+        ("file_size", &[]),
+        ("open_files", &[]),
+        ("processes", &[]),
+    ],
+    &[],
+);
+
 pub(crate) const DEFAULTS: Shape<'static> = shape("defaults", TASK_SPEC, &[]);
 
 pub(crate) const POLICY: Shape<'static> = shape(

@@ -6,7 +6,7 @@ use crate::id::Name;
 use crate::playbook::kinds::{self, KINDS, KeySpec, KindSpec, NOT_BUILT_IN};
 use crate::playbook::read::layers::stack;
 use crate::playbook::read::reader::{Fields, Reader, Shape};
-use crate::playbook::read::shapes::{TASK, TASK_REFUSED, TASK_SPEC};
+use crate::playbook::read::shapes::{RESOURCES, TASK, TASK_REFUSED, TASK_SPEC};
 use crate::playbook::read::uses::Place;
 use crate::playbook::read::workbook::Workbook;
 use crate::playbook::{Effect, FieldMode, ResultControl, Task, WriteTarget};
@@ -56,7 +56,7 @@ impl Reader {
             kind: kind.name.into(),
             fields: self.kind_fields(kind, &fields),
             input: self.input(&fields),
-            knobs: self.knobs(&knobs),
+            knobs: self.knobs(kind, &knobs),
             timeout: self.timeout(&fields, &knobs),
             policy: crate::playbook::Policy::default(),
             set: Vec::new(),
@@ -165,7 +165,16 @@ impl Reader {
         Some(self.tree(input))
     }
 
-    fn knobs(&mut self, knobs: &Fields<'_>) -> BTreeMap<String, Tree> {
+    fn knobs(&mut self, kind: &KindSpec, knobs: &Fields<'_>) -> BTreeMap<String, Tree> {
+        if let Some(resources) = knobs
+            .get("resources")
+            .filter(|node| node.as_map().is_some())
+        {
+            self.fields(resources, &RESOURCES, "`resources`");
+        }
+        if let Some(sandbox) = knobs.get("sandbox") {
+            self.check_sandbox(kind, sandbox);
+        }
         let mut read = BTreeMap::new();
         for name in ["retry", "sandbox", "resources", "isolate"] {
             if let Some(node) = knobs.get(name) {
@@ -173,6 +182,25 @@ impl Reader {
             }
         }
         read
+    }
+
+    /// Only these kinds start programs; the others run nothing that a sandbox could hold.
+    fn check_sandbox(&mut self, kind: &KindSpec, sandbox: &Node) {
+        let is_none = matches!(sandbox.value, Value::Null | Value::Bool(false))
+            || sandbox
+                .as_str()
+                .is_some_and(|text| text == "none" || text.contains("{{"));
+        if is_none || !matches!(kind.name, "python" | "shell") {
+            return;
+        }
+        let message = format!(
+            "this version cannot run a `{}` task in a sandbox",
+            kind.name
+        );
+        let warning = self
+            .diagnostic("W215", message, sandbox.span)
+            .label("the task will fail with `ISOLATION_UNAVAILABLE`");
+        self.report(warning);
     }
 
     fn effect(&mut self, knobs: &Fields<'_>) -> Effect {

@@ -1,0 +1,173 @@
+//! What a task may ask for the program it starts: `spec.resources` as limits of the kernel, `spec.sandbox` not at all yet.
+//!
+//! A request that cannot be honoured fails the task; it never runs with less isolation than was asked for.
+
+use std::io;
+
+use model::duration;
+use model::outcome::{ErrorKind, TaskError};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use serde_json::{Map, Value};
+
+use crate::call::Call;
+
+/// Waits for a line on its standard input, by when the limits are set, and becomes the program.
+pub(crate) const GATE: &str = "read -r go && exec \"$@\"";
+
+/// What opens the gate.
+pub(crate) const GO: &[u8] = b"\n";
+
+/// Limits of a program and everything it starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Limits(Vec<Limit>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limit {
+    resource: Resource,
+    most: u64,
+}
+
+/// The keys of `spec.resources`: what each limits, and how its value is read.
+const KEYS: [(&str, Resource, Unit); 5] = [
+    ("cpu", Resource::Cpu, Unit::Seconds),
+    ("memory", Resource::As, Unit::Bytes),
+    ("file_size", Resource::Fsize, Unit::Bytes),
+    ("open_files", Resource::Nofile, Unit::Count),
+    ("processes", Resource::Nproc, Unit::Count),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    Seconds,
+    Bytes,
+    Count,
+}
+
+impl Limits {
+    /// The limits a call asks for. An error if anything it asks for cannot be given.
+    pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
+        refuse_sandbox(call)?;
+        match call.knobs.get("resources") {
+            None | Some(Value::Null) => Ok(Self::default()),
+            Some(Value::Object(asked)) => Self::read(call, asked),
+            Some(other) => Err(call.wrong_type("spec.resources", "a map", other)),
+        }
+    }
+
+    /// Whether nothing is limited.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sets the limits of a process that does not do anything yet.
+    pub(crate) fn set(&self, process: Pid) -> io::Result<()> {
+        for limit in &self.0 {
+            let now = rustix::process::getrlimit(limit.resource);
+            // What is tighter already stays so.
+            let most = now.maximum.map_or(limit.most, |max| max.min(limit.most));
+            // Of its CPU time a process is told before it is killed.
+            let grace = u64::from(limit.resource == Resource::Cpu);
+            let hard = most.saturating_add(grace);
+            let new = Rlimit {
+                current: Some(most),
+                maximum: Some(now.maximum.map_or(hard, |max| max.min(hard))),
+            };
+            set(process, limit.resource, new)?;
+        }
+        Ok(())
+    }
+
+    fn read(call: &Call, asked: &Map<String, Value>) -> Result<Self, TaskError> {
+        let mut limits = Vec::new();
+        for (key, value) in asked.iter().filter(|(_, value)| !value.is_null()) {
+            let Some((_, resource, unit)) = KEYS.iter().find(|(known, ..)| known == key) else {
+                let known = KEYS.map(|(known, ..)| known).join(", ");
+                let message = format!("`spec.resources.{key}` is not one of {known}: remove it");
+                return Err(unavailable(message).with("key", key.as_str()));
+            };
+            let most = unit.read(value).ok_or_else(|| {
+                let key = format!("spec.resources.{key}");
+                call.wrong_type(&key, unit.wanted(), value)
+            })?;
+            if *resource == Resource::Nproc && rustix::process::geteuid().is_root() {
+                let message = "`spec.resources.processes` does not bind root: run the worker as another user, or remove it";
+                return Err(unavailable(message).with("key", key.as_str()));
+            }
+            limits.push(Limit {
+                resource: *resource,
+                most,
+            });
+        }
+        Ok(Self(limits))
+    }
+}
+
+impl Unit {
+    fn read(self, value: &Value) -> Option<u64> {
+        let most = match self {
+            Self::Seconds => {
+                let span = duration::parse(value)?;
+                span.as_secs() + u64::from(span.subsec_nanos() > 0)
+            }
+            Self::Bytes => duration::parse_size(value)?,
+            Self::Count => match value {
+                Value::String(text) => text.trim().parse().ok()?,
+                other => other.as_u64()?,
+            },
+        };
+        (most > 0).then_some(most)
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Seconds => "a duration such as `30s`, above zero",
+            Self::Bytes => "a size such as `512MiB`, above zero",
+            Self::Count => "a whole number above zero",
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn set(process: Pid, resource: Resource, new: Rlimit) -> io::Result<()> {
+    rustix::process::prlimit(Some(process), resource, new)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set(_: Pid, _: Resource, _: Rlimit) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// What a program died of, if it was one of its limits.
+pub(crate) fn limit_reached(signal: i32) -> Option<&'static str> {
+    match Signal::from_named_raw(signal)? {
+        Signal::XCPU => Some("its CPU time is used up (`spec.resources.cpu`)"),
+        Signal::XFSZ => Some("it wrote too large a file (`spec.resources.file_size`)"),
+        _ => None,
+    }
+}
+
+fn refuse_sandbox(call: &Call) -> Result<(), TaskError> {
+    match call.knobs.get("sandbox") {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(()),
+        Some(Value::String(name)) if name == "none" => Ok(()),
+        Some(_) => {
+            let message = "`spec.sandbox` asks for isolation that this worker cannot give: remove it, \
+                           bound the task with `spec.resources`, or run the worker itself in a container";
+            Err(unavailable(message).with("key", "sandbox"))
+        }
+    }
+}
+
+/// The error of a program whose limits could not be set.
+pub(crate) fn not_limited(error: &io::Error) -> TaskError {
+    let message = format!("`spec.resources` cannot be set: {error}");
+    unavailable(message).with("key", "resources")
+}
+
+fn unavailable(message: impl Into<String>) -> TaskError {
+    TaskError::new(ErrorKind::ClientError, "ISOLATION_UNAVAILABLE", message)
+}
+
+#[cfg(test)]
+mod tests;
