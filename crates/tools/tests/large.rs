@@ -1,6 +1,7 @@
 //! A response far larger than memory should be passes through a call without staying in it.
 #![expect(
     clippy::unwrap_used,
+    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a test may fail loudly, and this one talks to its child"
 )]

@@ -69,11 +69,13 @@ fn parts(path: &str) -> Result<Vec<&str>, TaskError> {
         } else if rest.is_empty() && !path.trim().trim_matches('.').is_empty() {
             return Err(invalid(&format!("`{path}` has an empty step")));
         }
-        for bracket in rest.split_terminator(']') {
-            let inner = bracket
-                .strip_prefix('[')
+        let mut rest = rest;
+        while !rest.is_empty() {
+            let inner = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+            let (inner, after) = inner
                 .ok_or_else(|| invalid(&format!("`{path}` has a bracket that is not closed")))?;
             parts.push(inner.trim_matches(['"', '\'']));
+            rest = after;
         }
     }
     Ok(parts)
@@ -121,9 +123,26 @@ mod tests {
 
     #[test]
     fn a_broken_path_is_named() {
-        for path in [json!("$.["), json!("a..b"), json!("a[0"), json!(5)] {
-            let found = select(&path, &json!({}));
-            assert!(path == json!("a[0") || found.is_err(), "{path}: {found:?}");
+        for (path, problem) in [
+            (json!("$.["), "`$.[` is not a JSONPath"),
+            (json!("a..b"), "`a..b` has an empty step"),
+            (json!("a."), "`a.` has an empty step"),
+            (json!("a[0"), "`a[0` has a bracket that is not closed"),
+            (json!("a[0]b"), "`a[0]b` has a bracket that is not closed"),
+            (
+                json!("a[0].b["),
+                "`a[0].b[` has a bracket that is not closed",
+            ),
+            (json!(5), "a number is not a path"),
+            (json!([[]]), "a list is not a path"),
+        ] {
+            let error = select(&path, &json!({"a": [1]})).unwrap_err();
+            assert_eq!(error.code, "TRANSFORM_PATH", "{path}");
+            assert!(
+                error.message.starts_with(problem),
+                "{path}: {}",
+                error.message
+            );
         }
     }
 }
