@@ -1,8 +1,8 @@
-//! From text to a program: parsed once, rewritten, compiled; then run as often as needed.
+//! From text to a program: parsed, rewritten, checked; compiled when it first runs, then run as often as needed.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use minijinja::machinery::ast::{Expr, Stmt};
 use minijinja::machinery::{CodeGenerator, Instructions, Token, Tokenizer, parse, parse_expr};
@@ -37,9 +37,11 @@ self_cell::self_cell!(
     }
 );
 
-/// A compiled template.
+/// A checked template, compiled when it is first run: code is large, and most templates of a large document never run.
 pub(crate) struct Program {
-    code: Option<Cell>,
+    source: Arc<str>,
+    kind: Kind,
+    code: OnceLock<Cell>,
     pub(crate) form: Form,
     pub(crate) roots: Vec<Arc<str>>,
     pub(crate) paths: Vec<String>,
@@ -56,6 +58,13 @@ impl fmt::Debug for Program {
     }
 }
 
+/// What a source is to be read as.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Scalar,
+    Condition,
+}
+
 /// What the rewriter found, apart from the code.
 struct Findings {
     form: Form,
@@ -65,75 +74,78 @@ struct Findings {
 }
 
 impl Program {
-    /// Compiles a scalar.
+    /// Checks a scalar.
     pub(crate) fn scalar(source: &Arc<str>) -> Result<Self, SyntaxError> {
         check_size(source)?;
         if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
-            return Ok(Self::plain());
+            return Ok(Self::new(source, Kind::Scalar, None));
         }
-        Self::build(source, |source, findings| {
-            compile_scalar(source, findings, Taken::Used)
-        })
+        Self::check(source, Kind::Scalar)
     }
 
-    /// Compiles a condition.
+    /// Checks a condition.
     pub(crate) fn condition(source: &Arc<str>) -> Result<Self, SyntaxError> {
         check_size(source)?;
-        if source.contains("{{") || source.contains("{%") {
-            return Self::build(source, |source, findings| {
-                compile_scalar(source, findings, Taken::Maybe)
-            });
-        }
-        Self::build(source, |source, findings| {
-            check_tags(source, true)?;
-            let expr = parse_expr(source).map_err(|error| syntax(&error))?;
-            compile_expr(source, &expr, findings, Taken::Maybe)
-        })
+        Self::check(source, Kind::Condition)
     }
 
     /// Runs `f` with the code.
     pub(crate) fn with_code<T>(&self, f: impl for<'s> FnOnce(&Code<'s>) -> T) -> Option<T> {
-        let cell = self.code.as_ref()?;
+        if self.form == Form::Plain {
+            return None;
+        }
+        let cell = self.code.get_or_init(|| {
+            let source = self.source.clone();
+            Cell::try_new(source, |source| {
+                self.kind.compile(source).map(|(code, _)| code)
+            })
+            .expect("what compiled when it was checked compiles again")
+        });
         Some(cell.with_dependent(|_, code| f(code)))
     }
 
-    fn plain() -> Self {
-        Self {
-            code: None,
-            form: Form::Plain,
-            roots: Vec::new(),
-            paths: Vec::new(),
-            uses: Vec::new(),
-            captures: false,
-        }
+    fn check(source: &Arc<str>, kind: Kind) -> Result<Self, SyntaxError> {
+        let (_, findings) = kind.compile(source)?;
+        Ok(Self::new(source, kind, Some(findings)))
     }
 
-    fn build(
-        source: &Arc<str>,
-        compile: impl for<'s> FnOnce(&'s str, &mut Option<Findings>) -> Result<Code<'s>, SyntaxError>,
-    ) -> Result<Self, SyntaxError> {
-        let mut findings = None;
-        let code = Cell::try_new(source.clone(), |source| compile(source, &mut findings))?;
-        let Some(Findings {
-            form,
-            roots,
-            uses,
-            captures,
-        }) = findings
-        else {
-            return Ok(Self::plain());
-        };
-        let mut paths: Vec<_> = uses.iter().map(|found| found.path.clone()).collect();
+    fn new(source: &Arc<str>, kind: Kind, findings: Option<Findings>) -> Self {
+        let findings = findings.unwrap_or_else(|| Findings {
+            form: Form::Plain,
+            roots: Vec::new(),
+            uses: Vec::new(),
+            captures: false,
+        });
+        let paths = findings.uses.iter().map(|found| found.path.clone());
+        let mut paths: Vec<_> = paths.collect();
         paths.sort();
         paths.dedup();
-        Ok(Self {
-            code: Some(code),
-            form,
-            roots,
+        Self {
+            source: source.clone(),
+            kind,
+            code: OnceLock::new(),
+            form: findings.form,
+            roots: findings.roots,
             paths,
-            uses,
-            captures,
-        })
+            uses: findings.uses,
+            captures: findings.captures,
+        }
+    }
+}
+
+impl Kind {
+    fn compile(self, source: &str) -> Result<(Code<'_>, Findings), SyntaxError> {
+        match self {
+            Self::Scalar => compile_scalar(source, Taken::Used),
+            Self::Condition if source.contains("{{") || source.contains("{%") => {
+                compile_scalar(source, Taken::Maybe)
+            }
+            Self::Condition => {
+                check_tags(source, true)?;
+                let expr = parse_expr(source).map_err(|error| syntax(&error))?;
+                compile_expr(source, &expr, Taken::Maybe)
+            }
+        }
     }
 }
 
@@ -176,11 +188,7 @@ fn check_tags(source: &str, in_expression: bool) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-fn compile_scalar<'s>(
-    source: &'s str,
-    findings: &mut Option<Findings>,
-    taken: Taken,
-) -> Result<Code<'s>, SyntaxError> {
+fn compile_scalar(source: &str, taken: Taken) -> Result<(Code<'_>, Findings), SyntaxError> {
     let syntax_config = SyntaxConfig::builder()
         .keep_trailing_newline(true)
         .build()
@@ -194,7 +202,7 @@ fn compile_scalar<'s>(
         });
     };
     if let Some(expr) = only_expression(&template.children) {
-        return compile_expr(source, expr, findings, taken);
+        return compile_expr(source, expr, taken);
     }
     if taken == Taken::Maybe && mixes_text(&template.children) {
         return Err(SyntaxError {
@@ -210,16 +218,14 @@ fn compile_scalar<'s>(
     for statement in &body {
         generator.compile_stmt(statement);
     }
-    *findings = Some(found(rewriter, Form::Text));
-    Ok(finish(generator))
+    Ok((finish(generator), found(rewriter, Form::Text)))
 }
 
 fn compile_expr<'s>(
     source: &'s str,
     expr: &Expr<'s>,
-    findings: &mut Option<Findings>,
     taken: Taken,
-) -> Result<Code<'s>, SyntaxError> {
+) -> Result<(Code<'s>, Findings), SyntaxError> {
     let mut rewriter = Rewriter::new(source);
     let expr = match taken {
         Taken::Used => rewriter.printed(expr)?,
@@ -227,8 +233,7 @@ fn compile_expr<'s>(
     };
     let mut generator = CodeGenerator::new("<template>", source);
     generator.compile_expr(&expr);
-    *findings = Some(found(rewriter, Form::Value));
-    Ok(finish(generator))
+    Ok((finish(generator), found(rewriter, Form::Value)))
 }
 
 /// The expression of a scalar that is exactly one `{{ … }}`; a block scalar's line ends behind it do not count.
