@@ -1,7 +1,6 @@
 //! A large document that is right is read within 64 MB.
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a test may fail loudly, and this one talks to its child"
 )]
