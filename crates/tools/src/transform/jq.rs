@@ -6,17 +6,23 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use jaq_core::data::JustLut;
-use jaq_core::load::{Arena, File, Loader};
+use jaq_core::load::parse::Def;
+use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Filter, Vars, unwrap_valr};
 use jaq_json::{Map as ValMap, Num, Val};
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value, json};
+
+use crate::transform::fuel;
 
 /// Compiled programs a thread keeps.
 const PROGRAMS_MAX: usize = 256;
 
 /// A program that gives more outputs than this is taken to be endless.
 const OUTPUTS_MAX: usize = 1_000_000;
+
+/// What the program itself is called among the definitions.
+const MAIN: &str = "noetl_main";
 
 type Program = Filter<JustLut<Val>>;
 
@@ -27,9 +33,13 @@ thread_local! {
 /// Runs a program; one output is the value, several are a list, none is null.
 pub(crate) fn run(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
     let filter = compiled(program)?;
+    fuel::fill(deadline);
     let ctx = Ctx::<JustLut<Val>>::new(&filter.lut, Vars::new([]));
     let mut outputs = Vec::new();
     for output in filter.id.run((ctx, to_val(input))).map(unwrap_valr) {
+        if fuel::is_spent() {
+            return Err(spent());
+        }
         let output = output.map_err(|error| failed(&error.to_string()))?;
         outputs.push(from_val(&output));
         if outputs.len() > OUTPUTS_MAX || Instant::now() > deadline {
@@ -39,6 +49,9 @@ pub(crate) fn run(program: &str, input: Value, deadline: Instant) -> Result<Valu
                 "the jq program gives too many outputs",
             ));
         }
+    }
+    if fuel::is_spent() {
+        return Err(spent());
     }
     Ok(match outputs.len() {
         0 => Value::Null,
@@ -62,34 +75,25 @@ fn compiled(program: &str) -> Result<Rc<Program>, TaskError> {
 }
 
 fn compile(program: &str) -> Result<Program, TaskError> {
-    let defs = jaq_core::defs()
-        .chain(jaq_std::defs())
-        .chain(jaq_json::defs());
     let funs = jaq_core::funs()
         .chain(jaq_std::funs())
-        .chain(jaq_json::funs());
+        .chain(jaq_json::funs())
+        .chain([fuel::tick()]);
     let arena = Arena::default();
-    let file = File {
-        code: program,
-        path: (),
+    let file = |code| File { code, path: () };
+    // Read once as it stands, for what is wrong with it; then again with ticks in it.
+    let read = Loader::new(prelude()).load(&arena, file(program));
+    read.map_err(|errors| unreadable(&errors))?;
+    let term = load::parse(program, |parser| parser.term());
+    let term = term.ok_or_else(|| syntax("a filter is expected"))?;
+    let main = Def {
+        name: MAIN,
+        args: Vec::new(),
+        body: fuel::ticking(term),
     };
-    let modules = Loader::new(defs).load(&arena, file).map_err(|errors| {
-        let what = errors.iter().map(|(_, error)| match error {
-            jaq_core::load::Error::Io(paths) => format!("cannot import {} modules", paths.len()),
-            jaq_core::load::Error::Lex(errors) => errors
-                .first()
-                .map(|(wanted, found)| format!("{} expected before `{found}`", wanted.as_str()))
-                .unwrap_or_default(),
-            jaq_core::load::Error::Parse(errors) => errors
-                .first()
-                .map(|(wanted, found)| {
-                    let found = if found.is_empty() { "the end" } else { found };
-                    format!("{} expected before `{found}`", wanted.as_str())
-                })
-                .unwrap_or_default(),
-        });
-        syntax(&what.collect::<Vec<_>>().join("; "))
-    })?;
+    let ticking = prelude().map(fuel::ticking_def).chain([main]);
+    let read = Loader::new(ticking).load(&arena, file(MAIN));
+    let modules = read.map_err(|errors| unreadable(&errors))?;
     Compiler::default()
         .with_funs(funs)
         .compile(modules)
@@ -101,6 +105,33 @@ fn compile(program: &str) -> Result<Program, TaskError> {
             });
             syntax(&what.collect::<Vec<_>>().join("; "))
         })
+}
+
+/// What every program knows.
+fn prelude<'s>() -> impl Iterator<Item = Def<&'s str>> {
+    let defs = jaq_core::defs()
+        .chain(jaq_std::defs())
+        .chain(jaq_json::defs());
+    // They live as long as anything; a program beside them does not.
+    defs.map(|def| -> Def<&'s str> { def })
+}
+
+fn unreadable(errors: &load::Errors<&str, ()>) -> TaskError {
+    let what = errors.iter().map(|(_, error)| match error {
+        load::Error::Io(paths) => format!("cannot import {} modules", paths.len()),
+        load::Error::Lex(errors) => errors
+            .first()
+            .map(|(wanted, found)| format!("{} expected before `{found}`", wanted.as_str()))
+            .unwrap_or_default(),
+        load::Error::Parse(errors) => errors
+            .first()
+            .map(|(wanted, found)| {
+                let found = if found.is_empty() { "the end" } else { found };
+                format!("{} expected before `{found}`", wanted.as_str())
+            })
+            .unwrap_or_default(),
+    });
+    syntax(&what.collect::<Vec<_>>().join("; "))
 }
 
 fn to_val(value: Value) -> Val {
@@ -166,6 +197,11 @@ fn key_text(key: &Val) -> String {
         Value::String(text) => text,
         other => other.to_string(),
     }
+}
+
+fn spent() -> TaskError {
+    let message = "the jq program did not end in time";
+    TaskError::new(ErrorKind::Timeout, "TIMEOUT", message)
 }
 
 fn syntax(what: &str) -> TaskError {

@@ -1,5 +1,6 @@
 //! `transform`: data to data, by a jq program or by paths, without an interpreter.
 
+mod fuel;
 mod jq;
 mod select;
 mod tool;

@@ -1,0 +1,258 @@
+//! Fuel for jq programs: a tick is put wherever a program can go round, so that none outlives its deadline.
+//!
+//! Ticks stand before the body of every definition, after every argument, behind every pipe, and in folds, lists and
+//! conditions. A tick hands on what it gets, also as a path, and fails once the time or the stack is used up.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use jaq_core::box_iter::box_once;
+use jaq_core::data::JustLut;
+use jaq_core::load::lex::StrPart;
+use jaq_core::load::parse::{BinaryOp, Def, Term};
+use jaq_core::native::{Fun, v};
+use jaq_core::path::{Part, Path};
+use jaq_core::{Error, Exn, Native};
+use jaq_json::Val;
+
+/// The name of the tick; no program can spell it.
+const TICK: &str = "!tick";
+
+/// The clock is read once in so many ticks.
+const TICKS_PER_LOOK: u32 = 64;
+
+/// A program that calls itself may use so much of its thread's stack, which has 2 MiB.
+const STACK_BYTES_MAX: usize = 768 * 1024;
+
+thread_local! {
+    static STACK: Cell<usize> = const { Cell::new(0) };
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+    static TICKS: Cell<u32> = const { Cell::new(0) };
+    static IS_SPENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets the deadline of the program that this thread runs next.
+pub(crate) fn fill(deadline: Instant) {
+    STACK.set(here());
+    DEADLINE.set(Some(deadline));
+    TICKS.set(0);
+    IS_SPENT.set(false);
+}
+
+/// Whether the program that ran last was out of time.
+pub(crate) fn is_spent() -> bool {
+    IS_SPENT.get()
+}
+
+/// The tick itself.
+pub(crate) fn tick() -> Fun<JustLut<Val>> {
+    let native = Native::new(|(_, value)| box_once(look().map(|()| value)))
+        .with_paths(|(_, (value, path))| box_once(look().map(|()| (value, path))))
+        .with_update(|(_, value), update| match look() {
+            Ok(()) => update(value),
+            Err(spent) => box_once(Err(spent)),
+        });
+    (TICK, v(0), native)
+}
+
+fn look<'a>() -> Result<(), Exn<'a, Val>> {
+    let ticks = TICKS.get().wrapping_add(1);
+    TICKS.set(ticks);
+    if ticks.is_multiple_of(TICKS_PER_LOOK)
+        && DEADLINE.get().is_some_and(|due| Instant::now() > due)
+    {
+        IS_SPENT.set(true);
+    }
+    if STACK.get().abs_diff(here()) > STACK_BYTES_MAX {
+        return Err(Exn::from(Error::str("the program calls itself too deeply")));
+    }
+    if IS_SPENT.get() {
+        return Err(Exn::from(Error::str("the time is up")));
+    }
+    Ok(())
+}
+
+/// About where the stack stands.
+fn here() -> usize {
+    let local = 0_u8;
+    std::ptr::from_ref(&local).addr()
+}
+
+/// The same definition with ticks in it.
+pub(crate) fn ticking_def<'s>(def: Def<&'s str>) -> Def<&'s str> {
+    Def {
+        body: before(ticking(def.body)),
+        ..def
+    }
+}
+
+/// The same program with ticks in it.
+pub(crate) fn ticking<'s>(term: Term<&'s str>) -> Term<&'s str> {
+    let boxed = |term: Box<Term<&'s str>>| Box::new(ticking(*term));
+    match term {
+        Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
+        Term::Str(format, parts) => Term::Str(format, parts.into_iter().map(part).collect()),
+        Term::Arr(items) => Term::Arr(items.map(|items| Box::new(after(ticking(*items))))),
+        Term::Obj(pairs) => {
+            let pair = |(key, value): (_, Option<_>)| (ticking(key), value.map(ticking));
+            Term::Obj(pairs.into_iter().map(pair).collect())
+        }
+        Term::Neg(term) => Term::Neg(boxed(term)),
+        Term::BinOp(left, op, right) => {
+            let right = ticking(*right);
+            let right = match op {
+                BinaryOp::Pipe(_) => before(right),
+                _ => right,
+            };
+            Term::BinOp(boxed(left), op, Box::new(right))
+        }
+        Term::Label(name, term) => Term::Label(name, boxed(term)),
+        Term::Fold(name, over, pattern, args) => {
+            let args = args.into_iter().map(|arg| before(ticking(arg)));
+            Term::Fold(name, boxed(over), pattern, args.collect())
+        }
+        Term::TryCatch(term, caught) => Term::TryCatch(boxed(term), caught.map(boxed)),
+        Term::IfThenElse(branches, otherwise) => {
+            let branch = |(when, then)| (after(ticking(when)), ticking(then));
+            let branches = branches.into_iter().map(branch).collect();
+            Term::IfThenElse(branches, otherwise.map(boxed))
+        }
+        Term::Def(defs, term) => {
+            let defs = defs.into_iter().map(ticking_def).collect();
+            Term::Def(defs, boxed(term))
+        }
+        Term::Call(name, args) => {
+            let args = args.into_iter().map(|arg| after(ticking(arg)));
+            Term::Call(name, args.collect())
+        }
+        Term::Path(term, path) => {
+            let parts = path.0.into_iter();
+            let parts = parts.map(|(part, optional)| (index(part), optional));
+            Term::Path(boxed(term), Path(parts.collect()))
+        }
+    }
+}
+
+fn part<'s>(part: StrPart<&'s str, Term<&'s str>>) -> StrPart<&'s str, Term<&'s str>> {
+    match part {
+        StrPart::Term(term) => StrPart::Term(ticking(term)),
+        plain => plain,
+    }
+}
+
+fn index<'s>(part: Part<Term<&'s str>>) -> Part<Term<&'s str>> {
+    match part {
+        Part::Index(at) => Part::Index(ticking(at)),
+        Part::Range(from, upto) => Part::Range(from.map(ticking), upto.map(ticking)),
+    }
+}
+
+fn before<'s>(term: Term<&'s str>) -> Term<&'s str> {
+    pipe(Term::Call(TICK, Vec::new()), term)
+}
+
+/// What gives one value at most needs no tick, and may be a name that a path is made of.
+fn after<'s>(term: Term<&'s str>) -> Term<&'s str> {
+    match term {
+        Term::Id | Term::Num(_) | Term::Var(_) => term,
+        other => pipe(other, Term::Call(TICK, Vec::new())),
+    }
+}
+
+fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
+    Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::transform::jq;
+
+    /// Runs on this very thread: a program that did not end would hang the test.
+    fn run(program: &str, millis: u64) -> Result<Value, String> {
+        let deadline = Instant::now() + Duration::from_millis(millis);
+        let input = json!({"a": [3, 1, 2], "b": {"c": null}});
+        jq::run(program, input, deadline).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn a_program_that_goes_round_without_output_ends_at_its_deadline() {
+        for program in [
+            "def f: f; f",
+            "def f(g): f(g); f(1)",
+            "range(1e18) | empty",
+            "range(1e18) as $x | empty",
+            "[range(1e18) | select(. < 0)]",
+            "first(range(1e18) | select(. < 0))",
+            "reduce range(1e18) as $x (0; .)",
+            "foreach range(1e18) as $x (0; .; empty)",
+            "last(range(1e18))",
+            "if range(1e18) == -1 then 1 else empty end",
+            "until(false; .)",
+            "[limit(1; repeat(1) | select(false))]",
+            "isempty(range(1e18) | empty)",
+            "any(range(1e18); . < 0)",
+            ".a |= (range(1e18) | empty)",
+            "path(def f: f; f)",
+            "range(1e18) | try error catch empty",
+        ] {
+            assert_eq!(run(program, 20), Err("TIMEOUT".to_owned()), "{program}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_calls_itself_too_deeply_is_an_error() {
+        for program in [
+            "def f: 1 + f; f",
+            "def f: [f]; f",
+            "def f: try f catch f; f",
+        ] {
+            let code = run(program, 2_000).unwrap_err();
+            assert!(
+                ["JQ_ERROR", "TIMEOUT"].contains(&code.as_str()),
+                "{program}: {code}"
+            );
+        }
+        assert_eq!(run("def f: 1 + f; f", 60_000), Err("JQ_ERROR".to_owned()));
+    }
+
+    #[test]
+    fn ticks_change_nothing_else() {
+        for (program, wanted) in [
+            (".a | sort", json!([1, 2, 3])),
+            (".a[1:] | add", json!(3)),
+            (".b.c = 5 | .b", json!({"c": 5})),
+            (".a |= map(. * 2) | .a", json!([6, 2, 4])),
+            (
+                "[paths]",
+                json!([["a"], ["a", 0], ["a", 1], ["a", 2], ["b"], ["b", "c"]]),
+            ),
+            ("path(.a[0], first(.b | .c))", json!([["a", 0], ["b", "c"]])),
+            ("del(.a[0]) | .a", json!([1, 2])),
+            ("[.. | numbers]", json!([3, 1, 2])),
+            ("to_entries | map(.key)", json!(["a", "b"])),
+            (
+                "with_entries(select(.key == \"b\"))",
+                json!({"b": {"c": null}}),
+            ),
+            ("[limit(3; repeat(1))]", json!([1, 1, 1])),
+            ("[label $out | 1, break $out, 2]", json!([1])),
+            ("reduce .a[] as $x (0; . + $x)", json!(6)),
+            ("[foreach .a[] as $x (0; . + $x)]", json!([3, 4, 6])),
+            ("try error(\"x\") catch .", json!("x")),
+            ("\"\\(.a[0])-\\(.b.c // 7)\"", json!("3-7")),
+            (
+                "def f: if . >= 300000 then . else . + 1 | f end; 0 | f",
+                json!(300_000),
+            ),
+            ("[range(100000)] | length", json!(100_000)),
+            ("0 | until(. >= 100000; . + 1)", json!(100_000)),
+        ] {
+            assert_eq!(run(program, 60_000), Ok(wanted), "{program}");
+        }
+    }
+}
