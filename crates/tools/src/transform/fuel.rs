@@ -79,7 +79,7 @@ fn here() -> usize {
 }
 
 /// The same definition with ticks in it.
-pub(crate) fn ticking_def<'s>(def: Def<&'s str>) -> Def<&'s str> {
+pub(crate) fn ticking_def(def: Def<&str>) -> Def<&str> {
     Def {
         body: before(ticking(def.body)),
         ..def
@@ -140,19 +140,19 @@ fn part<'s>(part: StrPart<&'s str, Term<&'s str>>) -> StrPart<&'s str, Term<&'s 
     }
 }
 
-fn index<'s>(part: Part<Term<&'s str>>) -> Part<Term<&'s str>> {
+fn index(part: Part<Term<&str>>) -> Part<Term<&str>> {
     match part {
         Part::Index(at) => Part::Index(ticking(at)),
         Part::Range(from, upto) => Part::Range(from.map(ticking), upto.map(ticking)),
     }
 }
 
-fn before<'s>(term: Term<&'s str>) -> Term<&'s str> {
+fn before(term: Term<&str>) -> Term<&str> {
     pipe(Term::Call(TICK, Vec::new()), term)
 }
 
 /// What gives one value at most needs no tick, and may be a name that a path is made of.
-fn after<'s>(term: Term<&'s str>) -> Term<&'s str> {
+fn after(term: Term<&str>) -> Term<&str> {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) => term,
         other => pipe(other, Term::Call(TICK, Vec::new())),
@@ -206,18 +206,13 @@ mod tests {
 
     #[test]
     fn a_program_that_calls_itself_too_deeply_is_an_error() {
-        for program in [
-            "def f: 1 + f; f",
-            "def f: [f]; f",
-            "def f: try f catch f; f",
-        ] {
-            let code = run(program, 2_000).unwrap_err();
-            assert!(
-                ["JQ_ERROR", "TIMEOUT"].contains(&code.as_str()),
-                "{program}: {code}"
+        for program in ["def f: 1 + f; f", "def f: [f]; f"] {
+            assert_eq!(
+                run(program, 60_000),
+                Err("JQ_ERROR".to_owned()),
+                "{program}"
             );
         }
-        assert_eq!(run("def f: 1 + f; f", 60_000), Err("JQ_ERROR".to_owned()));
     }
 
     #[test]

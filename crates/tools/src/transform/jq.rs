@@ -91,7 +91,7 @@ fn compile(program: &str) -> Result<Program, TaskError> {
         args: Vec::new(),
         body: fuel::ticking(term),
     };
-    let ticking = prelude().map(fuel::ticking_def).chain([main]);
+    let ticking = prelude().into_iter().map(fuel::ticking_def).chain([main]);
     let read = Loader::new(ticking).load(&arena, file(MAIN));
     let modules = read.map_err(|errors| unreadable(&errors))?;
     Compiler::default()
@@ -108,12 +108,12 @@ fn compile(program: &str) -> Result<Program, TaskError> {
 }
 
 /// What every program knows.
-fn prelude<'s>() -> impl Iterator<Item = Def<&'s str>> {
+fn prelude<'s>() -> Vec<Def<&'s str>> {
     let defs = jaq_core::defs()
         .chain(jaq_std::defs())
         .chain(jaq_json::defs());
     // They live as long as anything; a program beside them does not.
-    defs.map(|def| -> Def<&'s str> { def })
+    defs.collect::<Vec<Def<&'static str>>>()
 }
 
 fn unreadable(errors: &load::Errors<&str, ()>) -> TaskError {
