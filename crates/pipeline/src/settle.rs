@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::next::TaskRun;
 use crate::policy::{self, ATTEMPTS_MAX, JumpError, Retrying, SUSPEND_AFTER};
 pub use crate::writes::Writes;
+use crate::writes::raw;
 
 /// A pipeline that jumps more often than this is looping; the step fails with `LIMIT_JUMPS`.
 pub const JUMPS_MAX: u32 = 10_000;
@@ -63,7 +64,7 @@ pub fn settle(
         Err(JumpError::Render(needs @ RenderError::Needs(_))) => Err(needs),
         Err(error) => {
             let failure = Outcome::error(policy_error(&error, step, run));
-            Ok(ended(run, &failure, place, Ended::failing()))
+            Ok(fail(run, &failure, place))
         }
     }
 }
@@ -98,6 +99,11 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
             "a body could not be loaded".to_owned(),
         ),
     }
+}
+
+/// The end of a task whose outcome and writes cannot be recorded: it fails, and no rule is asked.
+pub fn fail(run: &TaskRun<'_>, failure: &Outcome, place: &Place) -> Settled {
+    ended(run, failure, place, Ended::failing())
 }
 
 fn policy_error(error: &JumpError, step: &Step, run: &TaskRun<'_>) -> TaskError {
@@ -345,8 +351,4 @@ fn policy_body(ending: &Ended) -> Body {
         set_ctx: written(&ending.writes.ctx),
         set: written(&ending.writes.local),
     }))
-}
-
-fn raw(map: &Map<String, Value>) -> Option<Raw> {
-    (!map.is_empty()).then(|| Raw::of(map))
 }

@@ -16,7 +16,6 @@ mod keep;
 mod lease;
 mod load;
 mod logs;
-mod outside;
 mod patience;
 mod playbooks;
 mod pulse;

@@ -13,9 +13,9 @@ use model::playbook::{LoopMode, Playbook};
 use model::template::{Data, Iter, RunView, Scope};
 use model::time::Time;
 use serde_json::{Map, Value};
-use store::Memory;
 
 use crate::world::answers::Answers;
+use crate::world::kept::Kept;
 use crate::world::load::events_at;
 use crate::world::pipeline::{Env, Pipeline, Stepped, event};
 
@@ -78,7 +78,7 @@ impl Hand {
         worker: &WorkerId,
         playbook: Arc<Playbook>,
         state: &State,
-        store: &Memory,
+        store: &Kept,
     ) -> Self {
         let command = claim.command;
         let started = command
@@ -90,7 +90,10 @@ impl Hand {
             .map(|event| &event.body);
         let elements = match body {
             Some(Body::LoopStarted(started)) => {
-                started.collection.as_ref().map(model::raw::Raw::value)
+                let kept = started.collection_ref.as_ref();
+                let kept = kept.and_then(|reference| store.body(&reference.uri));
+                let elements = started.collection.clone().or(kept);
+                elements.map(|elements| elements.value())
             }
             _ => None,
         };
@@ -138,7 +141,7 @@ impl Hand {
     /// One action of one pipeline; `pick` says whose turn it is.
     pub fn act(
         &mut self,
-        store: &Memory,
+        store: &Kept,
         answers: &mut dyn Answers,
         now: Time,
         pick: usize,

@@ -4,6 +4,7 @@
 mod answers;
 mod call;
 mod hand;
+mod kept;
 mod load;
 mod pipeline;
 mod server;
@@ -11,6 +12,7 @@ mod tamper;
 
 pub use answers::{Answer, Answers, Asked};
 pub use hand::{Acted, Hand, Order};
+pub use kept::Kept;
 pub use load::{log, loop_results};
 pub use server::{Broken, Posted, Server};
 pub use tamper::{Honest, Tamper};

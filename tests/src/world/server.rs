@@ -20,6 +20,7 @@ use model::time::Time;
 use store::{Ask, Commit, Committed, Fence, Issue, Memory, Message, MessageKey, Store as _};
 
 use crate::world::hand::{Hand, Order};
+use crate::world::kept::Kept;
 use crate::world::load::{load, log, now};
 use crate::world::tamper::Tamper;
 
@@ -56,7 +57,7 @@ pub enum Posted {
 /// The control plane of a world.
 pub struct Server {
     /// The store.
-    pub store: Memory,
+    pub store: Kept,
     /// The bounds that hold.
     pub limits: Limits,
     /// What happened to whom since this was last taken.
@@ -83,7 +84,9 @@ impl Server {
         let clock = Arc::new(AtomicI64::new(BEGINNING));
         let ticking = clock.clone();
         Self {
-            store: Memory::new(Arc::new(move || Time(ticking.load(Ordering::Relaxed)))),
+            store: Kept::new(Memory::new(Arc::new(move || {
+                Time(ticking.load(Ordering::Relaxed))
+            }))),
             limits,
             fresh: Vec::new(),
             told: Vec::new(),
@@ -265,6 +268,9 @@ impl Server {
             .get(&execution)
             .map_or(Seq(0), |state| state.seq);
         let commit = self.commit_of(execution, expected, &decision, consumed);
+        for body in &decision.bodies {
+            self.store.put(&body.reference, body.text.clone());
+        }
         match now(self.store.commit(commit))? {
             Committed::Moved { .. } => {
                 self.states[server].remove(&execution);
@@ -471,6 +477,14 @@ impl Server {
                     };
                     return self.post(server, parent.execution_id, input, key);
                 };
+                if let Err(refusal) = self.net(&entry.hash)?.must_fit(Some(&input)) {
+                    let input = Input::ChildEnded {
+                        child: message.to,
+                        seq: parent.seq,
+                        outcome: Box::new(Outcome::error(refusal.failure())),
+                    };
+                    return self.post(server, parent.execution_id, input, key);
+                }
                 Input::Submit(Box::new(Submit {
                     execution: message.to,
                     path: entry.path,

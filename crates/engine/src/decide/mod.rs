@@ -5,6 +5,7 @@
 
 mod admission;
 mod advance;
+mod bodies;
 mod children;
 mod commands;
 mod completion;

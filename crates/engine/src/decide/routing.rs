@@ -8,6 +8,7 @@ use model::id::{Name, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Arc, FailureMode, RouteMode, Step, Write};
 use model::raw::Raw;
+use model::size::too_large;
 use model::template::{Data, Scope};
 use serde_json::Map;
 
@@ -102,6 +103,7 @@ impl Turn<'_> {
         for arc in fired {
             self.fire(step, arc, scope, &mut route)?;
         }
+        self.must_fit(step, &route)?;
         Ok(route)
     }
 
@@ -127,6 +129,23 @@ impl Turn<'_> {
             });
         }
         Ok(())
+    }
+
+    /// The tokens' arguments stand in one event.
+    fn must_fit(&self, step: &Step, route: &Route) -> Result<(), Unrendered> {
+        let args = route.selected.iter().filter_map(|arc| arc.args.as_ref());
+        let bytes = args.map(|args| args.text().len()).sum();
+        let Some(error) = too_large(
+            "the `args` of the arcs that fired",
+            bytes,
+            self.net.limits.event_bytes_max,
+        ) else {
+            return Ok(());
+        };
+        let fired = |arc: &&Arc| route.selected.iter().any(|one| one.step == arc.step);
+        let line = step.next.arcs.iter().find(fired).map(|arc| arc.span.line);
+        let error = error.with("step", step.name.as_str()).with("line", line);
+        Err(Unrendered::Failed(Box::new(error)))
     }
 
     fn render_args(
@@ -161,6 +180,7 @@ impl Turn<'_> {
             step: Some(step.name.clone()),
             ..Default::default()
         };
+        self.keep_large_values(&mut patch);
         self.patch_ctx(at, &patch).map_err(Unrendered::Failed)?;
         scope.ctx = self.scope().ctx;
         Ok(())
@@ -172,19 +192,18 @@ impl Turn<'_> {
         at: model::event::At,
         patch: &Map<String, serde_json::Value>,
     ) -> Result<(), Box<TaskError>> {
-        let mut ctx = (*self.state.ctx).clone();
-        model::ctx::apply(&mut ctx, patch);
+        let patch_text = Raw::of(patch);
+        let event_max = self.net.limits.event_bytes_max;
+        let patch_bytes = patch_text.text().len();
+        if let Some(error) = too_large("a patch of `ctx`", patch_bytes, event_max) {
+            return Err(Box::new(error));
+        }
         let limit = self.net.limits.ctx_bytes_max;
-        if Raw::of(&ctx).text().len() > limit {
+        if self.state.ctx_bytes_after(patch) > limit {
             let message = format!("`ctx` would grow beyond {limit} bytes");
             return Err(Box::new(fatal(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
-        self.emit(
-            at,
-            Body::CtxPatched(CtxPatched {
-                patch: Raw::of(patch),
-            }),
-        );
+        self.emit(at, Body::CtxPatched(CtxPatched { patch: patch_text }));
         Ok(())
     }
 

@@ -41,6 +41,7 @@ fn root(requested: &Requested, event: &Event) -> State {
         parent: requested.parent.clone(),
         depth: requested.depth,
         ctx: Arc::default(),
+        ctx_bytes: 2,
         ctx_seq: event.seq,
         tokens: BTreeMap::new(),
         runs: BTreeMap::new(),
@@ -86,7 +87,7 @@ impl State {
             Body::NextEvaluated(next) => self.route(next, event),
             Body::CtxPatched(patched) => {
                 if let Ok(patch) = patched.patch.read() {
-                    model::ctx::apply(Arc::make_mut(&mut self.ctx), &patch);
+                    self.patch_ctx(&patch);
                 }
                 self.ctx_seq = event.seq;
             }

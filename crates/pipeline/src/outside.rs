@@ -2,21 +2,34 @@
 //!
 //! Enters: a rendered task. Leaves: what it awaits with its slot freed, or a short while to sleep in the slot.
 
+use std::time::Duration;
+
 use model::event::{Awaits, ChildStart, WaitFor};
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::Task;
 use model::raw::Raw;
-use model::template::{Data, Iter, Scope};
+use model::size::{EVENT_BYTES_MAX, too_large};
+use model::template::{Iter, Scope};
 use model::time::Time;
-use pipeline::SUSPEND_AFTER;
 use serde_json::{Map, Value};
 
-use crate::render::Ready;
+use crate::policy::SUSPEND_AFTER;
+
+/// What of a rendered task matters to those that wait outside.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'r> {
+    /// The kind's own keys.
+    pub fields: &'r Map<String, Value>,
+    /// The task's input.
+    pub input: Option<&'r Value>,
+    /// How long it may take in all.
+    pub timeout: Option<Duration>,
+}
 
 /// What a `wait` task does.
 #[derive(Debug)]
-pub(crate) enum Waiting {
+pub enum Waiting {
     /// Sleeps in its slot.
     Sleep(Time),
     /// Frees its slot.
@@ -24,7 +37,7 @@ pub(crate) enum Waiting {
 }
 
 /// What a `playbook` task asks for.
-pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits, Box<TaskError>> {
+pub fn child(task: &Task, ready: Asked<'_>, scope: &Scope) -> Result<Awaits, Box<TaskError>> {
     let text = |key: &str| match ready.fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -46,14 +59,19 @@ pub(crate) fn child(task: &Task, ready: &Ready, scope: &Scope) -> Result<Awaits,
         Some(Value::String(text)) => !text.eq_ignore_ascii_case("false"),
         Some(_) => return Err(wrong(task, "wait", "true or false")),
     };
-    let input = ready.input.as_ref().map(Data::json);
+    let input = ready.input.map_or_else(|| Raw::of(&Map::new()), Raw::of);
+    let iter = scope.iter.as_ref().map(iteration);
+    let bytes = input.text().len() + iter.as_ref().map_or(0, |iter| iter.text().len());
+    if let Some(error) = too_large("the input of a child", bytes, EVENT_BYTES_MAX) {
+        return Err(Box::new(error));
+    }
     Ok(Awaits::Child(ChildStart {
         path,
         version,
-        input: input.map_or_else(|| Raw::of(&Map::new()), Raw::of),
+        input,
         return_step: text("return_step")?.map(Name::from),
         wait,
-        iter: scope.iter.as_ref().map(iteration),
+        iter,
     }))
 }
 
@@ -74,7 +92,7 @@ fn iteration(iter: &Iter) -> Raw {
 }
 
 /// What a `wait` task waits for.
-pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Box<TaskError>> {
+pub fn wait(task: &Task, ready: Asked<'_>, now: Time) -> Result<Waiting, Box<TaskError>> {
     let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
     if let Some(duration) = field("duration") {
         let span = model::duration::parse(duration);
@@ -98,9 +116,9 @@ pub(crate) fn wait(task: &Task, ready: &Ready, now: Time) -> Result<Waiting, Box
         (None, _) => return Err(wrong(task, "signal", "given")),
     };
     Ok(Waiting::Suspend(Awaits::Wait(WaitFor {
-        until: ready.timeout.total.map(|span| now.after(span)),
+        until: ready.timeout.map(|span| now.after(span)),
         signal: Some(signal.into()),
-        times_out: ready.timeout.total.is_some(),
+        times_out: ready.timeout.is_some(),
     })))
 }
 
