@@ -88,7 +88,7 @@ impl Turn<'_> {
             }
             let moved = self.route_ended()?
                 || self.move_loops()?
-                || self.pass_routing_steps()
+                || self.pass_routing_steps()?
                 || self.start_step()?;
             if moved {
                 continue;

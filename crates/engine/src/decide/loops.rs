@@ -178,6 +178,7 @@ impl Turn<'_> {
             return Ok(());
         }
         let results = self.inline_results(&progress)?;
+        let before = self.mark_for_set(id);
         if let Err(error) = self.apply_iteration_patches(&progress, step) {
             self.fail_run(id, *error);
             return Ok(());
@@ -186,9 +187,10 @@ impl Turn<'_> {
             stats: progress.stats(),
             results,
         };
-        self.emit(at_run(id), Body::LoopDone(done));
+        let seq = self.emit(at_run(id), Body::LoopDone(done));
+        self.because_of(seq);
         self.complete_results(id, &progress);
-        Ok(())
+        self.write_set(id, before)
     }
 
     /// Results too many or too large for the event come from the log, which has none of this turn's outcomes yet.

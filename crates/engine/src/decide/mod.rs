@@ -6,6 +6,7 @@
 mod admission;
 mod advance;
 mod bodies;
+mod boundary;
 mod children;
 mod commands;
 mod completion;

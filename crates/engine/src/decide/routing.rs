@@ -1,7 +1,7 @@
 //! Routing: which arcs fire when a step ends.
 //!
-//! Enters: a run with its boundary. Leaves: one `next.evaluated` with each guard's value, the tokens it makes, and the
-//! patches of `ctx` before it. After a failure only arcs that speak of failures are candidates.
+//! Enters: a run with its boundary. Leaves: one `next.evaluated` with each guard's value, the tokens it makes, and what
+//! the fired arcs write before it. After a failure only arcs that speak of failures are candidates.
 
 use model::event::{Body, CtxPatched, MatchedArc, NextEvaluated, SelectedArc};
 use model::id::{Name, StepRunId};
@@ -9,13 +9,13 @@ use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Arc, FailureMode, RouteMode, Step, Write};
 use model::raw::Raw;
 use model::size::too_large;
-use model::template::{Data, Scope};
+use model::template::Scope;
 use serde_json::Map;
 
 use crate::decide::Undecided;
-use crate::decide::scope::{Unrendered, event_view};
+use crate::decide::scope::Unrendered;
 use crate::decide::turn::{Turn, at_run, fatal};
-use crate::state::{Boundary, BoundaryKind};
+use crate::state::BoundaryKind;
 
 /// What the arcs came to.
 #[derive(Default)]
@@ -41,25 +41,13 @@ impl Turn<'_> {
             .boundary
             .clone()
             .expect("the run was chosen for its boundary");
-        let (args, is_final) = (run.args.clone(), run.is_final);
+        let is_final = run.is_final;
         self.because_of(boundary.seq);
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
-        let came = Boundary {
-            seq: boundary.seq,
-            step: id.step.clone(),
-            end: boundary.end,
-            timestamp: boundary.timestamp,
-        };
-        let mut scope = self.scope();
-        scope.args = args.map_or_else(Data::default, Data::lazy);
-        scope.event = Some(event_view(&came, boundary.error.as_ref()));
-        let latest = self
-            .state
-            .steps
-            .get(&id.step)
-            .and_then(|summary| summary.latest.as_ref());
-        scope.outcome = latest.map(model::template::Latest::envelope);
+        let mut scope = self
+            .scope_at_boundary(&id)
+            .expect("the run was chosen for its boundary");
         let failed = boundary.end == BoundaryKind::Failed;
         let mark = self.mark();
         let routed = match step {
@@ -79,9 +67,6 @@ impl Turn<'_> {
     }
 
     fn route(&mut self, step: &Step, scope: &mut Scope, failed: bool) -> Result<Route, Unrendered> {
-        if !failed {
-            self.write_ctx(step, &step.set, scope)?;
-        }
         let mut route = Route::default();
         let mut fired = Vec::new();
         for arc in &step.next.arcs {
@@ -162,7 +147,7 @@ impl Turn<'_> {
     }
 
     /// Writes to `ctx` at a boundary; what follows sees it.
-    fn write_ctx(
+    pub(super) fn write_ctx(
         &mut self,
         step: &Step,
         writes: &[Write],
@@ -181,7 +166,10 @@ impl Turn<'_> {
             ..Default::default()
         };
         self.keep_large_values(&mut patch);
-        self.patch_ctx(at, &patch).map_err(Unrendered::Failed)?;
+        self.patch_ctx(at, &patch).map_err(|error| {
+            let error = error.with("line", writes[0].span.line);
+            Unrendered::Failed(Box::new(error))
+        })?;
         scope.ctx = self.scope().ctx;
         Ok(())
     }

@@ -47,6 +47,8 @@ pub(super) struct Mark {
     keys: usize,
     bodies: usize,
     ids: Stamp,
+    cause: Option<Seq>,
+    events_reported: usize,
 }
 
 impl<'n> Turn<'n> {
@@ -135,6 +137,8 @@ impl<'n> Turn<'n> {
             keys: self.keys.len(),
             bodies: self.bodies.len(),
             ids: self.stamp,
+            cause: self.cause,
+            events_reported: self.events_reported,
         }
     }
 
@@ -145,6 +149,8 @@ impl<'n> Turn<'n> {
         self.keys.truncate(mark.keys);
         self.bodies.truncate(mark.bodies);
         self.stamp = mark.ids;
+        self.cause = mark.cause;
+        self.events_reported = mark.events_reported;
         self.scopes = ScopeCache::default();
     }
 
