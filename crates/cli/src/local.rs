@@ -108,6 +108,7 @@ impl Session {
             env,
             base_dir: PathBuf::from("."),
             heartbeat: HEARTBEAT,
+            jumps_max: worker::JUMPS_MAX,
         };
         let stop = CancellationToken::new();
         let worker = Worker::new(config, self.server.transport());

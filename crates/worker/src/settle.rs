@@ -51,6 +51,7 @@ impl Pipeline<'_> {
         Place {
             at: self.at.clone(),
             jumps: self.continuation.jumps,
+            jumps_max: self.hand.shared.config.jumps_max,
         }
     }
 

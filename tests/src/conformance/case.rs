@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use engine::Limits;
 use model::event::Kind;
 use model::id::Name;
 use serde_json::Value;
@@ -27,6 +28,10 @@ pub struct Case {
     pub payload: Option<Value>,
     /// What happens beside the tasks, in order.
     pub inputs: Vec<Happening>,
+    /// The bounds that hold.
+    pub limits: Limits,
+    /// How often a pipeline may jump.
+    pub jumps_max: u32,
 }
 
 /// Something that happens to the execution from outside.
@@ -128,7 +133,10 @@ impl Case {
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
+        let (limits, jumps_max) = limits(said.get("limits"))?;
         Ok(Self {
+            limits,
+            jumps_max,
             name,
             folder: folder.to_owned(),
             playbook: text(&folder.join("playbook.yaml"))?,
@@ -167,6 +175,23 @@ fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
     }
     children.sort();
     Ok(children)
+}
+
+/// The usual bounds, and those that the case says otherwise.
+fn limits(said: Option<&Value>) -> Result<(Limits, u32), CaseError> {
+    let (mut limits, mut jumps_max) = (Limits::default(), pipeline::JUMPS_MAX);
+    for (name, value) in said.and_then(Value::as_object).into_iter().flatten() {
+        let wrong = || CaseError::Said(format!("`{name}: {value}` is no limit"));
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let number = number.ok_or_else(wrong)?;
+        match name.as_str() {
+            "jumps_max" => jumps_max = number,
+            "step_runs_max" => limits.step_runs_max = number,
+            "depth_max" => limits.depth_max = number,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok((limits, jumps_max))
 }
 
 fn happening(value: &Value) -> Result<Happening, CaseError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Input, Limits, Report};
+use engine::{Input, Report};
 use model::command::ReportEnd;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::Raw;
@@ -43,7 +43,8 @@ struct Running {
 /// Runs a case to its end.
 pub fn run(case: &Case) -> Result<Ran, String> {
     let problem = |error: Broken| error.to_string();
-    let mut server = Server::new(1, Limits::default(), Box::new(Honest));
+    let mut server = Server::new(1, case.limits, Box::new(Honest));
+    server.jumps_max = case.jumps_max;
     for (path, text) in &case.children {
         valid(path, text)?;
         server.register(path, text).map_err(problem)?;

@@ -54,6 +54,8 @@ pub struct Hand {
     pub outbox: Vec<Event>,
     /// What the holder was told.
     pub order: Order,
+    /// How often each of its pipelines may jump.
+    pub jumps_max: u32,
     playbook: Arc<Playbook>,
     scope: Scope,
     elements: Vec<Value>,
@@ -108,6 +110,7 @@ impl Hand {
             worker: worker.clone(),
             outbox: Vec::new(),
             order: Order::Proceed,
+            jumps_max: pipeline::JUMPS_MAX,
             playbook,
             scope,
             elements: elements
@@ -164,6 +167,7 @@ impl Hand {
                 .loop_
                 .as_ref()
                 .is_some_and(|loop_| loop_.mode == LoopMode::Parallel),
+            jumps_max: self.jumps_max,
         };
         if self.command.work == Work::Prepare {
             return self.refuse_to_prepare(&env);

@@ -32,6 +32,8 @@ pub(crate) struct Env<'w> {
     pub(crate) must_stop: bool,
     /// Whether writes to `ctx` ride with the iteration's end.
     pub(crate) is_parallel: bool,
+    /// How often a pipeline may jump.
+    pub(crate) jumps_max: u32,
 }
 
 /// One pipeline under way.
@@ -284,6 +286,7 @@ impl Pipeline {
         let place = Place {
             at: self.at.clone(),
             jumps: self.continuation.jumps,
+            jumps_max: env.jumps_max,
         };
         let step = env.step;
         let judge = |scope: &Scope| pipeline::settle(step, run, &outcome, scope, &place);

@@ -60,6 +60,8 @@ pub struct Server {
     pub store: Kept,
     /// The bounds that hold.
     pub limits: Limits,
+    /// How often a pipeline may jump.
+    pub jumps_max: u32,
     /// What happened to whom since this was last taken.
     pub fresh: Vec<(ExecutionId, Vec<Event>)>,
     /// Orders for the holders of commands.
@@ -88,6 +90,7 @@ impl Server {
                 Time(ticking.load(Ordering::Relaxed))
             }))),
             limits,
+            jumps_max: pipeline::JUMPS_MAX,
             fresh: Vec::new(),
             told: Vec::new(),
             tamper,
@@ -425,7 +428,9 @@ impl Server {
                     continue;
                 };
                 let playbook = self.net(&state.hash)?.playbook.clone();
-                hands.push(Hand::new(claim, worker, playbook, &state, &self.store));
+                let mut hand = Hand::new(claim, worker, playbook, &state, &self.store);
+                hand.jumps_max = self.jumps_max;
+                hands.push(hand);
             }
         }
         Ok(hands)

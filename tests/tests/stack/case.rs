@@ -39,6 +39,7 @@ struct Running {
     death: CancellationToken,
     root: ExecutionId,
     inputs: Vec<Happening>,
+    jumps_max: u32,
 }
 
 /// Runs a case to its end; answers the logs made comparable.
@@ -61,7 +62,7 @@ async fn start(case: &Case) -> Result<Running, String> {
     let config = server::Config {
         store: store.clone(),
         bodies: bodies.clone(),
-        limits: engine::Limits::default(),
+        limits: case.limits,
         files: None,
     };
     for (path, text) in &case.children {
@@ -84,6 +85,7 @@ async fn start(case: &Case) -> Result<Running, String> {
         death: CancellationToken::new(),
         root,
         inputs: case.inputs.clone(),
+        jumps_max: case.jumps_max,
         dir,
     };
     running.employ()?;
@@ -112,6 +114,7 @@ impl Running {
             env: serde_json::Map::new(),
             base_dir: self.dir.path().to_owned(),
             heartbeat: Duration::from_secs(5),
+            jumps_max: self.jumps_max,
         };
         let transport = Mortal {
             server: self.server.transport(),
