@@ -14,5 +14,5 @@ pub use answers::{Answer, Answers, Asked};
 pub use hand::{Acted, Hand, Order};
 pub use kept::Kept;
 pub use load::{log, loop_results};
-pub use server::{Broken, Posted, Server};
+pub use server::{Broken, Cut, Posted, Server};
 pub use tamper::{Honest, Tamper};

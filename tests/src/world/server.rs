@@ -66,6 +66,8 @@ pub struct Server {
     pub fresh: Vec<(ExecutionId, Vec<Event>)>,
     /// Orders for the holders of commands.
     pub told: Vec<(CommandId, Order)>,
+    /// What becomes of the next commit, if its answer is lost.
+    pub cut: Option<Cut>,
     /// Where it is made to misbehave.
     pub tamper: Box<dyn Tamper>,
     clock: Arc<AtomicI64>,
@@ -75,9 +77,23 @@ pub struct Server {
 }
 
 enum Written {
-    Done { events: Vec<Event>, more: bool },
+    Done {
+        events: Vec<Event>,
+        more: bool,
+    },
     Again,
     Fenced,
+    /// The answer was lost; the commit happened, or it did not.
+    Unknown,
+}
+
+/// What becomes of a commit whose answer is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// It did not happen.
+    Before,
+    /// It happened.
+    After,
 }
 
 impl Server {
@@ -93,6 +109,7 @@ impl Server {
             jumps_max: pipeline::JUMPS_MAX,
             fresh: Vec::new(),
             told: Vec::new(),
+            cut: None,
             tamper,
             clock,
             nets: BTreeMap::new(),
@@ -210,6 +227,9 @@ impl Server {
             match self.commit(server, execution, decision, consumed)? {
                 Written::Again => {}
                 Written::Fenced => return Ok(Posted::Refused(Refusal::Fenced)),
+                // Nobody knows whether it is in the log. What is safe to say twice is said again.
+                Written::Unknown if !is_told_once(&input) && self.is_left(consumed)? => {}
+                Written::Unknown => return Ok(Posted::Done(all)),
                 Written::Done { events, more } => {
                     consumed = None;
                     all.extend(events);
@@ -221,6 +241,12 @@ impl Server {
             }
         }
         Err(Broken::Undecidable)
+    }
+
+    /// Whether a message is still to be consumed; an input that no message brought always is.
+    fn is_left(&self, consumed: Option<MessageKey>) -> Result<bool, Broken> {
+        let Some(key) = consumed else { return Ok(true) };
+        Ok(self.inbox()?.iter().any(|message| message.key == key))
     }
 
     fn decide(
@@ -274,7 +300,21 @@ impl Server {
         for body in &decision.bodies {
             self.store.put(&body.reference, body.text.clone());
         }
+        let cut = self.cut.take();
+        if cut.is_some() && !self.tamper.trusts_unknown() {
+            self.states[server].remove(&execution);
+        }
+        if cut == Some(Cut::Before) {
+            if self.tamper.trusts_unknown() {
+                self.states[server].insert(execution, decision.state);
+            }
+            return Ok(Written::Unknown);
+        }
         match now(self.store.commit(commit))? {
+            Committed::Done if cut.is_some() => {
+                self.fresh.push((execution, decision.events));
+                Ok(Written::Unknown)
+            }
             Committed::Moved { .. } => {
                 self.states[server].remove(&execution);
                 Ok(Written::Again)
@@ -611,6 +651,14 @@ impl Server {
     pub fn take_fresh(&mut self) -> Vec<(ExecutionId, Vec<Event>)> {
         std::mem::take(&mut self.fresh)
     }
+}
+
+/// What people say in their own name has no id; saying it again would be saying it twice.
+fn is_told_once(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::Signal { .. } | Input::Patch(_) | Input::Retry | Input::Cancel { .. }
+    )
 }
 
 fn not_found(path: &str) -> TaskError {
