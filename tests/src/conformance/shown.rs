@@ -200,7 +200,16 @@ fn awaited(awaits: &Awaits) -> String {
 /// An outcome, or data that is not one.
 fn answer(raw: &Raw) -> String {
     match raw.read::<Outcome>() {
-        Ok(Outcome::Ok(success)) => format!("ok {}", brief(success.result)),
+        Ok(Outcome::Ok(success)) => match success.reference {
+            Some(reference) => {
+                let extracted = Value::Object(reference.extracted.clone());
+                format!(
+                    "ok <body of {} bytes> extracted={extracted}",
+                    reference.meta.bytes
+                )
+            }
+            None => format!("ok {}", brief(success.result)),
+        },
         Ok(Outcome::Error(failed)) => failure(&failed.error),
         Err(_) => data(raw),
     }

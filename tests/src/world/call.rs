@@ -12,6 +12,23 @@ pub(crate) struct Ready {
     pub(crate) timeout: Option<Value>,
 }
 
+impl Ready {
+    /// How long the call may take, in seconds, as a whole or in its parts.
+    pub(crate) fn timeout_seconds(&self) -> Value {
+        let seconds = |value: &Value| model::duration::parse(value).map(|span| span.as_secs_f64());
+        match &self.timeout {
+            None => Value::Null,
+            Some(Value::Object(parts)) => {
+                let parts = parts
+                    .iter()
+                    .map(|(key, part)| (key.clone(), seconds(part).into()));
+                Value::Object(parts.collect())
+            }
+            Some(whole) => serde_json::json!({"total": seconds(whole)}),
+        }
+    }
+}
+
 /// Renders everything a call takes.
 pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, RenderError> {
     let mut scope = scope.clone();

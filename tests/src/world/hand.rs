@@ -93,9 +93,9 @@ impl Hand {
         let elements = match body {
             Some(Body::LoopStarted(started)) => {
                 let kept = started.collection_ref.as_ref();
-                let kept = kept.and_then(|reference| store.body(&reference.uri));
-                let elements = started.collection.clone().or(kept);
-                elements.map(|elements| elements.value())
+                let kept = kept.and_then(|reference| store.body(reference));
+                let inline = started.collection.as_ref();
+                inline.map(model::raw::Raw::value).or(kept)
             }
             _ => None,
         };

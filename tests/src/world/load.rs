@@ -48,9 +48,9 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
             }
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
-                match store.body(&uri) {
-                    Some(text) => {
-                        loaded.bodies.insert(uri, Data::new(text.value()));
+                match store.body(&reference) {
+                    Some(value) => {
+                        loaded.bodies.insert(uri, Data::new(value));
                     }
                     None => {
                         loaded

@@ -10,12 +10,12 @@ use model::playbook::{Effect, Step};
 use model::raw::Raw;
 use model::template::{Data, Envelope, Scope};
 use model::time::Time;
-use pipeline::{Asked as Rendered, Entry, Next, Place, Settled, TaskRun, Waiting, Writes};
+use pipeline::{Asked as Rendered, Entry, Next, Place, TaskRun, Waiting, Writes};
 use serde_json::{Map, Value, json};
 
 use crate::world::answers::{Answer, Answers, Asked};
 use crate::world::call::{self, Ready};
-use crate::world::kept::Kept;
+use crate::world::kept::{Kept, Owner};
 use crate::world::load::{events_at, outcome_of, resolve};
 
 /// What a pipeline runs in.
@@ -199,6 +199,7 @@ impl Pipeline {
             input: ready.input.is_some().then_some(&input),
             timeout: ready.timeout.as_ref().and_then(model::duration::parse),
         };
+        let timeout = ready.timeout_seconds();
         let asked = Asked {
             execution: env.execution,
             step: env.step.name.as_str(),
@@ -209,6 +210,7 @@ impl Pipeline {
             attempt: run.attempt,
             input: &input,
             fields: &ready.fields,
+            timeout: &timeout,
         };
         let scripted = env.answers.answer(&asked);
         let answer = match (scripted, run.task.kind.as_str()) {
@@ -283,6 +285,13 @@ impl Pipeline {
         outcome
             .meta_mut()
             .insert("attempt".to_owned(), run.attempt.into());
+        let at = self.task_at(run);
+        let owner = Owner {
+            execution: env.execution,
+            at: &at,
+            now: env.now,
+        };
+        outcome = env.store.outcome(owner, run.task, outcome);
         let place = Place {
             at: self.at.clone(),
             jumps: self.continuation.jumps,
@@ -293,7 +302,7 @@ impl Pipeline {
         let settled = resolve(env.store, env.execution, &mut self.scope, judge)
             .expect("settling fails only for what is not loaded");
         let mut settled = settled;
-        self.keep_writes(env, run, &mut settled);
+        env.store.writes(owner, &mut settled);
         if let Some(error) = settled.too_large() {
             outcome = Outcome::error(error);
             settled = pipeline::fail(run, &outcome, &place);
@@ -310,18 +319,6 @@ impl Pipeline {
         let label = run.task.label.clone();
         self.scope.labels.insert(label, envelope.clone());
         self.scope.previous = Some(envelope);
-    }
-
-    /// Keeps large values as bodies and writes references in their place.
-    fn keep_writes(&self, env: &Env<'_>, run: &TaskRun<'_>, settled: &mut Settled) {
-        let at = self.task_at(run);
-        let key = pipeline::idempotency_key(env.execution, &at);
-        for (name, value) in settled.writes.large_values() {
-            let uri = format!("noetl://{key}/{}/set/{name}", run.attempt);
-            let reference = env.store.keep(uri, value);
-            *value = serde_json::to_value(&reference).expect("a reference is plain data");
-        }
-        settled.record_writes();
     }
 
     fn end(&mut self, env: &Env<'_>, error: Option<TaskError>, out: &mut Vec<Event>) -> Stepped {

@@ -17,6 +17,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
 use model::template::Loaded;
 use model::time::Time;
+use results::Bodies as _;
 use store::{Ask, Commit, Committed, Fence, Issue, Memory, Message, MessageKey, Store as _};
 
 use crate::world::hand::{Hand, Order};
@@ -298,7 +299,8 @@ impl Server {
             .map_or(Seq(0), |state| state.seq);
         let commit = self.commit_of(execution, expected, &decision, consumed);
         for body in &decision.bodies {
-            self.store.put(&body.reference, body.text.clone());
+            let bytes = Vec::from(body.text.text()).into();
+            now(self.store.put(results::Source::Bytes(bytes))).expect("a world keeps its bodies");
         }
         let cut = self.cut.take();
         if cut.is_some() && !self.tamper.trusts_unknown() {
