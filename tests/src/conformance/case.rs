@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use engine::Limits;
-use model::event::Kind;
-use model::id::Name;
 use serde_json::Value;
 
+use crate::conformance::agenda::{Agenda, Happening, happening};
 use crate::conformance::script::Script;
 
 /// A case as its folder says it.
@@ -32,50 +30,6 @@ pub struct Case {
     pub limits: Limits,
     /// How often a pipeline may jump.
     pub jumps_max: u32,
-}
-
-/// Something that happens to the execution from outside.
-#[derive(Debug, Clone)]
-pub struct Happening {
-    /// When.
-    pub trigger: Trigger,
-    /// What.
-    pub what: What,
-}
-
-/// When something happens.
-#[derive(Debug, Clone)]
-pub enum Trigger {
-    /// So long after the start.
-    After(Duration),
-    /// When the n-th event of this kind, of this step if one is named, is in the log.
-    At {
-        /// The kind.
-        kind: Kind,
-        /// The step.
-        step: Option<Name>,
-        /// Which of them, from 1.
-        nth: u64,
-    },
-}
-
-/// What happens from outside.
-#[derive(Debug, Clone)]
-pub enum What {
-    /// Someone cancels.
-    Cancel,
-    /// Someone pauses.
-    Pause,
-    /// Someone resumes.
-    Resume,
-    /// Someone retries.
-    Retry,
-    /// A signal comes.
-    Signal(Name, Option<Value>),
-    /// Someone writes to `ctx`.
-    Patch(Value),
-    /// The worker that holds a command dies.
-    Crash,
 }
 
 /// Why a folder is no case.
@@ -147,6 +101,11 @@ impl Case {
         })
     }
 
+    /// Everything it does beside its tasks.
+    pub fn agenda(&self) -> Agenda {
+        Agenda::new(self.inputs.clone())
+    }
+
     /// The log expected, as text; none where nothing was accepted yet.
     pub fn expected(&self) -> Option<String> {
         fs::read_to_string(self.folder.join("events.yaml")).ok()
@@ -192,39 +151,4 @@ fn limits(said: Option<&Value>) -> Result<(Limits, u32), CaseError> {
         }
     }
     Ok((limits, jumps_max))
-}
-
-fn happening(value: &Value) -> Result<Happening, CaseError> {
-    let wrong = || CaseError::Said(format!("`{value}` is not something that happens"));
-    let trigger = match (
-        value.get("after"),
-        value.get("at_event").and_then(Value::as_str),
-    ) {
-        (Some(after), _) => Trigger::After(model::duration::parse(after).ok_or_else(wrong)?),
-        (None, Some(event)) => {
-            let (kind, step) = match event.split_once(" of ") {
-                Some((kind, step)) => (kind, Some(Name::from(step))),
-                None => (event, None),
-            };
-            Trigger::At {
-                kind: Kind::stored(kind).ok_or_else(wrong)?,
-                step,
-                nth: value.get("nth").and_then(Value::as_u64).unwrap_or(1),
-            }
-        }
-        _ => return Err(wrong()),
-    };
-    let has = |key: &str| value.get(key).is_some();
-    let what = match value.get("signal") {
-        Some(Value::String(name)) => {
-            What::Signal(name.as_str().into(), value.get("payload").cloned())
-        }
-        _ if has("cancel") => What::Cancel,
-        _ if has("pause") => What::Pause,
-        _ if has("resume") => What::Resume,
-        _ if has("retry") => What::Retry,
-        _ if has("crash") => What::Crash,
-        _ => What::Patch(value.get("patch").cloned().ok_or_else(wrong)?),
-    };
-    Ok(Happening { trigger, what })
 }

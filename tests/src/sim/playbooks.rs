@@ -202,7 +202,16 @@ fn tasks(text: &mut String, random: &mut Random, in_loop: bool) {
             3 => ", set: {iter.x: 1}",
             _ => "",
         };
-        let _ = writeln!(text, "      - t{index}: {{kind: noop{set}{policy}}}");
+        // Now and then the result is kept as a body.
+        let output = if random.percent(15) {
+            ", output: {inline_max_bytes: 3}"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "      - t{index}: {{kind: noop{set}{output}{policy}}}"
+        );
     }
 }
 

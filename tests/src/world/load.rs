@@ -113,7 +113,10 @@ pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer)
             .iteration
             .and_then(|index| usize::try_from(index).ok());
         if let (Some(Outcome::Ok(success)), Some(index)) = (outcome_of(event), index) {
-            results[index] = success.result;
+            results[index] = match success.reference {
+                Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
+                None => success.result,
+            };
         }
     }
     json!({"results": results, "stats": stats})

@@ -3,6 +3,7 @@
 
 mod answers;
 mod call;
+mod errands;
 mod hand;
 mod kept;
 mod load;
