@@ -108,9 +108,11 @@ impl Answers for Script {
                 asked.fields.get(other).cloned().unwrap_or_default(),
             ),
         };
-        let echo = || match tool.echo.is_empty() {
-            true => Outcome::ok(asked.input.clone()),
-            false => Outcome::ok(Value::Object(tool.echo.iter().map(key).collect())),
+        let echo = || {
+            if tool.echo.is_empty() {
+                return Outcome::ok(asked.input.clone());
+            }
+            Outcome::ok(Value::Object(tool.echo.iter().map(key).collect()))
         };
         Some(Answer {
             outcome: tool.outcome.clone().unwrap_or_else(echo),

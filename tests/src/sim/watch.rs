@@ -504,8 +504,8 @@ impl PipeWatch {
                     format!("{} begins after {} answers", place(), self.answered)
                 })?;
                 // A retry of the run allows one more try of a visit whose effect is unknown.
-                let tries = attempts_max(step, label) + generation - 1;
-                must(32, attempt <= tries, || {
+                let bound = attempts_max(step, label) + generation - 1;
+                must(32, attempt <= bound, || {
                     format!("{} is one too many", place())
                 })?;
                 self.open = Some((label.clone(), visit, attempt));

@@ -49,7 +49,9 @@ impl Turn<'_> {
             .scope_at_boundary(&id)
             .expect("the run was chosen for its boundary");
         let failed = boundary.end == BoundaryKind::Failed;
-        let mark = self.mark();
+        // Only arcs that write leave something to take back.
+        let writes = step.is_some_and(|step| step.next.arcs.iter().any(|arc| !arc.set.is_empty()));
+        let mark = writes.then(|| self.mark());
         let routed = match step {
             Some(step) if !is_final => self.route(step, &mut scope, failed),
             _ => Ok(Route::default()),
@@ -59,7 +61,9 @@ impl Turn<'_> {
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
                 // A retry routes again, so what was written on the way must not stand.
-                self.go_back_to(mark);
+                if let Some(mark) = mark {
+                    self.go_back_to(mark);
+                }
                 self.record_failed_route(&id, *error);
             }
         }
