@@ -75,6 +75,16 @@ pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
         .collect()
 }
 
+/// The first key that a patch would reduce although its value is kept as a body, which nobody has at hand.
+pub fn reduced_body<'p>(
+    ctx: &Map<String, Value>,
+    patch: &'p Map<String, Value>,
+) -> Option<&'p str> {
+    let reduces = patch.iter().filter(|(_, value)| reducer(value).is_some());
+    let mut keys = reduces.map(|(key, _)| key.as_str());
+    keys.find(|key| ctx.get(*key).is_some_and(is_reference))
+}
+
 fn is_reference(value: &Value) -> bool {
     value.get("kind").is_some_and(|kind| kind == "result_ref") && value.get("ref").is_some()
 }

@@ -239,6 +239,7 @@ impl Turn<'_> {
         let patches = patches.resolve().map_err(conflict)?;
         let mut ctx = (*self.state.ctx).clone();
         for patch in &patches {
+            self.must_be_at_hand(patch)?;
             model::ctx::apply(&mut ctx, patch);
         }
         let keys = patches.iter().flat_map(Map::keys);

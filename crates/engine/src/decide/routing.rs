@@ -178,12 +178,27 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// A reducer combines with the value that is there, so that must not be kept as a body.
+    pub(super) fn must_be_at_hand(
+        &self,
+        patch: &Map<String, serde_json::Value>,
+    ) -> Result<(), Box<TaskError>> {
+        let Some(key) = model::ctx::reduced_body(&self.state.ctx, patch) else {
+            return Ok(());
+        };
+        let message = format!(
+            "`ctx.{key}` is larger than 4 KiB and kept as a body, which a reducer cannot combine with"
+        );
+        Err(Box::new(fatal(ErrorKind::Schema, "CTX_BODY", message)))
+    }
+
     /// Patches `ctx` if it stays within its bound.
     pub(super) fn patch_ctx(
         &mut self,
         at: model::event::At,
         patch: &Map<String, serde_json::Value>,
     ) -> Result<(), Box<TaskError>> {
+        self.must_be_at_hand(patch)?;
         let patch_text = Raw::of(patch);
         let event_max = self.net.limits.event_bytes_max;
         let patch_bytes = patch_text.text().len();
