@@ -148,6 +148,7 @@ impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let exit = match &error {
             server::Error::NotFound(_) | server::Error::NoPlaybook(_) => Exit::NotFound,
+            server::Error::Refused(_) => Exit::NotAllowed,
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)
