@@ -122,5 +122,6 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result
         env: serde_json::Map::new(),
         base_dir: dir.to_owned(),
         heartbeat: Duration::from_secs(5),
+        jumps_max: worker::JUMPS_MAX,
     })
 }

@@ -108,6 +108,7 @@ impl Session {
             env,
             base_dir: PathBuf::from("."),
             heartbeat: HEARTBEAT,
+            jumps_max: worker::JUMPS_MAX,
         };
         let stop = CancellationToken::new();
         let worker = Worker::new(config, self.server.transport());
@@ -148,6 +149,7 @@ impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let exit = match &error {
             server::Error::NotFound(_) | server::Error::NoPlaybook(_) => Exit::NotFound,
+            server::Error::Refused(_) => Exit::NotAllowed,
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)

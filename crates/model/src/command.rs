@@ -67,6 +67,9 @@ pub struct Continuation {
     /// The current try of the current visit; 0 before the first.
     #[serde(default)]
     pub attempt: u32,
+    /// Whether the last outcome of the current visit left its effect unknown, and in which try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<u32>,
     /// The latest outcome of each label.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<Name, OutcomePointer>,

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
+use crate::size::{WRITE_BYTES_MAX, is_within};
+
 /// The most that `ctx` may hold, as JSON text; more fails with `LIMIT_CTX`.
 pub const CTX_BYTES_MAX: usize = 1024 * 1024;
 
@@ -41,13 +43,50 @@ fn reducer(value: &Value) -> Option<(Reducer, &Value)> {
 
 /// Applies a patch.
 pub fn apply(ctx: &mut Map<String, Value>, patch: &Map<String, Value>) {
-    for (key, value) in patch {
+    let next = patched_values(ctx, patch);
+    ctx.extend(next);
+}
+
+/// The values that the keys of a patch have once it is applied.
+pub fn patched_values(ctx: &Map<String, Value>, patch: &Map<String, Value>) -> Map<String, Value> {
+    let next = |(key, value): (&String, &Value)| {
         let next = match reducer(value) {
             None => value.clone(),
             Some((reducer, operand)) => reduce(reducer, ctx.get(key), operand),
         };
-        ctx.insert(key.clone(), next);
-    }
+        (key.clone(), next)
+    };
+    patch.iter().map(next).collect()
+}
+
+/// The values of a patch that are kept as bodies: whole values and appended items over [`WRITE_BYTES_MAX`]. Other
+/// reducers compute with their operand, so it stays.
+pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
+    let operands = patch.iter_mut().filter_map(|(key, value)| {
+        let kind = reducer(value).map(|(reducer, _)| reducer);
+        match kind {
+            None => Some((key.as_str(), value)),
+            Some(Reducer::Append) => Some((key.as_str(), value.get_mut("$append")?)),
+            Some(_) => None,
+        }
+    });
+    operands
+        .filter(|(_, value)| !is_within(value, WRITE_BYTES_MAX) && !is_reference(value))
+        .collect()
+}
+
+/// The first key that a patch would reduce although its value is kept as a body, which nobody has at hand.
+pub fn reduced_body<'p>(
+    ctx: &Map<String, Value>,
+    patch: &'p Map<String, Value>,
+) -> Option<&'p str> {
+    let reduces = patch.iter().filter(|(_, value)| reducer(value).is_some());
+    let mut keys = reduces.map(|(key, _)| key.as_str());
+    keys.find(|key| ctx.get(*key).is_some_and(is_reference))
+}
+
+fn is_reference(value: &Value) -> bool {
+    value.get("kind").is_some_and(|kind| kind == "result_ref") && value.get("ref").is_some()
 }
 
 fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {

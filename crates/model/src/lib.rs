@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod playbook;
 pub mod raw;
 pub mod result_ref;
+pub mod size;
 pub mod source;
 pub mod status;
 pub mod template;

@@ -130,6 +130,9 @@ impl ErrorKind {
     }
 }
 
+/// Codes of failures that come before anything is sent.
+const NOT_SENT: [&str; 3] = ["HTTP_CONNECT", "SQLITE_CANTOPEN", "SQLITE_NOTADB"];
+
 impl TaskError {
     /// An error with its kind's usual answer to "may trying again help?".
     pub fn new(kind: ErrorKind, code: impl Into<String>, message: impl Into<String>) -> Self {
@@ -139,6 +142,23 @@ impl TaskError {
             message: message.into(),
             retryable: kind.is_retryable(),
             details: Map::new(),
+        }
+    }
+
+    /// Whether the call may have had its effect although it failed: it was under way when the answer was lost.
+    ///
+    /// So it is after a timeout, a connection that broke, a stop in the middle, and `UNKNOWN_OUTCOME`. A peer that
+    /// was never reached had no effect: `HTTP_CONNECT` and its like say so, and the detail `sent: false`. Every other
+    /// kind is an answer, and an answer is known.
+    pub fn leaves_effect_unknown(&self) -> bool {
+        let was_sent = self.details.get("sent") != Some(&Value::Bool(false))
+            && !NOT_SENT.contains(&self.code.as_str());
+        match self.kind {
+            ErrorKind::Timeout
+            | ErrorKind::Connection
+            | ErrorKind::DbConnection
+            | ErrorKind::Cancelled => was_sent,
+            _ => self.code == "UNKNOWN_OUTCOME",
         }
     }
 
@@ -205,5 +225,23 @@ impl Outcome {
             Self::Ok(success) => &mut success.meta,
             Self::Error(failure) => &mut failure.meta,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_effect_is_unknown_only_where_the_answer_was_lost() {
+        let unknown = |kind, code| TaskError::new(kind, code, "").leaves_effect_unknown();
+        assert!(unknown(ErrorKind::Timeout, "TIMEOUT"));
+        assert!(unknown(ErrorKind::Connection, "HTTP_PROTOCOL"));
+        assert!(unknown(ErrorKind::Unknown, "UNKNOWN_OUTCOME"));
+        assert!(!unknown(ErrorKind::Connection, "HTTP_CONNECT"));
+        assert!(!unknown(ErrorKind::ServerError, "HTTP_500"));
+        assert!(!unknown(ErrorKind::DbTimeout, "SQLITE_BUSY"));
+        let unsent = TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", "").with("sent", false);
+        assert!(!unsent.leaves_effect_unknown());
     }
 }

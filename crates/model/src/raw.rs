@@ -80,3 +80,15 @@ impl<'de> Deserialize<'de> for Raw {
             .map_err(serde::de::Error::custom)
     }
 }
+
+/// What kind of JSON value this is, in words for a message.
+pub fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use model::command::{Continuation, Cursor, OutcomePointer, Stage};
 use model::event::{Action, Body, Event, TaskEnded, TaskStarted};
+use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
+use model::raw::Raw;
 
 /// Moves the continuation on by one event of its pipeline; other events change nothing.
 pub fn fold(continuation: &mut Continuation, event: &Event) {
@@ -17,6 +19,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
         Body::TaskStarted(started) => {
             continuation.visits.insert(label.clone(), event.at.visit);
             continuation.cursor = Cursor::At(label);
+            continuation.unknown = None;
             // A task that waits outside is started anew for each try of its visit.
             continuation.attempt = event.at.attempt.max(1);
             continuation.stage = started_stage(started, event);
@@ -24,15 +27,29 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
         Body::AttemptStarted(_) => {
             continuation.attempt = event.at.attempt;
             continuation.stage = Stage::Started;
+            continuation.unknown = None;
         }
+        Body::AttemptFailed(ended) => note_unknown(continuation, event, &ended.outcome),
         Body::PolicyEvaluated(evaluated) if evaluated.action.directive == Directive::Retry => {
             continuation.stage = retrying(&evaluated.action, event);
             note_writes(continuation, event);
         }
         Body::TaskDone(ended) => end(continuation, event, ended, true),
-        Body::TaskFailed(ended) => end(continuation, event, ended, false),
+        Body::TaskFailed(ended) => {
+            note_unknown(continuation, event, &ended.outcome);
+            end(continuation, event, ended, false);
+        }
         _ => {}
     }
+}
+
+/// Remembers a try whose effect is unknown. What came from outside, to a task that waited, is always known.
+fn note_unknown(continuation: &mut Continuation, event: &Event, outcome: &Raw) {
+    let outcome = outcome.read::<Outcome>().ok();
+    let error = outcome.as_ref().and_then(Outcome::failure);
+    let is_unknown = error.is_some_and(TaskError::leaves_effect_unknown);
+    let was_called = continuation.stage == Stage::Started;
+    continuation.unknown = (is_unknown && was_called).then_some(event.at.attempt.max(1));
 }
 
 fn started_stage(started: &TaskStarted, event: &Event) -> Stage {

@@ -8,6 +8,7 @@
 mod answer;
 mod fold;
 mod next;
+mod outside;
 mod policy;
 mod settle;
 mod writes;
@@ -15,8 +16,9 @@ mod writes;
 pub use answer::answer;
 pub use fold::fold;
 pub use next::{Entry, Next, TaskRun, next};
+pub use outside::{Asked, Waiting, child, wait};
 pub use policy::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DELAY_MAX, SUSPEND_AFTER};
 pub use settle::{
-    Draft, JUMPS_MAX, Place, Settled, Writes, idempotency_key, render_failure, settle,
+    Draft, JUMPS_MAX, Place, Settled, Writes, fail, idempotency_key, render_failure, settle,
 };
-pub use writes::apply_writes;
+pub use writes::{apply_writes, iteration_patch};

@@ -14,8 +14,9 @@ use serde_json::{Map, Value};
 use crate::next::TaskRun;
 use crate::policy::{self, ATTEMPTS_MAX, JumpError, Retrying, SUSPEND_AFTER};
 pub use crate::writes::Writes;
+use crate::writes::raw;
 
-/// A pipeline that jumps more often than this is looping; the step fails with `LIMIT_JUMPS`.
+/// A pipeline that jumps more often than this is looping; the step fails with `LIMIT_JUMPS`. Configurable; this is usual.
 pub const JUMPS_MAX: u32 = 10_000;
 
 /// An event without its stamp: the emitter adds id, time and execution.
@@ -63,7 +64,7 @@ pub fn settle(
         Err(JumpError::Render(needs @ RenderError::Needs(_))) => Err(needs),
         Err(error) => {
             let failure = Outcome::error(policy_error(&error, step, run));
-            Ok(ended(run, &failure, place, Ended::failing()))
+            Ok(fail(run, &failure, place))
         }
     }
 }
@@ -75,6 +76,8 @@ pub struct Place {
     pub at: At,
     /// Jumps so far.
     pub jumps: u32,
+    /// How many there may be: `LIMIT_JUMPS`.
+    pub jumps_max: u32,
 }
 
 /// The outcome of a task whose input could not be rendered.
@@ -98,6 +101,11 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
             "a body could not be loaded".to_owned(),
         ),
     }
+}
+
+/// The end of a task whose outcome and writes cannot be recorded: it fails, and no rule is asked.
+pub fn fail(run: &TaskRun<'_>, failure: &Outcome, place: &Place) -> Settled {
+    ended(run, failure, place, Ended::failing())
 }
 
 fn policy_error(error: &JumpError, step: &Step, run: &TaskRun<'_>) -> TaskError {
@@ -165,8 +173,8 @@ fn follow(
         writes.local.extend(own.local);
         if let (Directive::Jump, Some(jump)) = (rule.then.directive, &rule.then.to) {
             verdict_end.action.to = Some(policy::target(jump, step, run.task, &scope)?);
-            if place.jumps >= JUMPS_MAX {
-                verdict_end.limit_jumps(step);
+            if place.jumps >= place.jumps_max {
+                verdict_end.limit_jumps(step, place.jumps_max);
             }
         }
     }
@@ -219,8 +227,8 @@ impl Ended {
         self.failure = Some(outcome.failure().cloned().unwrap_or_else(spent));
     }
 
-    fn limit_jumps(&mut self, step: &Step) {
-        let message = format!("step `{}` jumped more than {JUMPS_MAX} times", step.name);
+    fn limit_jumps(&mut self, step: &Step, max: u32) {
+        let message = format!("step `{}` jumped more than {max} times", step.name);
         self.action = Action::plain(Directive::Fail);
         self.failure = Some(TaskError {
             retryable: false,
@@ -345,8 +353,4 @@ fn policy_body(ending: &Ended) -> Body {
         set_ctx: written(&ending.writes.ctx),
         set: written(&ending.writes.local),
     }))
-}
-
-fn raw(map: &Map<String, Value>) -> Option<Raw> {
-    (!map.is_empty()).then(|| Raw::of(map))
 }

@@ -70,6 +70,7 @@ pub(crate) struct Start {
 impl Start {
     /// Starts it and waits until that is durable.
     pub(crate) async fn run(self, shared: &Shared, registered: Registered) -> Result<(), Error> {
+        registered.net.must_fit(self.payload.as_ref())?;
         let submit = Submit {
             execution: self.execution,
             path: Name::from(registered.entry.path.as_str()),

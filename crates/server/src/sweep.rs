@@ -133,19 +133,20 @@ async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
                 depth,
                 consumed,
             };
-            return match shared.playbooks.find(&path, version, base.as_str()).await {
-                Ok(registered) => start.run(shared, registered).await,
-                Err(Unusable::Store(error)) => Err(error.into()),
-                Err(unusable) => {
-                    let outcome = Box::new(Outcome::error(cannot_start(&path, &unusable)));
-                    let input = Input::ChildEnded {
-                        child: message.to,
-                        seq: parent.seq,
-                        outcome,
-                    };
-                    post(shared, parent.execution_id, input, consumed).await
-                }
+            let error = match shared.playbooks.find(&path, version, base.as_str()).await {
+                Ok(registered) => match start.run(shared, registered).await {
+                    Err(Error::Refused(refusal)) => refusal.failure(),
+                    done => return done,
+                },
+                Err(Unusable::Store(error)) => return Err(error.into()),
+                Err(unusable) => cannot_start(&path, &unusable),
             };
+            let input = Input::ChildEnded {
+                child: message.to,
+                seq: parent.seq,
+                outcome: Box::new(Outcome::error(error)),
+            };
+            return post(shared, parent.execution_id, input, consumed).await;
         }
         MessageBody::ChildEnded { seq, outcome } => Input::ChildEnded {
             child: message.key.from,

@@ -196,17 +196,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What a person calls the type of a JSON value.
-pub(crate) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
-    }
-}
+pub(crate) use model::raw::kind_of as type_name;
 
 /// The error of a call that was stopped from outside.
 pub(crate) fn cancelled() -> TaskError {

@@ -1,19 +1,17 @@
 //! Keeping: what is too large for the log is stored first, then referenced.
 
-use model::event::{At, Body as EventBody};
+use model::event::At;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{Directive, ResultControl, Task};
-use model::raw::Raw;
+use model::playbook::{ResultControl, Task};
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
+use model::size::is_within;
 use model::template::{Data, Loaded};
-use pipeline::{Settled, Writes};
+use pipeline::Settled;
 use results::{Keeper, Kept, Limits, Place};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::hand::Hand;
 
-/// A written value larger than this is kept as a body.
-const WRITE_BYTES_MAX: usize = 4 * 1024;
 /// A body of this size stays at hand for the rules that look at it next.
 const AT_HAND_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -85,64 +83,24 @@ pub(crate) fn inline_bytes_max(task: &Task) -> usize {
 /// Stores the large values among a task's writes and puts references in their place, in the writes and in the event
 /// that records them.
 pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Result<(), TaskError> {
-    let Writes { iter, ctx, local } = &mut settled.writes;
-    let mut changed = false;
-    for map in [iter, ctx, local] {
-        for (key, value) in map.iter_mut() {
-            changed |= replace(hand, at, key, operand(value)).await?;
-        }
-    }
-    if !changed {
+    let large = settled.writes.large_values();
+    if large.is_empty() {
         return Ok(());
     }
-    for draft in &mut settled.events {
-        let (set_iter, set_ctx, set) = match &mut draft.body {
-            EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
-                (&mut ended.set_iter, &mut ended.set_ctx, &mut ended.set)
-            }
-            EventBody::PolicyEvaluated(policy) if policy.action.directive == Directive::Retry => {
-                (&mut policy.set_iter, &mut policy.set_ctx, &mut policy.set)
-            }
-            _ => continue,
+    for (key, value) in large {
+        let part = At {
+            task: at
+                .task
+                .as_ref()
+                .map(|task| format!("{task}/set/{key}").into()),
+            ..at.clone()
         };
-        *set_iter = raw(&settled.writes.iter);
-        *set_ctx = raw(&settled.writes.ctx);
-        *set = raw(&settled.writes.local);
+        let whole = std::mem::take(value);
+        let reference = store(hand, &part, whole, &ResultControl::default()).await?;
+        *value = serde_json::to_value(&reference).expect("a reference is plain data");
     }
+    settled.record_writes();
     Ok(())
-}
-
-/// What of a value may be replaced: an appended item, or the value itself.
-fn operand(value: &mut Value) -> &mut Value {
-    let appends = value
-        .as_object()
-        .is_some_and(|map| map.len() == 1 && map.contains_key("$append"));
-    if appends {
-        &mut value["$append"]
-    } else {
-        value
-    }
-}
-
-async fn replace(hand: &Hand, at: &At, key: &str, value: &mut Value) -> Result<bool, TaskError> {
-    // Other reducers compute with their operand, so it must stay at hand.
-    let reduces = value
-        .as_object()
-        .is_some_and(|map| map.len() == 1 && map.keys().all(|key| key.starts_with('$')));
-    if reduces || is_within(value, WRITE_BYTES_MAX) {
-        return Ok(false);
-    }
-    let part = At {
-        task: at
-            .task
-            .as_ref()
-            .map(|task| format!("{task}/set/{key}").into()),
-        ..at.clone()
-    };
-    let whole = std::mem::take(value);
-    let reference = store(hand, &part, whole, &ResultControl::default()).await?;
-    *value = serde_json::to_value(&reference).expect("a reference is plain data");
-    Ok(true)
 }
 
 /// Stores a body, whatever its size. One that is not too large stays at hand for what reads it next.
@@ -180,50 +138,5 @@ pub(crate) fn failure(error: &results::Error) -> TaskError {
     TaskError {
         retryable: error.is_retryable(),
         ..TaskError::new(ErrorKind::Storage, error.code(), error.to_string())
-    }
-}
-
-fn raw(map: &Map<String, Value>) -> Option<Raw> {
-    (!map.is_empty()).then(|| Raw::of(map))
-}
-
-/// Whether a value's JSON text is no longer than `max`; stops counting there.
-pub(crate) fn is_within(value: &Value, max: usize) -> bool {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) if max >= 32 => true,
-        Value::String(text) if text.len() > max => false,
-        value => serde_json::to_writer(Counter { left: max }, value).is_ok(),
-    }
-}
-
-struct Counter {
-    left: usize,
-}
-
-impl std::io::Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let left = self.left.checked_sub(bytes.len());
-        self.left = left.ok_or(std::io::ErrorKind::FileTooLarge)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_value_is_within_exactly_its_own_length() {
-        for value in [json!({"a": [1, 2, "x"]}), json!("text"), json!([])] {
-            let bytes = value.to_string().len();
-            assert!(is_within(&value, bytes), "{value}");
-            assert!(!is_within(&value, bytes - 1), "{value}");
-        }
     }
 }

@@ -16,7 +16,6 @@ mod keep;
 mod lease;
 mod load;
 mod logs;
-mod outside;
 mod patience;
 mod playbooks;
 mod pulse;
@@ -31,4 +30,5 @@ mod worker;
 
 pub use clock::{Clock, SystemClock};
 pub use logs::{FileLogs, LOG_BYTES_MAX, LogLine, LogStream, Logs, read_logs};
+pub use pipeline::JUMPS_MAX;
 pub use worker::{Config, Worker};

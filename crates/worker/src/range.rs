@@ -217,7 +217,11 @@ impl<'h> Range<'h> {
             Err(Trouble::Interrupted) => Ended::Interrupted,
             Err(Trouble::Failed(error)) => Ended::Failed(error),
         };
-        let set_ctx = pipeline.set_ctx();
+        let (set_ctx, ended) = match (pipeline.set_ctx(), ended) {
+            (Ok(set_ctx), ended) => (set_ctx, ended),
+            (Err(error), Ended::Done) => (None, Ended::Failed(error)),
+            (Err(_), ended) => (None, ended),
+        };
         let body = match &ended {
             Ended::Done => Some(Body::IterationDone(IterationDone { set_ctx })),
             Ended::Failed(error) => Some(Body::IterationFailed(Box::new(Failed {

@@ -11,12 +11,11 @@ use model::playbook::{Effect, Step};
 use model::raw::Raw;
 use model::template::{Data, Scope};
 use model::time::Time;
-use pipeline::{Entry, Next, TaskRun};
+use pipeline::{Asked, Entry, Next, TaskRun, Waiting};
 use serde_json::{Map, Value, json};
 
 use crate::hand::{Hand, Trouble};
 use crate::load::{self, Unresolved};
-use crate::outside::{self, Waiting};
 use crate::playbooks::{Role, StepPlan};
 use crate::render::{self, Ready};
 use crate::{call, restore};
@@ -217,10 +216,10 @@ impl<'h> Pipeline<'h> {
                 }
             }
             Role::Child => {
-                let awaits = outside::child(run.task, &ready, &self.scope);
+                let awaits = pipeline::child(run.task, asked(&ready), &self.scope);
                 Ok(self.suspend(run, &at, started, awaits))
             }
-            Role::Wait => match outside::wait(run.task, &ready, self.hand.now()) {
+            Role::Wait => match pipeline::wait(run.task, asked(&ready), self.hand.now()) {
                 Ok(Waiting::Sleep(due)) => {
                     self.start(run, &at, started);
                     self.sleep_until(due).await?;
@@ -328,9 +327,9 @@ impl<'h> Pipeline<'h> {
         Ok(located(error, self.step, task.map(|(_, task)| task)))
     }
 
-    /// The patch that rides with the iteration's end.
-    pub(crate) fn set_ctx(&self) -> Option<Raw> {
-        (!self.patch.is_empty()).then(|| Raw::of(&self.patch))
+    /// The patch that rides with the iteration's end, or why it cannot.
+    pub(crate) fn set_ctx(&self) -> Result<Option<Raw>, Box<TaskError>> {
+        pipeline::iteration_patch(&self.patch)
     }
 }
 
@@ -352,6 +351,14 @@ pub(crate) fn located(
         None => add("line", step.span.line.into()),
     }
     error
+}
+
+fn asked(ready: &Ready) -> Asked<'_> {
+    Asked {
+        fields: &ready.fields,
+        input: ready.input.as_ref().map(Data::json),
+        timeout: ready.timeout.total,
+    }
 }
 
 fn unknown_outcome(run: &TaskRun<'_>) -> TaskError {

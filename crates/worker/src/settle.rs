@@ -38,8 +38,21 @@ impl Pipeline<'_> {
         if let Err(error) = keep::writes(self.hand, &at, &mut settled).await {
             (settled, outcome) = self.judge(run, Outcome::error(error)).await?;
         }
+        if let Some(error) = settled.too_large() {
+            let place = self.place();
+            outcome = Outcome::error(error);
+            settled = pipeline::fail(run, &outcome, &place);
+        }
         self.note(run, settled, outcome, took);
         Ok(())
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            at: self.at.clone(),
+            jumps: self.continuation.jumps,
+            jumps_max: self.hand.shared.config.jumps_max,
+        }
     }
 
     /// What the policy says. A body that a rule needs and that is not there is an outcome of its own.
@@ -51,10 +64,7 @@ impl Pipeline<'_> {
         let mut outcome = outcome;
         let mut has_replaced = false;
         loop {
-            let place = Place {
-                at: self.at.clone(),
-                jumps: self.continuation.jumps,
-            };
+            let place = self.place();
             let step = self.step;
             let judge = |scope: &Scope| pipeline::settle(step, run, &outcome, scope, &place);
             match load::resolve(self.hand, &mut self.scope, judge).await {

@@ -43,6 +43,8 @@ pub struct Config {
     pub base_dir: PathBuf,
     /// How often it tells the server that it is alive.
     pub heartbeat: Duration,
+    /// How often a pipeline may jump; usually `pipeline::JUMPS_MAX`.
+    pub jumps_max: u32,
 }
 
 /// Claims commands, runs them and reports what happened.

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use model::event::Kind;
-use model::id::Name;
+use engine::Limits;
 use serde_json::Value;
 
+use crate::conformance::agenda::{Agenda, Happening, happening};
 use crate::conformance::script::Script;
 
 /// A case as its folder says it.
@@ -27,50 +26,10 @@ pub struct Case {
     pub payload: Option<Value>,
     /// What happens beside the tasks, in order.
     pub inputs: Vec<Happening>,
-}
-
-/// Something that happens to the execution from outside.
-#[derive(Debug, Clone)]
-pub struct Happening {
-    /// When.
-    pub trigger: Trigger,
-    /// What.
-    pub what: What,
-}
-
-/// When something happens.
-#[derive(Debug, Clone)]
-pub enum Trigger {
-    /// So long after the start.
-    After(Duration),
-    /// When the n-th event of this kind, of this step if one is named, is in the log.
-    At {
-        /// The kind.
-        kind: Kind,
-        /// The step.
-        step: Option<Name>,
-        /// Which of them, from 1.
-        nth: u64,
-    },
-}
-
-/// What happens from outside.
-#[derive(Debug, Clone)]
-pub enum What {
-    /// Someone cancels.
-    Cancel,
-    /// Someone pauses.
-    Pause,
-    /// Someone resumes.
-    Resume,
-    /// Someone retries.
-    Retry,
-    /// A signal comes.
-    Signal(Name, Option<Value>),
-    /// Someone writes to `ctx`.
-    Patch(Value),
-    /// The worker that holds a command dies.
-    Crash,
+    /// The bounds that hold.
+    pub limits: Limits,
+    /// How often a pipeline may jump.
+    pub jumps_max: u32,
 }
 
 /// Why a folder is no case.
@@ -128,7 +87,10 @@ impl Case {
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
+        let (limits, jumps_max) = limits(said.get("limits"))?;
         Ok(Self {
+            limits,
+            jumps_max,
             name,
             folder: folder.to_owned(),
             playbook: text(&folder.join("playbook.yaml"))?,
@@ -137,6 +99,11 @@ impl Case {
             payload: said.get("payload").cloned(),
             inputs: inputs.iter().map(happening).collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Everything it does beside its tasks.
+    pub fn agenda(&self) -> Agenda {
+        Agenda::new(self.inputs.clone())
     }
 
     /// The log expected, as text; none where nothing was accepted yet.
@@ -169,37 +136,19 @@ fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
     Ok(children)
 }
 
-fn happening(value: &Value) -> Result<Happening, CaseError> {
-    let wrong = || CaseError::Said(format!("`{value}` is not something that happens"));
-    let trigger = match (
-        value.get("after"),
-        value.get("at_event").and_then(Value::as_str),
-    ) {
-        (Some(after), _) => Trigger::After(model::duration::parse(after).ok_or_else(wrong)?),
-        (None, Some(event)) => {
-            let (kind, step) = match event.split_once(" of ") {
-                Some((kind, step)) => (kind, Some(Name::from(step))),
-                None => (event, None),
-            };
-            Trigger::At {
-                kind: Kind::stored(kind).ok_or_else(wrong)?,
-                step,
-                nth: value.get("nth").and_then(Value::as_u64).unwrap_or(1),
-            }
+/// The usual bounds, and those that the case says otherwise.
+fn limits(said: Option<&Value>) -> Result<(Limits, u32), CaseError> {
+    let (mut limits, mut jumps_max) = (Limits::default(), pipeline::JUMPS_MAX);
+    for (name, value) in said.and_then(Value::as_object).into_iter().flatten() {
+        let wrong = || CaseError::Said(format!("`{name}: {value}` is no limit"));
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let number = number.ok_or_else(wrong)?;
+        match name.as_str() {
+            "jumps_max" => jumps_max = number,
+            "step_runs_max" => limits.step_runs_max = number,
+            "depth_max" => limits.depth_max = number,
+            _ => return Err(wrong()),
         }
-        _ => return Err(wrong()),
-    };
-    let has = |key: &str| value.get(key).is_some();
-    let what = match value.get("signal") {
-        Some(Value::String(name)) => {
-            What::Signal(name.as_str().into(), value.get("payload").cloned())
-        }
-        _ if has("cancel") => What::Cancel,
-        _ if has("pause") => What::Pause,
-        _ if has("resume") => What::Resume,
-        _ if has("retry") => What::Retry,
-        _ if has("crash") => What::Crash,
-        _ => What::Patch(value.get("patch").cloned().ok_or_else(wrong)?),
-    };
-    Ok(Happening { trigger, what })
+    }
+    Ok((limits, jumps_max))
 }

@@ -3,13 +3,15 @@
 //! A case is a folder under `tests/conformance/<area>/<case>/`. [`Case`] reads it, [`run`] runs it with the engine
 //! alone, [`normalise`] makes logs of any origin comparable.
 
+mod agenda;
 mod case;
 mod normal;
 mod run;
 mod script;
 mod shown;
 
-pub use case::{Case, CaseError, Happening, Trigger, What, cases};
+pub use agenda::{Agenda, Happening, Trigger, What};
+pub use case::{Case, CaseError, cases};
 pub use normal::{Log, normalise};
 pub use run::{Ran, run};
 pub use script::{Script, ScriptedTool};

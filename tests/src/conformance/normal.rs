@@ -10,7 +10,7 @@ use model::outcome::Outcome;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::conformance::shown::line;
+use crate::conformance::shown::{brief, line};
 
 /// One execution's log, and what to call it.
 #[derive(Debug, Clone)]
@@ -50,12 +50,14 @@ fn one(events: &[Event], text: &mut String) {
     let _ = writeln!(
         text,
         "  result: '{}'",
-        result(events).to_string().replace('\'', "''")
+        brief(result(events)).to_string().replace('\'', "''")
     );
     let _ = writeln!(
         text,
         "  ctx: '{}'",
-        Value::Object(ctx(events)).to_string().replace('\'', "''")
+        brief(Value::Object(ctx(events)))
+            .to_string()
+            .replace('\'', "''")
     );
     let _ = writeln!(text, "  decided: |");
     for event in events.iter().filter(|event| is_decision(event)) {

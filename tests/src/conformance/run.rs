@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use engine::{Input, Limits, Report};
+use engine::{Input, Report};
 use model::command::ReportEnd;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
 
-use crate::conformance::case::{Case, Happening, Trigger, What};
+use crate::conformance::agenda::{Agenda, What};
+use crate::conformance::case::Case;
 use crate::conformance::normal::{Log, normalise};
 use crate::conformance::script::Script;
 use crate::world::{Acted, Broken, Hand, Honest, Order, Posted, Server, log};
@@ -36,14 +37,15 @@ struct Running {
     workers: u32,
     root: ExecutionId,
     executions: Vec<ExecutionId>,
-    inputs: Vec<Happening>,
+    agenda: Agenda,
     began: Time,
 }
 
 /// Runs a case to its end.
 pub fn run(case: &Case) -> Result<Ran, String> {
     let problem = |error: Broken| error.to_string();
-    let mut server = Server::new(1, Limits::default(), Box::new(Honest));
+    let mut server = Server::new(1, case.limits, Box::new(Honest));
+    server.jumps_max = case.jumps_max;
     for (path, text) in &case.children {
         valid(path, text)?;
         server.register(path, text).map_err(problem)?;
@@ -64,7 +66,7 @@ pub fn run(case: &Case) -> Result<Ran, String> {
         workers: 1,
         root,
         executions: vec![root],
-        inputs: case.inputs.clone(),
+        agenda: case.agenda(),
         began,
     };
     running.go().map_err(problem)?;
@@ -108,19 +110,11 @@ impl Running {
     /// Does one of the case's inputs whose time has come.
     fn happen(&mut self) -> Result<bool, Broken> {
         let log = log(&self.server.store, self.root);
-        let is_due = |happening: &Happening| match &happening.trigger {
-            Trigger::After(span) => self.server.now() >= self.began.after(*span),
-            Trigger::At { kind, step, nth } => {
-                let fits = |event: &&model::event::Event| {
-                    event.kind() == *kind && (step.is_none() || event.at.step == *step)
-                };
-                log.iter().filter(fits).count() as u64 >= *nth
-            }
-        };
-        let Some(index) = self.inputs.iter().position(is_due) else {
+        let elapsed = self.server.now().since(self.began);
+        let Some(what) = self.agenda.take_due(elapsed, &log) else {
             return Ok(false);
         };
-        let input = match self.inputs.remove(index).what {
+        let input = match what {
             What::Cancel => Input::Cancel { reason: None },
             What::Pause => Input::Pause { reason: None },
             What::Resume => Input::Resume,
@@ -247,10 +241,8 @@ impl Running {
         let now = self.server.now();
         let mut next = self.server.next_timer()?;
         let mut sooner = |time: Time| next = Some(next.map_or(time, |next| next.min(time)));
-        for happening in &self.inputs {
-            if let Trigger::After(span) = happening.trigger {
-                sooner(self.began.after(span));
-            }
+        for span in self.agenda.times() {
+            sooner(self.began.after(span));
         }
         for hand in &mut self.hands {
             let acted = hand.act(&self.server.store, &mut self.script, now, 0);

@@ -25,8 +25,10 @@ pub struct ScriptedTool {
     pub attempt: Option<u32>,
     /// Only for this visit.
     pub visit: Option<u32>,
-    /// What the call comes to; none echoes the task's input.
+    /// What the call comes to; none echoes the task's input, or what `echo` names.
     pub outcome: Option<Outcome>,
+    /// Keys of the call that are its result: the kind's own keys, and `timeout`.
+    pub echo: Vec<String>,
     /// How long it takes.
     pub takes: Duration,
 }
@@ -99,7 +101,19 @@ impl Answers for Script {
         let Some(tool) = tool else {
             return Some(Answer::now(Outcome::ok(Value::Null)));
         };
-        let echo = || Outcome::ok(asked.input.clone());
+        let key = |key: &String| match key.as_str() {
+            "timeout" => (key.clone(), asked.timeout.clone()),
+            other => (
+                key.clone(),
+                asked.fields.get(other).cloned().unwrap_or_default(),
+            ),
+        };
+        let echo = || {
+            if tool.echo.is_empty() {
+                return Outcome::ok(asked.input.clone());
+            }
+            Outcome::ok(Value::Object(tool.echo.iter().map(key).collect()))
+        };
         Some(Answer {
             outcome: tool.outcome.clone().unwrap_or_else(echo),
             takes: tool.takes,
@@ -136,9 +150,16 @@ fn scripted(said: &Value) -> Result<ScriptedTool, String> {
         iteration: map.get("iteration").and_then(Value::as_u64),
         attempt: small("attempt"),
         visit: small("visit"),
+        echo: echo(map),
         outcome: outcome.map(|outcome| outcome.with_facets(facets)),
         takes,
     })
+}
+
+fn echo(map: &Map<String, Value>) -> Vec<String> {
+    let keys = map.get("echo").and_then(Value::as_array);
+    let keys = keys.into_iter().flatten().filter_map(Value::as_str);
+    keys.map(str::to_owned).collect()
 }
 
 fn failure(error: &Value) -> Result<TaskError, String> {

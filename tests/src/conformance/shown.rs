@@ -8,6 +8,9 @@ use model::outcome::{Outcome, TaskError};
 use model::raw::Raw;
 use serde_json::Value;
 
+/// A longer text is told by its length.
+const LONG: usize = 1_000;
+
 /// The line; the place is said elsewhere.
 pub(crate) fn line(event: &Event) -> String {
     let words = [name(event), details(event)];
@@ -37,7 +40,7 @@ fn name(event: &Event) -> String {
 
 fn details(event: &Event) -> String {
     match &event.body {
-        Body::ExecutionRequested(requested) => format!("workload={}", requested.workload.text()),
+        Body::ExecutionRequested(requested) => format!("workload={}", data(&requested.workload)),
         Body::WorkflowStarted(started) => format!("entry={}", started.entry),
         Body::WorkflowFinished(finished) | Body::PlaybookFinished(finished) => ended(finished),
         Body::ExecutionRetried(retried) => format!("generation={}", retried.generation),
@@ -71,7 +74,7 @@ fn details(event: &Event) -> String {
             format!("tokens={}{args}{from}{last}", scheduled.tokens.len())
         }
         Body::NextEvaluated(next) => routed(next),
-        Body::CtxPatched(patched) => patched.patch.text().to_owned(),
+        Body::CtxPatched(patched) => data(&patched.patch),
         Body::StepFailed(failed) | Body::IterationFailed(failed) => {
             format!(
                 "{}{}",
@@ -176,7 +179,7 @@ fn awaited(awaits: &Awaits) -> String {
         Awaits::Child(child) => format!(
             "awaits child {} {} wait={}",
             child.path,
-            child.input.text(),
+            data(&child.input),
             child.wait
         ),
         Awaits::Wait(wait) => {
@@ -197,9 +200,45 @@ fn awaited(awaits: &Awaits) -> String {
 /// An outcome, or data that is not one.
 fn answer(raw: &Raw) -> String {
     match raw.read::<Outcome>() {
-        Ok(Outcome::Ok(success)) => format!("ok {}", success.result),
+        Ok(Outcome::Ok(success)) => match success.reference {
+            Some(reference) => {
+                let extracted = Value::Object(reference.extracted.clone());
+                format!(
+                    "ok <body of {} bytes> extracted={extracted}",
+                    reference.meta.bytes
+                )
+            }
+            None => format!("ok {}", brief(success.result)),
+        },
         Ok(Outcome::Error(failed)) => failure(&failed.error),
-        Err(_) => raw.text().to_owned(),
+        Err(_) => data(raw),
+    }
+}
+
+/// Data with what is large said in few words.
+fn data(raw: &Raw) -> String {
+    if raw.text().len() <= LONG && !raw.text().contains("result_ref") {
+        return raw.text().to_owned();
+    }
+    brief(raw.value()).to_string()
+}
+
+/// A body or a long text is told by its size: where it lives differs from run to run.
+pub(crate) fn brief(value: Value) -> Value {
+    match value {
+        Value::Object(map) if map.get("kind").is_some_and(|kind| kind == "result_ref") => {
+            let bytes = map.get("meta").and_then(|meta| meta.get("bytes"));
+            format!("<body of {} bytes>", bytes.unwrap_or(&Value::Null)).into()
+        }
+        Value::Object(map) => {
+            let brief = map.into_iter().map(|(key, value)| (key, brief(value)));
+            Value::Object(brief.collect())
+        }
+        Value::Array(items) => items.into_iter().map(brief).collect(),
+        Value::String(text) if text.len() > LONG => {
+            format!("<text of {} bytes>", text.len()).into()
+        }
+        other => other,
     }
 }
 
@@ -208,7 +247,7 @@ pub(crate) fn failure(error: &TaskError) -> String {
 }
 
 fn optional(name: &str, raw: Option<&Raw>) -> String {
-    raw.map_or_else(String::new, |raw| format!(" {name}={}", raw.text()))
+    raw.map_or_else(String::new, |raw| format!(" {name}={}", data(raw)))
 }
 
 fn index(index: Option<u32>) -> String {

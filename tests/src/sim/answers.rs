@@ -21,7 +21,8 @@ impl Answers for Drawn {
         // Some tasks fail most of the time, so that tries run out.
         let is_prone = mix(self.name(asked)).is_multiple_of(6);
         let outcome = match draw % 100 {
-            0..=11 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
+            0..=3 => Outcome::error(TaskError::new(ErrorKind::Timeout, "TIMEOUT", "as drawn")),
+            4..=11 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
             26..=79 if is_prone => {
                 Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn"))
             }

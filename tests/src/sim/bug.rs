@@ -5,9 +5,10 @@ use std::time::Duration;
 use engine::{CommandChange, Decision, Input, Phase, State};
 use model::command::Command;
 use model::command::TimerChange;
-use model::event::{Body, Event};
-use model::id::{LeaseEpoch, Seq};
+use model::event::{At, Body, CtxPatched, Event, Source};
+use model::id::{EventId, LeaseEpoch, Seq};
 use model::playbook::{Playbook, RouteMode};
+use model::raw::Raw;
 use model::template::Tree;
 use model::time::Time;
 use serde_json::Value;
@@ -61,6 +62,16 @@ pub enum Bug {
     HearTwice,
     /// A loop starts twice.
     StartLoopTwice,
+    /// A report that arrives again is recorded again.
+    RecordAgain,
+    /// Events name no cause.
+    CauseNothing,
+    /// The end of an execution is not written down.
+    NeverEnd,
+    /// Nothing bounds how often a step runs.
+    RunForever,
+    /// After a commit of unknown result the state is not loaded again.
+    TrustUnknown,
 }
 
 impl Bug {
@@ -88,12 +99,22 @@ impl Bug {
         Bug::DropEvent,
         Bug::HearTwice,
         Bug::StartLoopTwice,
+        Bug::RecordAgain,
+        Bug::CauseNothing,
+        Bug::NeverEnd,
+        Bug::RunForever,
+        Bug::TrustUnknown,
     ];
 
     /// The promise it breaks, by its number.
     pub fn breaks(self) -> u32 {
         match self {
+            Bug::RecordAgain => 1,
             Bug::DropEvent => 2,
+            Bug::CauseNothing => 7,
+            Bug::NeverEnd => 11,
+            Bug::LoseCtxPatch => 24,
+            Bug::RunForever => 35,
             Bug::LoseCommand | Bug::LoseTimer => 5,
             Bug::EndIsNoEnd => 10,
             Bug::ForgetHeld => 12,
@@ -110,7 +131,7 @@ impl Bug {
             Bug::RetryMore => 32,
             Bug::LoseReport => 33,
             Bug::FireEarly => 34,
-            Bug::LoseCtxPatch | Bug::LoseToken => 44,
+            Bug::LoseToken | Bug::TrustUnknown => 44,
             Bug::LoseMessage => 50,
         }
     }
@@ -121,6 +142,10 @@ pub(crate) struct Mutant {
     bug: Bug,
     /// The state before it was changed, so that the change does not show in what is kept.
     original: Option<State>,
+    /// Reports that came before.
+    heard: Vec<(Seq, Vec<Event>)>,
+    /// Whether the input is a report that came before.
+    is_again: bool,
 }
 
 impl Mutant {
@@ -128,6 +153,8 @@ impl Mutant {
         Self {
             bug,
             original: None,
+            heard: Vec::new(),
+            is_again: false,
         }
     }
 }
@@ -175,6 +202,11 @@ impl Tamper for Mutant {
                     *input = Input::Timer(*timer);
                     *now = now.after(Duration::from_secs(3600));
                 }
+            }
+            (Bug::RecordAgain, Input::Report(report)) if !report.events.is_empty() => {
+                let said = (report.command, report.events.clone());
+                self.is_again = self.heard.contains(&said);
+                self.heard.push(said);
             }
             (Bug::SkipFence, Input::Report(report)) => {
                 let Some(state) = state else { return };
@@ -233,11 +265,24 @@ impl Tamper for Mutant {
                     decision.state = state;
                 }
             }
+            Bug::RecordAgain if std::mem::take(&mut self.is_again) => {
+                let patch = Raw::of(&serde_json::json!({}));
+                say(decision, Body::CtxPatched(CtxPatched { patch }));
+            }
+            Bug::CauseNothing => {
+                let decided = decision.events.iter_mut().skip(1);
+                decided.for_each(|event| event.cause_seq = None);
+            }
+            Bug::NeverEnd => never_end(before, decision),
             Bug::DropEvent if decision.events.len() > 6 => {
                 decision.events.remove(3);
             }
             _ => {}
         }
+    }
+
+    fn trusts_unknown(&self) -> bool {
+        self.bug == Bug::TrustUnknown
     }
 
     fn drops(&mut self, input: &Input) -> bool {
@@ -265,6 +310,41 @@ fn repeat(decision: &mut Decision, which: impl Fn(&Body) -> bool) {
     };
     decision.state.apply(&again);
     decision.events.push(again);
+}
+
+/// Says something more at the end of a decision.
+fn say(decision: &mut Decision, body: Body) {
+    let seq = decision.state.seq.next();
+    let event = Event {
+        event_id: EventId(0),
+        execution_id: decision.state.execution,
+        seq,
+        cause_seq: Some(decision.state.seq),
+        timestamp: Time(0),
+        recorded_at: Time(0),
+        source: Source::Server,
+        at: At::default(),
+        duration_ms: None,
+        worker_id: None,
+        meta: None,
+        body,
+    };
+    decision.state.apply(&event);
+    decision.events.push(event);
+}
+
+/// Leaves out the end of an execution.
+fn never_end(before: Option<&State>, decision: &mut Decision) {
+    let is_end = |event: &Event| matches!(event.body, Body::WorkflowFinished(_));
+    let end = decision.events.iter().position(is_end);
+    let (Some(end), Some(before)) = (end, before) else {
+        return;
+    };
+    decision.events.truncate(end);
+    decision.keys.clear();
+    let mut state = before.clone();
+    decision.events.iter().for_each(|event| state.apply(event));
+    decision.state = state;
 }
 
 fn forget_held(before: Option<&State>, decision: &mut Decision) {

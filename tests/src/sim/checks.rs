@@ -53,6 +53,7 @@ impl Checks {
         for event in events {
             self.see(server, execution, event)?;
         }
+        self.c24_servers_hold_the_ctx_of_the_log(server, execution)?;
         self.c44_state_is_the_fold(server, execution)?;
         self.c15_children_are_heard_once(events)
     }
@@ -72,7 +73,6 @@ impl Checks {
             number: 44,
             what: format!("event {} of {execution} does not fold", event.seq),
         })?;
-        c24_ctx_is_the_fold_of_patches(watch, &after)?;
         c22_widths_stay_within_bounds(&watch.plan, &after)?;
         c17_tokens_are_conserved(watch, &after)?;
         self.replayed.insert(execution, after);
@@ -88,6 +88,18 @@ impl Checks {
             Arc::new(Plan { playbook, graph })
         });
         made.clone()
+    }
+
+    fn c24_servers_hold_the_ctx_of_the_log(&self, server: &Server, execution: ExecutionId) -> Done {
+        let watch = &self.watches[&execution];
+        for known in (0..server.count()).filter_map(|number| server.known(number, execution)) {
+            must(
+                24,
+                known.seq != watch.seq || *known.ctx == watch.ctx,
+                || format!("ctx is {:?}, its patches give {:?}", known.ctx, watch.ctx),
+            )?;
+        }
+        Ok(())
     }
 
     fn c44_state_is_the_fold(&self, server: &Server, execution: ExecutionId) -> Done {
@@ -250,12 +262,6 @@ pub(crate) fn c01_repeated_reports_leave_nothing(posted: &Posted) -> Done {
     };
     must(1, left.is_empty(), || {
         format!("a repeated report left {left:?}")
-    })
-}
-
-fn c24_ctx_is_the_fold_of_patches(watch: &Watch, state: &State) -> Done {
-    must(24, watch.ctx == *state.ctx, || {
-        format!("ctx is {:?}, its patches give {:?}", state.ctx, watch.ctx)
     })
 }
 

@@ -60,6 +60,28 @@ const FIXED: &[&str] = &[
     next: end
   - {step: end, tool: {kind: noop}}
 ",
+    "workflow:
+  - {step: ping, tool: {kind: noop}, next: pong}
+  - {step: pong, next: ping}
+",
+    "workflow:
+  - step: start
+    tool:
+      - make: {kind: noop, set: {ctx.page: \"{{ 'x' * 5000 }}\"}}
+    set: {copy: \"{{ ctx.page ~ '!' }}\", n: {$add: 1}}
+    next: {spec: {mode: inclusive}, arcs: [{step: each, when: \"{{ ctx.copy | length == 5001 }}\"}, {step: late}]}
+  - step: each
+    loop: {in: [1, 2, 3], iterator: x, spec: {mode: parallel, max_in_flight: 2}}
+    tool: {kind: noop, set: {ctx.sum: {$add: \"{{ x }}\"}}}
+    set: {go_seen: \"{{ ctx.go }}\"}
+    next: {arcs: [{step: join, when: \"{{ event.name == 'step.failed' }}\"}, {step: join}]}
+  - step: late
+    tool: {kind: noop}
+    set: {went: \"{{ ctx.go }}\"}
+    next: join
+  - {step: join, set: {length: \"{{ ctx.page | length }}\"}, next: end}
+  - {step: end, tool: {kind: noop}}
+",
 ];
 
 /// The playbook of a seed.
@@ -180,7 +202,16 @@ fn tasks(text: &mut String, random: &mut Random, in_loop: bool) {
             3 => ", set: {iter.x: 1}",
             _ => "",
         };
-        let _ = writeln!(text, "      - t{index}: {{kind: noop{set}{policy}}}");
+        // Now and then the result is kept as a body.
+        let output = if random.percent(15) {
+            ", output: {inline_max_bytes: 3}"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "      - t{index}: {{kind: noop{set}{output}{policy}}}"
+        );
     }
 }
 

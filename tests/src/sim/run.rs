@@ -14,7 +14,8 @@ use crate::sim::checks::{
 };
 use crate::sim::playbooks::{CHILD, playbook};
 use crate::sim::random::Random;
-use crate::world::{Acted, Broken, Hand, Honest, Order, Posted, Server, Tamper};
+use crate::sim::watch::RUNS_MAX;
+use crate::world::{Acted, Broken, Cut, Hand, Honest, Order, Posted, Server, Tamper};
 
 /// How long a session lasts without a heartbeat.
 const TTL: Duration = Duration::from_secs(15);
@@ -77,7 +78,10 @@ pub fn simulate(seed: u64, bug: Option<Bug>, traces: bool) -> Report {
         None => Box::new(Honest),
     };
     let limits = Limits {
-        step_runs_max: 40,
+        step_runs_max: match bug {
+            Some(Bug::RunForever) => u32::MAX,
+            _ => RUNS_MAX,
+        },
         depth_max: 3,
         ..Limits::default()
     };
@@ -163,6 +167,7 @@ impl Sim {
                 self.server.restart(server);
             }
             92 => self.release()?,
+            93..=94 => self.cut(),
             _ => self.control()?,
         }
         self.look()
@@ -406,6 +411,17 @@ impl Sim {
         solid(self.server.release(hand.command.id, hand.epoch))
     }
 
+    /// The answer to the next commit is lost, whether it happened or not.
+    fn cut(&mut self) {
+        let cut = if self.random.percent(50) {
+            Cut::Before
+        } else {
+            Cut::After
+        };
+        self.note(|| format!("the next commit is cut off: {cut:?}"));
+        self.server.cut = Some(cut);
+    }
+
     fn control(&mut self) -> Done {
         let executions: Vec<ExecutionId> = self.checks.executions();
         let execution = if self.random.percent(75) {
@@ -460,6 +476,7 @@ impl Sim {
     fn drain(&mut self) -> Done {
         self.note(|| "faults stop".to_owned());
         self.ghosts.clear();
+        self.server.cut = None;
         for _ in 0..DRAIN_MAX {
             if self.checks.all_ended() && solid(self.server.inbox())?.is_empty() {
                 return self.checks.at_the_end(&mut self.server);
@@ -542,6 +559,8 @@ impl Sim {
 pub(crate) fn solid<T>(result: Result<T, Broken>) -> Result<T, Violation> {
     result.map_err(|broken| Violation {
         number: match broken {
+            // The store itself keeps the promises about causes and about seqs.
+            Broken::Store(store::Error::Malformed(why)) if why.contains("cause") => 7,
             Broken::Store(_) => 2,
             Broken::Undecidable => 35,
             Broken::Log(_) => 44,

@@ -27,6 +27,8 @@ pub struct Asked<'a> {
     pub input: &'a Value,
     /// The rendered keys of the kind.
     pub fields: &'a Map<String, Value>,
+    /// How long it may take, in seconds: `total`, `connect`, `read`.
+    pub timeout: &'a Value,
 }
 
 /// What an attempt comes to, and how long it takes.

@@ -13,9 +13,9 @@ use model::playbook::{LoopMode, Playbook};
 use model::template::{Data, Iter, RunView, Scope};
 use model::time::Time;
 use serde_json::{Map, Value};
-use store::Memory;
 
 use crate::world::answers::Answers;
+use crate::world::kept::Kept;
 use crate::world::load::events_at;
 use crate::world::pipeline::{Env, Pipeline, Stepped, event};
 
@@ -54,6 +54,8 @@ pub struct Hand {
     pub outbox: Vec<Event>,
     /// What the holder was told.
     pub order: Order,
+    /// How often each of its pipelines may jump.
+    pub jumps_max: u32,
     playbook: Arc<Playbook>,
     scope: Scope,
     elements: Vec<Value>,
@@ -78,7 +80,7 @@ impl Hand {
         worker: &WorkerId,
         playbook: Arc<Playbook>,
         state: &State,
-        store: &Memory,
+        store: &Kept,
     ) -> Self {
         let command = claim.command;
         let started = command
@@ -90,7 +92,10 @@ impl Hand {
             .map(|event| &event.body);
         let elements = match body {
             Some(Body::LoopStarted(started)) => {
-                started.collection.as_ref().map(model::raw::Raw::value)
+                let kept = started.collection_ref.as_ref();
+                let kept = kept.and_then(|reference| store.body(reference));
+                let inline = started.collection.as_ref();
+                inline.map(model::raw::Raw::value).or(kept)
             }
             _ => None,
         };
@@ -105,6 +110,7 @@ impl Hand {
             worker: worker.clone(),
             outbox: Vec::new(),
             order: Order::Proceed,
+            jumps_max: pipeline::JUMPS_MAX,
             playbook,
             scope,
             elements: elements
@@ -138,7 +144,7 @@ impl Hand {
     /// One action of one pipeline; `pick` says whose turn it is.
     pub fn act(
         &mut self,
-        store: &Memory,
+        store: &Kept,
         answers: &mut dyn Answers,
         now: Time,
         pick: usize,
@@ -161,6 +167,7 @@ impl Hand {
                 .loop_
                 .as_ref()
                 .is_some_and(|loop_| loop_.mode == LoopMode::Parallel),
+            jumps_max: self.jumps_max,
         };
         if self.command.work == Work::Prepare {
             return self.refuse_to_prepare(&env);

@@ -8,7 +8,9 @@ use model::id::{ExecutionId, Seq};
 use model::outcome::Outcome;
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
 use serde_json::{Value, json};
-use store::{Memory, Store as _};
+use store::Store as _;
+
+use crate::world::kept::Kept;
 
 /// How often a rendering may ask for more.
 const ROUNDS_MAX: usize = 8;
@@ -21,17 +23,17 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A whole log.
-pub fn log(store: &Memory, execution: ExecutionId) -> Vec<Event> {
+pub fn log(store: &Kept, execution: ExecutionId) -> Vec<Event> {
     now(store.events(execution, Seq(0), usize::MAX)).expect("a store in memory is readable")
 }
 
 /// The events at some seqs.
-pub(crate) fn events_at(store: &Memory, execution: ExecutionId, seqs: &[Seq]) -> Vec<Event> {
+pub(crate) fn events_at(store: &Kept, execution: ExecutionId, seqs: &[Seq]) -> Vec<Event> {
     now(store.events_at(execution, seqs)).expect("a store in memory is readable")
 }
 
 /// Adds what is needed.
-pub(crate) fn load(store: &Memory, execution: ExecutionId, needs: Vec<Need>, loaded: &mut Loaded) {
+pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loaded: &mut Loaded) {
     for need in needs {
         match need {
             Need::Outcome(seq) => {
@@ -45,8 +47,17 @@ pub(crate) fn load(store: &Memory, execution: ExecutionId, needs: Vec<Need>, loa
                 loaded.loops.insert(pointer.done, Data::new(results));
             }
             Need::Body(reference) => {
-                let why = "a world keeps no bodies outside its logs".to_owned();
-                loaded.unavailable.insert(reference.uri.clone(), why);
+                let uri = reference.uri.clone();
+                match store.body(&reference) {
+                    Some(value) => {
+                        loaded.bodies.insert(uri, Data::new(value));
+                    }
+                    None => {
+                        loaded
+                            .unavailable
+                            .insert(uri, "it was never kept".to_owned());
+                    }
+                }
             }
         }
     }
@@ -54,7 +65,7 @@ pub(crate) fn load(store: &Memory, execution: ExecutionId, needs: Vec<Need>, loa
 
 /// Renders, loading what it asks for; what is left is a failure for good.
 pub(crate) fn resolve<T>(
-    store: &Memory,
+    store: &Kept,
     execution: ExecutionId,
     scope: &mut Scope,
     render: impl Fn(&Scope) -> Result<T, RenderError>,
@@ -79,7 +90,7 @@ pub(crate) fn outcome_of(event: &Event) -> Option<Outcome> {
 }
 
 /// A loop's results in index order, `{results: […], stats: {…}}`.
-pub fn loop_results(store: &Memory, execution: ExecutionId, pointer: &LoopPointer) -> Value {
+pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer) -> Value {
     let log = log(store, execution);
     let at = |seq: Seq| log.iter().find(|event| event.seq == seq);
     let (mut results, mut stats) = (Vec::new(), Value::Null);
@@ -102,7 +113,10 @@ pub fn loop_results(store: &Memory, execution: ExecutionId, pointer: &LoopPointe
             .iteration
             .and_then(|index| usize::try_from(index).ok());
         if let (Some(Outcome::Ok(success)), Some(index)) = (outcome_of(event), index) {
-            results[index] = success.result;
+            results[index] = match success.reference {
+                Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
+                None => success.result,
+            };
         }
     }
     json!({"results": results, "stats": stats})

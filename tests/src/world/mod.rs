@@ -3,7 +3,9 @@
 
 mod answers;
 mod call;
+mod errands;
 mod hand;
+mod kept;
 mod load;
 mod pipeline;
 mod server;
@@ -11,6 +13,7 @@ mod tamper;
 
 pub use answers::{Answer, Answers, Asked};
 pub use hand::{Acted, Hand, Order};
+pub use kept::Kept;
 pub use load::{log, loop_results};
-pub use server::{Broken, Posted, Server};
+pub use server::{Broken, Cut, Posted, Server};
 pub use tamper::{Honest, Tamper};

@@ -10,17 +10,17 @@ use model::playbook::{Effect, Step};
 use model::raw::Raw;
 use model::template::{Data, Envelope, Scope};
 use model::time::Time;
-use pipeline::{Entry, Next, Place, TaskRun, Writes};
+use pipeline::{Asked as Rendered, Entry, Next, Place, TaskRun, Waiting, Writes};
 use serde_json::{Map, Value, json};
-use store::Memory;
 
 use crate::world::answers::{Answer, Answers, Asked};
-use crate::world::call::{self, Ready, Waiting};
+use crate::world::call::{self, Ready};
+use crate::world::kept::{Kept, Owner};
 use crate::world::load::{events_at, outcome_of, resolve};
 
 /// What a pipeline runs in.
 pub(crate) struct Env<'w> {
-    pub(crate) store: &'w Memory,
+    pub(crate) store: &'w Kept,
     pub(crate) answers: &'w mut dyn Answers,
     pub(crate) execution: ExecutionId,
     pub(crate) step: &'w Step,
@@ -32,6 +32,8 @@ pub(crate) struct Env<'w> {
     pub(crate) must_stop: bool,
     /// Whether writes to `ctx` ride with the iteration's end.
     pub(crate) is_parallel: bool,
+    /// How often a pipeline may jump.
+    pub(crate) jumps_max: u32,
 }
 
 /// One pipeline under way.
@@ -192,6 +194,12 @@ impl Pipeline {
         out: &mut Vec<Event>,
     ) -> Stepped {
         let input = ready.input.clone().map_or(Value::Null, Value::Object);
+        let rendered = Rendered {
+            fields: &ready.fields,
+            input: ready.input.is_some().then_some(&input),
+            timeout: ready.timeout.as_ref().and_then(model::duration::parse),
+        };
+        let timeout = ready.timeout_seconds();
         let asked = Asked {
             execution: env.execution,
             step: env.step.name.as_str(),
@@ -202,15 +210,16 @@ impl Pipeline {
             attempt: run.attempt,
             input: &input,
             fields: &ready.fields,
+            timeout: &timeout,
         };
         let scripted = env.answers.answer(&asked);
         let answer = match (scripted, run.task.kind.as_str()) {
             (Some(answer), _) => Ok(answer),
-            (None, "playbook") => match call::child(run.task, ready, &self.scope) {
+            (None, "playbook") => match pipeline::child(run.task, rendered, &self.scope) {
                 Ok(awaits) => return self.suspend(env, run, awaits, out),
                 Err(error) => Err(error),
             },
-            (None, "wait") => match call::wait(run.task, ready, env.now) {
+            (None, "wait") => match pipeline::wait(run.task, rendered, env.now) {
                 Ok(Waiting::Suspend(awaits)) => return self.suspend(env, run, awaits, out),
                 Ok(Waiting::Sleep(due)) => Ok(Answer {
                     outcome: Outcome::ok(json!({"fired_at": due})),
@@ -276,14 +285,28 @@ impl Pipeline {
         outcome
             .meta_mut()
             .insert("attempt".to_owned(), run.attempt.into());
+        let at = self.task_at(run);
+        let owner = Owner {
+            execution: env.execution,
+            at: &at,
+            now: env.now,
+        };
+        outcome = env.store.outcome(owner, run.task, outcome);
         let place = Place {
             at: self.at.clone(),
             jumps: self.continuation.jumps,
+            jumps_max: env.jumps_max,
         };
         let step = env.step;
         let judge = |scope: &Scope| pipeline::settle(step, run, &outcome, scope, &place);
         let settled = resolve(env.store, env.execution, &mut self.scope, judge)
             .expect("settling fails only for what is not loaded");
+        let mut settled = settled;
+        env.store.writes(owner, &mut settled);
+        if let Some(error) = settled.too_large() {
+            outcome = Outcome::error(error);
+            settled = pipeline::fail(run, &outcome, &place);
+        }
         for draft in settled.events {
             self.record(event(env, draft.at, draft.body), out);
         }
@@ -299,7 +322,10 @@ impl Pipeline {
     }
 
     fn end(&mut self, env: &Env<'_>, error: Option<TaskError>, out: &mut Vec<Event>) -> Stepped {
-        let set_ctx = (!self.patch.is_empty()).then(|| Raw::of(&self.patch));
+        let (set_ctx, error) = match pipeline::iteration_patch(&self.patch) {
+            Ok(set_ctx) => (set_ctx, error),
+            Err(too_large) => (None, error.or(Some(*too_large))),
+        };
         let body = match (error, self.at.iteration) {
             (None, None) => Body::StepDone(Nothing {}),
             (None, Some(_)) => Body::IterationDone(model::event::IterationDone { set_ctx }),

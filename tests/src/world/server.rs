@@ -5,21 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use engine::{
-    CommandChange, Decision, Input, Limits, MessageBody, Net, Refusal, Stamp, State, Submit,
-    Undecided,
+    CommandChange, Decision, Input, Limits, Net, Refusal, Stamp, State, Submit, Undecided,
 };
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, IdBlock, Name, PlaybookHash, Seq, WorkerId};
-use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
 use model::template::Loaded;
 use model::time::Time;
-use store::{Ask, Commit, Committed, Fence, Issue, Memory, Message, MessageKey, Store as _};
+use results::Bodies as _;
+use store::{Commit, Committed, Fence, Issue, Memory, Message, MessageKey, Store as _};
 
-use crate::world::hand::{Hand, Order};
+use crate::world::hand::Order;
+use crate::world::kept::Kept;
 use crate::world::load::{load, log, now};
 use crate::world::tamper::Tamper;
 
@@ -56,25 +55,43 @@ pub enum Posted {
 /// The control plane of a world.
 pub struct Server {
     /// The store.
-    pub store: Memory,
+    pub store: Kept,
     /// The bounds that hold.
     pub limits: Limits,
+    /// How often a pipeline may jump.
+    pub jumps_max: u32,
     /// What happened to whom since this was last taken.
     pub fresh: Vec<(ExecutionId, Vec<Event>)>,
     /// Orders for the holders of commands.
     pub told: Vec<(CommandId, Order)>,
+    /// What becomes of the next commit, if its answer is lost.
+    pub cut: Option<Cut>,
     /// Where it is made to misbehave.
     pub tamper: Box<dyn Tamper>,
     clock: Arc<AtomicI64>,
     nets: BTreeMap<PlaybookHash, Arc<Net>>,
-    states: Vec<BTreeMap<ExecutionId, State>>,
-    pools: BTreeSet<Name>,
+    pub(super) states: Vec<BTreeMap<ExecutionId, State>>,
+    pub(super) pools: BTreeSet<Name>,
 }
 
 enum Written {
-    Done { events: Vec<Event>, more: bool },
+    Done {
+        events: Vec<Event>,
+        more: bool,
+    },
     Again,
     Fenced,
+    /// The answer was lost; the commit happened, or it did not.
+    Unknown,
+}
+
+/// What becomes of a commit whose answer is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// It did not happen.
+    Before,
+    /// It happened.
+    After,
 }
 
 impl Server {
@@ -83,10 +100,14 @@ impl Server {
         let clock = Arc::new(AtomicI64::new(BEGINNING));
         let ticking = clock.clone();
         Self {
-            store: Memory::new(Arc::new(move || Time(ticking.load(Ordering::Relaxed)))),
+            store: Kept::new(Memory::new(Arc::new(move || {
+                Time(ticking.load(Ordering::Relaxed))
+            }))),
             limits,
+            jumps_max: pipeline::JUMPS_MAX,
             fresh: Vec::new(),
             told: Vec::new(),
+            cut: None,
             tamper,
             clock,
             nets: BTreeMap::new(),
@@ -204,6 +225,9 @@ impl Server {
             match self.commit(server, execution, decision, consumed)? {
                 Written::Again => {}
                 Written::Fenced => return Ok(Posted::Refused(Refusal::Fenced)),
+                // Nobody knows whether it is in the log. What is safe to say twice is said again.
+                Written::Unknown if !is_told_once(&input) && self.is_left(consumed)? => {}
+                Written::Unknown => return Ok(Posted::Done(all)),
                 Written::Done { events, more } => {
                     consumed = None;
                     all.extend(events);
@@ -215,6 +239,12 @@ impl Server {
             }
         }
         Err(Broken::Undecidable)
+    }
+
+    /// Whether a message is still to be consumed; an input that no message brought always is.
+    fn is_left(&self, consumed: Option<MessageKey>) -> Result<bool, Broken> {
+        let Some(key) = consumed else { return Ok(true) };
+        Ok(self.inbox()?.iter().any(|message| message.key == key))
     }
 
     fn decide(
@@ -265,7 +295,25 @@ impl Server {
             .get(&execution)
             .map_or(Seq(0), |state| state.seq);
         let commit = self.commit_of(execution, expected, &decision, consumed);
+        for body in &decision.bodies {
+            let bytes = Vec::from(body.text.text()).into();
+            now(self.store.put(results::Source::Bytes(bytes))).expect("a world keeps its bodies");
+        }
+        let cut = self.cut.take();
+        if cut.is_some() && !self.tamper.trusts_unknown() {
+            self.states[server].remove(&execution);
+        }
+        if cut == Some(Cut::Before) {
+            if self.tamper.trusts_unknown() {
+                self.states[server].insert(execution, decision.state);
+            }
+            return Ok(Written::Unknown);
+        }
         match now(self.store.commit(commit))? {
+            Committed::Done if cut.is_some() => {
+                self.fresh.push((execution, decision.events));
+                Ok(Written::Unknown)
+            }
             Committed::Moved { .. } => {
                 self.states[server].remove(&execution);
                 Ok(Written::Again)
@@ -387,220 +435,18 @@ impl Server {
         Ok(())
     }
 
-    fn is_stale(&self, server: usize, execution: ExecutionId) -> Result<bool, Broken> {
+    pub(super) fn is_stale(&self, server: usize, execution: ExecutionId) -> Result<bool, Broken> {
         let row = now(self.store.execution(execution))?;
         let version = row.map_or(Seq(0), |row| row.version);
         let known = self.states[server].get(&execution);
         Ok(known.is_some_and(|state| state.seq != version))
     }
-
-    /// Hands pending commands to a worker.
-    pub fn claim(
-        &mut self,
-        server: usize,
-        worker: &WorkerId,
-        max: u32,
-    ) -> Result<Vec<Hand>, Broken> {
-        let mut hands = Vec::new();
-        for pool in self.pools.clone() {
-            let ask = Ask {
-                worker: worker.clone(),
-                pool,
-                max,
-                owner: None,
-            };
-            for mut claim in now(self.store.claim(&ask))? {
-                self.tamper.claim(&claim.command, &mut claim.lease_epoch);
-                let execution = claim.command.id.execution;
-                if self.is_stale(server, execution)? {
-                    self.states[server].remove(&execution);
-                }
-                let Some(state) = self.state(server, execution)?.cloned() else {
-                    continue;
-                };
-                let playbook = self.net(&state.hash)?.playbook.clone();
-                hands.push(Hand::new(claim, worker, playbook, &state, &self.store));
-            }
-        }
-        Ok(hands)
-    }
-
-    /// How the holder of a command goes on.
-    pub fn verdict(&mut self, server: usize, command: CommandId) -> Result<Order, Broken> {
-        let Some(state) = self.state(server, command.execution)? else {
-            return Ok(Order::Stop);
-        };
-        let Some(live) = state.commands.get(&command.seq) else {
-            return Ok(Order::Stop);
-        };
-        if state.stop.is_some() || state.is_ended() {
-            return Ok(Order::Stop);
-        }
-        let loop_ = state.run(&live.run).and_then(|run| run.loop_.as_ref());
-        let stopped = loop_.is_some_and(engine::LoopRun::is_stopped);
-        Ok(if state.paused || stopped {
-            Order::Yield
-        } else {
-            Order::Proceed
-        })
-    }
-
-    /// Messages between executions that are not consumed, oldest first.
-    pub fn inbox(&self) -> Result<Vec<Message>, Broken> {
-        Ok(now(self.store.inbox(None, usize::MAX))?)
-    }
-
-    /// Delivers one message.
-    pub fn deliver(&mut self, server: usize, message: &Message) -> Result<Posted, Broken> {
-        let body: MessageBody = message.body.read().expect("a world's messages are its own");
-        let key = Some(message.key);
-        let input = match body {
-            MessageBody::Start {
-                path,
-                version,
-                input,
-                parent,
-                depth,
-                ..
-            } => {
-                let Some(entry) = now(self.store.latest(&path, version))? else {
-                    let input = Input::ChildEnded {
-                        child: message.to,
-                        seq: parent.seq,
-                        outcome: Box::new(Outcome::error(not_found(&path))),
-                    };
-                    return self.post(server, parent.execution_id, input, key);
-                };
-                Input::Submit(Box::new(Submit {
-                    execution: message.to,
-                    path: entry.path,
-                    version: entry.version,
-                    hash: entry.hash,
-                    payload: Some(input),
-                    parent: Some(parent),
-                    depth,
-                    trace_id: None,
-                }))
-            }
-            MessageBody::ChildEnded { seq, outcome } => Input::ChildEnded {
-                child: message.key.from,
-                seq,
-                outcome,
-            },
-            MessageBody::Cancel { reason } => Input::Cancel { reason },
-            MessageBody::Retry => Input::Retry,
-            MessageBody::Pause { reason } => Input::Pause { reason },
-            MessageBody::Resume => Input::Resume,
-            MessageBody::Signal { name, payload } => Input::Signal { name, payload },
-        };
-        self.post(server, message.to, input, key)
-    }
-
-    /// Timers that are due.
-    pub fn due_timers(&mut self) -> Result<Vec<(ExecutionId, Seq)>, Broken> {
-        Ok(now(self.store.due_timers(None, usize::MAX))?)
-    }
-
-    /// When the next timer is due.
-    pub fn next_timer(&self) -> Result<Option<Time>, Broken> {
-        Ok(now(self.store.next_timer(None))?)
-    }
-
-    /// Keeps a worker's claims for a while.
-    pub fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Broken> {
-        Ok(now(self.store.renew(worker, ttl))?)
-    }
-
-    /// The text of a playbook in the catalog.
-    pub fn text(&self, hash: &PlaybookHash) -> Arc<str> {
-        let entry = now(self.store.playbook(hash)).expect("a store in memory is readable");
-        entry.expect("an execution's text is in the catalog").text
-    }
-
-    /// The state that a server has at hand, stale or not.
-    pub fn known(&self, server: usize, execution: ExecutionId) -> Option<&State> {
-        self.states.get(server)?.get(&execution)
-    }
-
-    /// Offers a claimed command again.
-    pub fn release(&self, command: CommandId, epoch: model::id::LeaseEpoch) -> Result<(), Broken> {
-        Ok(now(self.store.release(command, epoch))?)
-    }
-
-    /// An execution as lists show it.
-    pub fn row(&self, execution: ExecutionId) -> Result<Option<store::ExecutionRow>, Broken> {
-        Ok(now(self.store.execution(execution))?)
-    }
-
-    /// Claims whose holder is gone.
-    pub fn lost_claims(&self) -> Result<Vec<store::LostClaim>, Broken> {
-        Ok(now(self.store.lost_claims(None))?)
-    }
-
-    /// Whether a worker other than this one holds a command.
-    pub fn has_stray_claims(&self, worker: &WorkerId) -> Result<bool, Broken> {
-        let open = self.open_commands()?;
-        Ok(open
-            .iter()
-            .any(|open| open.worker.as_ref().is_some_and(|held| held != worker)))
-    }
-
-    /// Every command that is not over.
-    pub fn open_commands(&self) -> Result<Vec<store::OpenCommand>, Broken> {
-        let filter = store::Filter {
-            limit: usize::MAX,
-            ..store::Filter::default()
-        };
-        let mut open = Vec::new();
-        for row in now(self.store.executions(&filter))? {
-            open.extend(now(self.store.open_commands(row.id))?);
-        }
-        Ok(open)
-    }
-
-    /// When the first of the commands that nobody took is overdue.
-    pub fn next_overdue(&self) -> Result<Option<Time>, Broken> {
-        let pending = self
-            .open_commands()?
-            .into_iter()
-            .filter(|open| open.worker.is_none());
-        Ok(pending
-            .map(|open| open.issued_at.after(self.limits.schedule_to_start))
-            .min())
-    }
-
-    /// Gives up commands that nobody took in time.
-    pub fn sweep_overdue(&mut self, server: usize) -> Result<(), Broken> {
-        for command in now(self.store.overdue_commands(None))? {
-            self.post(
-                server,
-                command.execution,
-                Input::Unclaimed(command.seq),
-                None,
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Registers a playbook.
-    pub fn register(&self, path: &str, text: &str) -> Result<(), Broken> {
-        now(self.store.put_playbook(path, text))?;
-        Ok(())
-    }
-
-    /// Takes what happened since the last time.
-    pub fn take_fresh(&mut self) -> Vec<(ExecutionId, Vec<Event>)> {
-        std::mem::take(&mut self.fresh)
-    }
 }
 
-fn not_found(path: &str) -> TaskError {
-    TaskError {
-        retryable: false,
-        ..TaskError::new(
-            ErrorKind::NotFound,
-            "PLAYBOOK_NOT_FOUND",
-            format!("playbook `{path}` is not in the catalog"),
-        )
-    }
+/// What people say in their own name has no id; saying it again would be saying it twice.
+fn is_told_once(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::Signal { .. } | Input::Patch(_) | Input::Retry | Input::Cancel { .. }
+    )
 }

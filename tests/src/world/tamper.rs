@@ -25,6 +25,11 @@ pub trait Tamper {
         false
     }
 
+    /// Whether a state is kept although nobody knows if its commit happened.
+    fn trusts_unknown(&self) -> bool {
+        false
+    }
+
     /// Changes the epoch of a claim that is handed out.
     fn claim(&mut self, _command: &Command, _epoch: &mut LeaseEpoch) {}
 }

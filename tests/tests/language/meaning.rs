@@ -216,3 +216,40 @@ fn the_hash_is_that_of_the_text() {
     assert_eq!(read(&text).hash, read(&text).hash);
     assert_ne!(read(&text).hash, read(&format!("{text}# more\n")).hash);
 }
+
+#[test]
+fn the_rest_of_metadata_is_kept_as_data() {
+    let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: named, path: some/where, labels: {a: b}, tags: one, exposed_in_ui: true}\nworkflow: [{step: work, tool: {kind: noop}}]\n";
+    let playbook = read(text);
+    assert_eq!(playbook.path, "some/where");
+    assert_eq!(playbook.metadata["labels"], json!({"a": "b"}));
+    assert_eq!(playbook.metadata["tags"], json!("one"));
+    assert_eq!(playbook.metadata["exposed_in_ui"], json!(true));
+}
+
+#[test]
+fn an_executor_that_is_none_of_the_kinds_is_refused_under_either_name() {
+    for key in ["kind", "profile"] {
+        let text = format!(
+            "{HEAD}executor: {{{key}: somewhere}}\nworkflow: [{{step: work, tool: {{kind: noop}}}}]\n"
+        );
+        let parsed = parse("p", text.as_bytes());
+        let codes: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
+        assert_eq!(codes, ["E0104"], "{key}");
+    }
+}
+
+#[test]
+fn reference_first_false_earns_a_warning() {
+    let text = |first: bool| {
+        format!(
+            "{HEAD}executor: {{spec: {{policy: {{results: {{reference_first: {first}}}}}}}}}\nworkflow: [{{step: work, tool: {{kind: noop}}}}]\n"
+        )
+    };
+    let codes = |first| -> Vec<&str> {
+        let parsed = parse("p", text(first).as_bytes());
+        parsed.diagnostics.iter().map(|one| one.code).collect()
+    };
+    assert_eq!(codes(false), ["W211"]);
+    assert!(codes(true).is_empty());
+}

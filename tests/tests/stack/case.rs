@@ -9,7 +9,7 @@ use model::status::RunStatus;
 use server::{Control, ControlError, Server, Submission};
 use store::{Filter, Store};
 use tempfile::TempDir;
-use tests::conformance::{Case, Happening, Log, Script, Trigger, What, normalise};
+use tests::conformance::{Agenda, Case, Log, Script, What, normalise};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Virtual;
@@ -38,7 +38,8 @@ struct Running {
     workers: u32,
     death: CancellationToken,
     root: ExecutionId,
-    inputs: Vec<Happening>,
+    agenda: Agenda,
+    jumps_max: u32,
 }
 
 /// Runs a case to its end; answers the logs made comparable.
@@ -61,7 +62,7 @@ async fn start(case: &Case) -> Result<Running, String> {
     let config = server::Config {
         store: store.clone(),
         bodies: bodies.clone(),
-        limits: engine::Limits::default(),
+        limits: case.limits,
         files: None,
     };
     for (path, text) in &case.children {
@@ -83,7 +84,8 @@ async fn start(case: &Case) -> Result<Running, String> {
         workers: 0,
         death: CancellationToken::new(),
         root,
-        inputs: case.inputs.clone(),
+        agenda: case.agenda(),
+        jumps_max: case.jumps_max,
         dir,
     };
     running.employ()?;
@@ -112,6 +114,7 @@ impl Running {
             env: serde_json::Map::new(),
             base_dir: self.dir.path().to_owned(),
             heartbeat: Duration::from_secs(5),
+            jumps_max: self.jumps_max,
         };
         let transport = Mortal {
             server: self.server.transport(),
@@ -135,7 +138,7 @@ impl Running {
             if version != seen.0 {
                 seen = (version, self.clock.elapsed());
             }
-            if self.inputs.is_empty() && self.is_over().await? {
+            if self.agenda.is_empty() && self.is_over().await? {
                 return Ok(());
             }
             match self.next_due().await? {
@@ -157,19 +160,10 @@ impl Running {
     async fn happen(&mut self) -> Result<bool, String> {
         let log = self.log(self.root).await?;
         let elapsed = self.clock.elapsed();
-        let is_due = |happening: &Happening| match &happening.trigger {
-            Trigger::After(span) => elapsed >= *span,
-            Trigger::At { kind, step, nth } => {
-                let fits = |event: &&model::event::Event| {
-                    event.kind() == *kind && (step.is_none() || event.at.step == *step)
-                };
-                log.iter().filter(fits).count() as u64 >= *nth
-            }
-        };
-        let Some(index) = self.inputs.iter().position(is_due) else {
+        let Some(what) = self.agenda.take_due(elapsed, &log) else {
             return Ok(false);
         };
-        let control = match self.inputs.remove(index).what {
+        let control = match what {
             What::Cancel => Control::Cancel { reason: None },
             What::Pause => Control::Pause { reason: None },
             What::Resume => Control::Resume,
@@ -217,10 +211,8 @@ impl Running {
     async fn next_due(&self) -> Result<Option<Duration>, String> {
         let timer = self.store.next_timer(None).await.map_err(said)?;
         let timer = timer.map(|due| due.since(self.clock.time()));
-        let inputs = self.inputs.iter().filter_map(|input| match input.trigger {
-            Trigger::After(span) => Some(span.saturating_sub(self.clock.elapsed())),
-            Trigger::At { .. } => None,
-        });
+        let elapsed = self.clock.elapsed();
+        let inputs = self.agenda.times().map(|span| span.saturating_sub(elapsed));
         Ok(inputs.chain(timer).min())
     }
 

@@ -90,6 +90,7 @@ impl Scripted {
             attempt: call.attempt,
             input: &input,
             fields: &call.fields,
+            timeout: &timeout(&call.timeout),
         };
         let mut script = self.script.lock().expect("answering does not panic");
         script.answer_call(&asked).unwrap_or_else(|| {
@@ -97,6 +98,20 @@ impl Scripted {
             Answer::now(Outcome::ok(result))
         })
     }
+}
+
+/// The parts of a timeout that are given, in seconds.
+fn timeout(timeout: &tools::Timeout) -> Value {
+    let parts = [
+        ("total", timeout.total),
+        ("connect", timeout.connect),
+        ("read", timeout.read),
+    ];
+    let given = parts.iter().filter_map(|(name, span)| {
+        let seconds = span.as_ref()?.as_secs_f64();
+        Some(((*name).to_owned(), seconds.into()))
+    });
+    Value::Object(given.collect())
 }
 
 /// The two methods called `answer` of a script, told apart.

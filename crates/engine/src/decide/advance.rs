@@ -17,7 +17,7 @@ pub fn decide(
     loaded: &Loaded,
 ) -> Result<Decision, Undecided> {
     let mut turn = match (state, input) {
-        (None, Input::Submit(submit)) => Turn::begin(net, *submit, stamp, loaded),
+        (None, Input::Submit(submit)) => Turn::begin(net, *submit, stamp, loaded)?,
         (None, _) => return Err(Refusal::Ended.into()),
         (Some(state), input) => {
             let mut turn = Turn::on(net, state, stamp, loaded);
@@ -88,7 +88,7 @@ impl Turn<'_> {
             }
             let moved = self.route_ended()?
                 || self.move_loops()?
-                || self.pass_routing_steps()
+                || self.pass_routing_steps()?
                 || self.start_step()?;
             if moved {
                 continue;

@@ -8,6 +8,7 @@ use model::event::{Body, CommandIssued, Nothing};
 use model::id::{CommandId, Name, Seq, StepRunId};
 use model::playbook::{LoopMode, Step};
 
+use crate::decide::Undecided;
 use crate::decide::turn::{Turn, at_run};
 use crate::decision::CommandChange;
 use crate::state::LoopRun;
@@ -31,7 +32,7 @@ enum Lack {
 
 impl Turn<'_> {
     /// A step without tasks ends as soon as it begins. False if there is none.
-    pub(super) fn pass_routing_steps(&mut self) -> bool {
+    pub(super) fn pass_routing_steps(&mut self) -> Result<bool, Undecided> {
         let net = self.net;
         let is_routing = |id: &StepRunId| {
             net.playbook
@@ -47,11 +48,13 @@ impl Turn<'_> {
             .find(|(id, _)| is_routing(id))
             .map(|(id, _)| id.clone())
         else {
-            return false;
+            return Ok(false);
         };
-        self.emit(at_run(&id), Body::StepStarted(Nothing {}));
-        self.emit(at_run(&id), Body::StepDone(Nothing {}));
-        true
+        if !self.state.runs[&id].started {
+            self.emit(at_run(&id), Body::StepStarted(Nothing {}));
+        }
+        self.end_well(&id, Body::StepDone(Nothing {}))?;
+        Ok(true)
     }
 
     /// Offers what is ready, unless the run is paused.

@@ -3,6 +3,7 @@
 use model::event::{At, Body, Note, Retried, Signal};
 use model::id::Name;
 use model::raw::Raw;
+use model::size::too_large;
 
 use crate::decide::turn::Turn;
 use crate::decide::{Refusal, Undecided};
@@ -77,14 +78,16 @@ impl Turn<'_> {
 
     pub(super) fn signal(&mut self, name: Name, payload: Option<Raw>) -> Result<(), Undecided> {
         self.must_live()?;
-        let seq = self.emit(
-            At::default(),
-            Body::SignalReceived(Signal {
-                name,
-                payload,
-                child: None,
-            }),
-        );
+        let body = Body::SignalReceived(Signal {
+            name,
+            payload,
+            child: None,
+        });
+        let limit = self.net.limits.event_bytes_max;
+        if too_large("a signal", body.data_bytes(), limit).is_some() {
+            return Err(Refusal::TooLarge.into());
+        }
+        let seq = self.emit(At::default(), body);
         self.because_of(seq);
         Ok(())
     }
@@ -94,7 +97,7 @@ impl Turn<'_> {
         let map = patch.read().unwrap_or_default();
         // A patch that would not fit is dropped: it is nobody's failure but the sender's, who is told.
         if self.patch_ctx(At::default(), &map).is_err() {
-            return Err(Refusal::Foreign.into());
+            return Err(Refusal::TooLarge.into());
         }
         Ok(())
     }

@@ -8,15 +8,21 @@ use model::raw::Raw;
 use model::template::Loaded;
 use serde_json::{Map, Value};
 
-use crate::decide::Net;
 use crate::decide::turn::Turn;
+use crate::decide::{Net, Refusal};
 use crate::input::{Stamp, Submit};
 
 impl<'n> Turn<'n> {
     /// Records the request and places the entry token.
-    pub(super) fn begin(net: &'n Net, submit: Submit, mut stamp: Stamp, loaded: &Loaded) -> Self {
+    pub(super) fn begin(
+        net: &'n Net,
+        submit: Submit,
+        mut stamp: Stamp,
+        loaded: &Loaded,
+    ) -> Result<Self, Refusal> {
+        net.must_fit(submit.payload.as_ref())?;
         let playbook = &net.playbook;
-        let workload = merge(&playbook.workload, submit.payload.as_ref());
+        let workload = net.workload_with(submit.payload.as_ref());
         let requested = Requested {
             path: submit.path,
             version: submit.version,
@@ -52,17 +58,19 @@ impl<'n> Turn<'n> {
             Body::WorkflowStarted(WorkflowStarted { entry }),
         );
         turn.because_of(started);
-        turn
+        Ok(turn)
     }
 }
 
-/// The request's payload over the playbook's defaults: maps merge deeply, lists and scalars replace.
-fn merge(defaults: &Map<String, Value>, payload: Option<&Raw>) -> Map<String, Value> {
-    let mut merged = defaults.clone();
-    if let Some(Value::Object(given)) = payload.map(Raw::value) {
-        merge_into(&mut merged, given);
+impl Net {
+    /// The request's payload over the playbook's defaults: maps merge deeply, lists and scalars replace.
+    pub(super) fn workload_with(&self, payload: Option<&Raw>) -> Map<String, Value> {
+        let mut merged = self.playbook.workload.clone();
+        if let Some(Value::Object(given)) = payload.map(Raw::value) {
+            merge_into(&mut merged, given);
+        }
+        merged
     }
-    merged
 }
 
 fn merge_into(base: &mut Map<String, Value>, over: Map<String, Value>) {
@@ -73,5 +81,49 @@ fn merge_into(base: &mut Map<String, Value>, over: Map<String, Value>) {
                 base.insert(key, value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::id::{EventId, ExecutionId, IdBlock, PlaybookHash};
+    use model::time::Time;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Input, Limits, Undecided, decide};
+
+    fn submit(payload: &Value) -> Result<crate::Decision, Undecided> {
+        let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
+                    workload: {a: 1}\nworkflow: [{step: start, tool: {kind: noop}}]\n";
+        let parsed = model::playbook::parse("p", text.as_bytes());
+        let playbook = parsed.playbook.expect("the text is a playbook");
+        let net = Net::new(Arc::new(playbook), Limits::default());
+        let submit = Submit {
+            execution: ExecutionId(1),
+            path: "p".into(),
+            version: 1,
+            hash: PlaybookHash::of(text),
+            payload: Some(Raw::of(payload)),
+            parent: None,
+            depth: 0,
+            trace_id: None,
+        };
+        let stamp = Stamp {
+            now: Time(0),
+            ids: IdBlock::starting_at(EventId(1)),
+        };
+        let input = Input::Submit(Box::new(submit));
+        decide(&net, None, input, stamp, &Loaded::default())
+    }
+
+    #[test]
+    fn a_payload_larger_than_an_event_is_refused_and_leaves_no_log() {
+        let refused = submit(&json!({"x": "x".repeat(300_000)})).expect_err("it does not fit");
+        assert_eq!(refused, Undecided::Refused(Refusal::TooLarge));
+        assert_eq!(Refusal::TooLarge.code(), "LIMIT_EVENT");
+        submit(&json!({"x": "x".repeat(200_000)})).expect("it fits");
     }
 }

@@ -9,6 +9,7 @@ use model::event::{Body, StepScheduled};
 use model::id::{Name, StepRunId, TokenId};
 use model::outcome::ErrorKind;
 use model::raw::Raw;
+use model::size::too_large;
 use serde_json::{Map, Value};
 
 use crate::decide::Undecided;
@@ -151,7 +152,12 @@ impl Turn<'_> {
             args_from,
             is_final,
         };
-        let seq = self.emit(at_run(&id), Body::StepScheduled(Box::new(scheduled)));
+        let body = Body::StepScheduled(Box::new(scheduled.clone()));
+        let limit = self.net.limits.event_bytes_max;
+        if let Some(error) = too_large("the `args` of tokens that met", body.data_bytes(), limit) {
+            return self.fail_admission(step, scheduled.tokens, error);
+        }
+        let seq = self.emit(at_run(&id), body);
         self.because_of(seq);
         self.time_step(&id);
     }

@@ -5,14 +5,14 @@ use model::id::StepRunId;
 use model::outcome::{ErrorKind, Outcome};
 use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
 use model::raw::Raw;
-use model::result_ref::{BodyMeta, INLINE_BYTES_MAX, RefKind, ResultRef, Scope as Keep};
+use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::template::{Data, Need};
 use serde_json::{Map, Value};
 
 use crate::decide::Undecided;
+use crate::decide::bodies::sha256;
 use crate::decide::scope::{Unrendered, outcome_of};
 use crate::decide::turn::{Turn, at_run, fatal};
-use crate::decision::BodyToKeep;
 
 impl Turn<'_> {
     /// Starts or ends one loop. False if none is ready for either.
@@ -85,7 +85,7 @@ impl Turn<'_> {
                 .map(|(key, value)| serde_json::json!({"key": key, "value": value}))
                 .collect(),
             other => {
-                let found = kind_of(&other);
+                let found = model::raw::kind_of(&other);
                 let message = format!("`loop.in` of step `{}` is {found}, not a list", step.name);
                 let error = fatal(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
                     .with("line", loop_.span.line);
@@ -100,11 +100,8 @@ impl Turn<'_> {
         if text.text().len() <= self.net.limits.event_bytes_max / 2 {
             started.collection = Some(text);
         } else {
-            let reference = collection_ref(self.state.execution, id, &text, &started.sha256);
-            self.bodies.push(BodyToKeep {
-                reference: reference.clone(),
-                text,
-            });
+            let place = format!("step/{}/run/{}/collection", id.step, id.run);
+            let reference = self.keep_body(&place, text);
             started.collection_ref = Some(Box::new(reference));
         }
         self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
@@ -181,6 +178,7 @@ impl Turn<'_> {
             return Ok(());
         }
         let results = self.inline_results(&progress)?;
+        let before = self.mark_for_set(id);
         if let Err(error) = self.apply_iteration_patches(&progress, step) {
             self.fail_run(id, *error);
             return Ok(());
@@ -189,9 +187,10 @@ impl Turn<'_> {
             stats: progress.stats(),
             results,
         };
-        self.emit(at_run(id), Body::LoopDone(done));
+        let seq = self.emit(at_run(id), Body::LoopDone(done));
+        self.because_of(seq);
         self.complete_results(id, &progress);
-        Ok(())
+        self.write_set(id, before)
     }
 
     /// Results too many or too large for the event come from the log, which has none of this turn's outcomes yet.
@@ -240,6 +239,7 @@ impl Turn<'_> {
         let patches = patches.resolve().map_err(conflict)?;
         let mut ctx = (*self.state.ctx).clone();
         for patch in &patches {
+            self.must_be_at_hand(patch)?;
             model::ctx::apply(&mut ctx, patch);
         }
         let keys = patches.iter().flat_map(Map::keys);
@@ -309,47 +309,4 @@ fn whole(value: &Value) -> Option<u32> {
         _ => None,
     };
     number.map(|n| u32::try_from(n).unwrap_or(u32::MAX))
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
-    }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    use sha2::Digest;
-    hex::encode(sha2::Sha256::digest(bytes))
-}
-
-fn collection_ref(
-    execution: model::id::ExecutionId,
-    id: &StepRunId,
-    text: &Raw,
-    sha256: &str,
-) -> ResultRef {
-    ResultRef {
-        kind: RefKind::Result,
-        uri: format!(
-            "noetl://execution/{execution}/step/{}/run/{}/collection",
-            id.step, id.run
-        ),
-        store: "disk".to_owned(),
-        scope: Keep::Execution,
-        expires_at: None,
-        meta: BodyMeta {
-            content_type: "application/json".to_owned(),
-            bytes: text.text().len() as u64,
-            sha256: sha256.to_owned(),
-            compression: None,
-            location: Map::new(),
-        },
-        extracted: Map::new(),
-        preview: None,
-    }
 }

@@ -5,6 +5,8 @@
 
 mod admission;
 mod advance;
+mod bodies;
+mod boundary;
 mod children;
 mod commands;
 mod completion;

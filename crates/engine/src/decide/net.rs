@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use model::outcome::{ErrorKind, TaskError};
 use model::playbook::Playbook;
+use model::raw::Raw;
+use model::size::too_large;
 use model::template::Need;
 
 use crate::graph::Graph;
@@ -16,17 +19,34 @@ pub struct Net {
     pub graph: Graph,
     /// The bounds that hold.
     pub limits: Limits,
+    /// The size of the playbook's own workload.
+    workload_bytes: usize,
 }
 
 impl Net {
     /// Reads the playbook's arcs.
     pub fn new(playbook: std::sync::Arc<Playbook>, limits: Limits) -> Self {
         let graph = Graph::of(&playbook);
+        let workload_bytes = model::size::bytes(&playbook.workload);
         Self {
             playbook,
             graph,
             limits,
+            workload_bytes,
         }
+    }
+
+    /// Whether a request with this payload fits into the event that records it.
+    pub fn must_fit(&self, payload: Option<&Raw>) -> Result<(), Refusal> {
+        let given = payload.map_or(0, |payload| payload.text().len());
+        let limit = self.limits.event_bytes_max;
+        let is_over = |bytes| too_large("the workload", bytes, limit).is_some();
+        if is_over(self.workload_bytes + given)
+            && is_over(model::size::bytes(&self.workload_with(payload)))
+        {
+            return Err(Refusal::TooLarge);
+        }
+        Ok(())
     }
 }
 
@@ -39,7 +59,7 @@ pub struct Limits {
     pub depth_max: u32,
     /// How large `ctx` may grow: `LIMIT_CTX`.
     pub ctx_bytes_max: usize,
-    /// How large an event may be before its data goes to the body store.
+    /// How large an event may be: `LIMIT_EVENT`.
     pub event_bytes_max: usize,
     /// How long a command may wait for a worker: `SCHEDULE_TO_START`.
     pub schedule_to_start: Duration,
@@ -57,7 +77,7 @@ impl Default for Limits {
             step_runs_max: 100_000,
             depth_max: 16,
             ctx_bytes_max: model::ctx::CTX_BYTES_MAX,
-            event_bytes_max: 256 * 1024,
+            event_bytes_max: model::size::EVENT_BYTES_MAX,
             schedule_to_start: Duration::from_secs(3600),
             stop_grace: Duration::from_secs(10),
             strikes_max: 3,
@@ -104,4 +124,32 @@ pub enum Refusal {
     /// The timer does not run.
     #[error("the timer does not run")]
     NoTimer,
+    /// What is given is more than one event holds.
+    #[error("the data is larger than an event may be; keep it elsewhere and hand over a reference")]
+    TooLarge,
+}
+
+impl Refusal {
+    /// The failure of a task whose child was refused.
+    pub fn failure(self) -> TaskError {
+        TaskError {
+            retryable: false,
+            ..TaskError::new(ErrorKind::ClientError, self.code(), self.to_string())
+        }
+    }
+
+    /// The stable code shown to people.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Fenced => "FENCED",
+            Self::TooLarge => "LIMIT_EVENT",
+            Self::Ended => "EXECUTION_ENDED",
+            Self::NotRetryable => "NOT_RETRYABLE",
+            Self::NotPaused => "NOT_PAUSED",
+            Self::AlreadyPaused => "ALREADY_PAUSED",
+            Self::Foreign => "NOT_COVERED",
+            Self::NotAwaited => "NOT_AWAITED",
+            Self::NoTimer => "NO_TIMER",
+        }
+    }
 }

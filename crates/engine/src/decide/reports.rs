@@ -30,9 +30,17 @@ impl Turn<'_> {
                 Covered::Late => continue,
                 Covered::No => return Err(Refusal::Foreign.into()),
             }
+            let ending = match &event.body {
+                Body::StepDone(_) => event.at.step_run_id(),
+                _ => None,
+            };
+            let before = ending.as_ref().and_then(|run| self.mark_for_set(run));
             let seq = self.emit_reported(event, report.command);
             self.because_of(seq);
             self.follow(seq);
+            if let Some(run) = ending {
+                self.write_set(&run, before)?;
+            }
         }
         self.end_report(report.command, report.lease_epoch, report.end);
         Ok(())

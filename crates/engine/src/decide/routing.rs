@@ -1,20 +1,21 @@
 //! Routing: which arcs fire when a step ends.
 //!
-//! Enters: a run with its boundary. Leaves: one `next.evaluated` with each guard's value, the tokens it makes, and the
-//! patches of `ctx` before it. After a failure only arcs that speak of failures are candidates.
+//! Enters: a run with its boundary. Leaves: one `next.evaluated` with each guard's value, the tokens it makes, and what
+//! the fired arcs write before it. After a failure only arcs that speak of failures are candidates.
 
 use model::event::{Body, CtxPatched, MatchedArc, NextEvaluated, SelectedArc};
 use model::id::{Name, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Arc, FailureMode, RouteMode, Step, Write};
 use model::raw::Raw;
-use model::template::{Data, Scope};
+use model::size::too_large;
+use model::template::Scope;
 use serde_json::Map;
 
 use crate::decide::Undecided;
-use crate::decide::scope::{Unrendered, event_view};
+use crate::decide::scope::Unrendered;
 use crate::decide::turn::{Turn, at_run, fatal};
-use crate::state::{Boundary, BoundaryKind};
+use crate::state::BoundaryKind;
 
 /// What the arcs came to.
 #[derive(Default)]
@@ -40,27 +41,17 @@ impl Turn<'_> {
             .boundary
             .clone()
             .expect("the run was chosen for its boundary");
-        let (args, is_final) = (run.args.clone(), run.is_final);
+        let is_final = run.is_final;
         self.because_of(boundary.seq);
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
-        let came = Boundary {
-            seq: boundary.seq,
-            step: id.step.clone(),
-            end: boundary.end,
-            timestamp: boundary.timestamp,
-        };
-        let mut scope = self.scope();
-        scope.args = args.map_or_else(Data::default, Data::lazy);
-        scope.event = Some(event_view(&came, boundary.error.as_ref()));
-        let latest = self
-            .state
-            .steps
-            .get(&id.step)
-            .and_then(|summary| summary.latest.as_ref());
-        scope.outcome = latest.map(model::template::Latest::envelope);
+        let mut scope = self
+            .scope_at_boundary(&id)
+            .expect("the run was chosen for its boundary");
         let failed = boundary.end == BoundaryKind::Failed;
-        let mark = self.mark();
+        // Only arcs that write leave something to take back.
+        let writes = step.is_some_and(|step| step.next.arcs.iter().any(|arc| !arc.set.is_empty()));
+        let mark = writes.then(|| self.mark());
         let routed = match step {
             Some(step) if !is_final => self.route(step, &mut scope, failed),
             _ => Ok(Route::default()),
@@ -70,7 +61,9 @@ impl Turn<'_> {
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error) | Unrendered::TooLarge(error)) => {
                 // A retry routes again, so what was written on the way must not stand.
-                self.go_back_to(mark);
+                if let Some(mark) = mark {
+                    self.go_back_to(mark);
+                }
                 self.record_failed_route(&id, *error);
             }
         }
@@ -78,9 +71,6 @@ impl Turn<'_> {
     }
 
     fn route(&mut self, step: &Step, scope: &mut Scope, failed: bool) -> Result<Route, Unrendered> {
-        if !failed {
-            self.write_ctx(step, &step.set, scope)?;
-        }
         let mut route = Route::default();
         let mut fired = Vec::new();
         for arc in &step.next.arcs {
@@ -102,6 +92,7 @@ impl Turn<'_> {
         for arc in fired {
             self.fire(step, arc, scope, &mut route)?;
         }
+        self.must_fit(step, &route)?;
         Ok(route)
     }
 
@@ -129,6 +120,23 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// The tokens' arguments stand in one event.
+    fn must_fit(&self, step: &Step, route: &Route) -> Result<(), Unrendered> {
+        let args = route.selected.iter().filter_map(|arc| arc.args.as_ref());
+        let bytes = args.map(|args| args.text().len()).sum();
+        let Some(error) = too_large(
+            "the `args` of the arcs that fired",
+            bytes,
+            self.net.limits.event_bytes_max,
+        ) else {
+            return Ok(());
+        };
+        let fired = |arc: &&Arc| route.selected.iter().any(|one| one.step == arc.step);
+        let line = step.next.arcs.iter().find(fired).map(|arc| arc.span.line);
+        let error = error.with("step", step.name.as_str()).with("line", line);
+        Err(Unrendered::Failed(Box::new(error)))
+    }
+
     fn render_args(
         &mut self,
         step: &Step,
@@ -143,7 +151,7 @@ impl Turn<'_> {
     }
 
     /// Writes to `ctx` at a boundary; what follows sees it.
-    fn write_ctx(
+    pub(super) fn write_ctx(
         &mut self,
         step: &Step,
         writes: &[Write],
@@ -161,9 +169,27 @@ impl Turn<'_> {
             step: Some(step.name.clone()),
             ..Default::default()
         };
-        self.patch_ctx(at, &patch).map_err(Unrendered::Failed)?;
+        self.keep_large_values(&mut patch);
+        self.patch_ctx(at, &patch).map_err(|error| {
+            let error = error.with("line", writes[0].span.line);
+            Unrendered::Failed(Box::new(error))
+        })?;
         scope.ctx = self.scope().ctx;
         Ok(())
+    }
+
+    /// A reducer combines with the value that is there, so that must not be kept as a body.
+    pub(super) fn must_be_at_hand(
+        &self,
+        patch: &Map<String, serde_json::Value>,
+    ) -> Result<(), Box<TaskError>> {
+        let Some(key) = model::ctx::reduced_body(&self.state.ctx, patch) else {
+            return Ok(());
+        };
+        let message = format!(
+            "`ctx.{key}` is larger than 4 KiB and kept as a body, which a reducer cannot combine with"
+        );
+        Err(Box::new(fatal(ErrorKind::Schema, "CTX_BODY", message)))
     }
 
     /// Patches `ctx` if it stays within its bound.
@@ -172,19 +198,19 @@ impl Turn<'_> {
         at: model::event::At,
         patch: &Map<String, serde_json::Value>,
     ) -> Result<(), Box<TaskError>> {
-        let mut ctx = (*self.state.ctx).clone();
-        model::ctx::apply(&mut ctx, patch);
+        self.must_be_at_hand(patch)?;
+        let patch_text = Raw::of(patch);
+        let event_max = self.net.limits.event_bytes_max;
+        let patch_bytes = patch_text.text().len();
+        if let Some(error) = too_large("a patch of `ctx`", patch_bytes, event_max) {
+            return Err(Box::new(error));
+        }
         let limit = self.net.limits.ctx_bytes_max;
-        if Raw::of(&ctx).text().len() > limit {
+        if self.state.ctx_bytes_after(patch) > limit {
             let message = format!("`ctx` would grow beyond {limit} bytes");
             return Err(Box::new(fatal(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
-        self.emit(
-            at,
-            Body::CtxPatched(CtxPatched {
-                patch: Raw::of(patch),
-            }),
-        );
+        self.emit(at, Body::CtxPatched(CtxPatched { patch: patch_text }));
         Ok(())
     }
 

@@ -8,7 +8,6 @@ use model::id::{Name, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
 use model::template::{Data, Envelope, EventView, Need, RenderError, RunView, Scope};
-use serde_json::Value;
 
 use crate::decide::Undecided;
 use crate::decide::turn::{Turn, fatal};
@@ -51,7 +50,7 @@ impl Turn<'_> {
         let ctx = match &self.scopes.ctx {
             Some((seq, data)) if *seq == state.ctx_seq => data.clone(),
             _ => {
-                let data = Data::new(Value::Object((*state.ctx).clone()));
+                let data = Data::shared(state.ctx.clone());
                 self.scopes.ctx = Some((state.ctx_seq, data.clone()));
                 data
             }

@@ -44,7 +44,11 @@ pub(super) struct Turn<'n> {
 pub(super) struct Mark {
     state: State,
     events: usize,
+    keys: usize,
+    bodies: usize,
     ids: Stamp,
+    cause: Option<Seq>,
+    events_reported: usize,
 }
 
 impl<'n> Turn<'n> {
@@ -130,15 +134,23 @@ impl<'n> Turn<'n> {
         Mark {
             state: self.state.clone(),
             events: self.events.len(),
+            keys: self.keys.len(),
+            bodies: self.bodies.len(),
             ids: self.stamp,
+            cause: self.cause,
+            events_reported: self.events_reported,
         }
     }
 
-    /// Takes back everything since the mark. Only events without keys, bodies and messages may lie in between.
+    /// Takes back everything since the mark. Nothing that sends a message may lie in between.
     pub(super) fn go_back_to(&mut self, mark: Mark) {
         self.state = mark.state;
         self.events.truncate(mark.events);
+        self.keys.truncate(mark.keys);
+        self.bodies.truncate(mark.bodies);
         self.stamp = mark.ids;
+        self.cause = mark.cause;
+        self.events_reported = mark.events_reported;
         self.scopes = ScopeCache::default();
     }
 

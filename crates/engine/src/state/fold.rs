@@ -10,6 +10,7 @@ use model::event::{
 use model::id::{Name, StepRunId, TokenId};
 use model::playbook::LoopMode;
 use model::template::{Latest, LoopPointer};
+use model::time::Time;
 
 use crate::state::runs::{Ended, Run};
 use crate::state::{Boundary, BoundaryKind, LoopRun, Phase, State, Stop, StopReason, Token, work};
@@ -41,6 +42,7 @@ fn root(requested: &Requested, event: &Event) -> State {
         parent: requested.parent.clone(),
         depth: requested.depth,
         ctx: Arc::default(),
+        ctx_bytes: 2,
         ctx_seq: event.seq,
         tokens: BTreeMap::new(),
         runs: BTreeMap::new(),
@@ -86,7 +88,7 @@ impl State {
             Body::NextEvaluated(next) => self.route(next, event),
             Body::CtxPatched(patched) => {
                 if let Ok(patch) = patched.patch.read() {
-                    model::ctx::apply(Arc::make_mut(&mut self.ctx), &patch);
+                    self.patch_ctx(&patch);
                 }
                 self.ctx_seq = event.seq;
             }
@@ -325,10 +327,25 @@ impl State {
     }
 }
 
-/// Sets a pipeline back to the beginning of the task it stood at. A task that began and has no outcome stays as it
-/// is: whether its effect happened is unknown, so it goes on as the same visit.
+/// Sets a pipeline back to the beginning of the task it stood at. Where the task's effect is unknown it goes on as the
+/// same visit, and so under the same idempotency key: one that has no outcome as the same try, one whose last outcome
+/// left it open as the next.
 pub(super) fn rewind(continuation: &mut Continuation) {
-    match continuation.stage {
+    let unknown = continuation.unknown.take();
+    match (continuation.stage, unknown) {
+        (Stage::Failed | Stage::Retrying { .. }, Some(attempt)) => {
+            continuation.attempt = attempt;
+            continuation.stage = Stage::Retrying {
+                due: Time(0),
+                suspended: false,
+            };
+        }
+        (stage, _) => rewind_known(continuation, stage),
+    }
+}
+
+fn rewind_known(continuation: &mut Continuation, stage: Stage) {
+    match stage {
         Stage::Started | Stage::Ready | Stage::Done | Stage::Answered { .. } => {}
         Stage::Failed | Stage::Retrying { .. } | Stage::Awaiting { .. } => {
             continuation.stage = Stage::Ready;

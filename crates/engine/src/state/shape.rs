@@ -44,6 +44,8 @@ pub struct State {
     pub depth: u32,
     /// Mutable state.
     pub ctx: Arc<Map<String, Value>>,
+    /// The length of its JSON text.
+    pub ctx_bytes: usize,
     /// The last event that changed it.
     pub ctx_seq: Seq,
     /// Tokens that wait at a step or are parked before it.
@@ -200,5 +202,33 @@ impl State {
     /// How often a step was scheduled.
     pub fn runs_of(&self, step: &Name) -> u32 {
         self.steps.get(step).map_or(0, |summary| summary.runs)
+    }
+
+    /// Applies a patch of `ctx`, and keeps count of its size.
+    pub(super) fn patch_ctx(&mut self, patch: &Map<String, Value>) {
+        let next = model::ctx::patched_values(&self.ctx, patch);
+        self.ctx_bytes = self.bytes_with(&next);
+        Arc::make_mut(&mut self.ctx).extend(next);
+    }
+
+    /// The length of `ctx` as JSON text after a patch.
+    pub(crate) fn ctx_bytes_after(&self, patch: &Map<String, Value>) -> usize {
+        self.bytes_with(&model::ctx::patched_values(&self.ctx, patch))
+    }
+
+    fn bytes_with(&self, next: &Map<String, Value>) -> usize {
+        let mut bytes = self.ctx_bytes;
+        let mut keys = self.ctx.len();
+        for (key, value) in next {
+            if let Some(before) = self.ctx.get(key) {
+                bytes -= model::size::bytes(before);
+            } else {
+                // Its name, a colon, and a comma behind the entry before it.
+                bytes += model::size::bytes(key) + 1 + usize::from(keys > 0);
+                keys += 1;
+            }
+            bytes += model::size::bytes(value);
+        }
+        bytes
     }
 }

@@ -44,6 +44,7 @@ pub(super) fn fold(state: &mut State, event: &Event) {
         }
         Body::TaskStarted(_)
         | Body::AttemptStarted(_)
+        | Body::AttemptFailed(_)
         | Body::PolicyEvaluated(_)
         | Body::TaskDone(_)
         | Body::TaskFailed(_) => pipeline_event(state, event),

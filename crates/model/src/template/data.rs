@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use minijinja::Value as Native;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::raw::Raw;
 use crate::template::convert;
@@ -15,16 +15,23 @@ use crate::template::scope::empty_map;
 pub struct Data(Arc<Inner>);
 
 struct Inner {
-    raw: Option<Raw>,
+    source: Source,
     json: OnceLock<Value>,
     native: OnceLock<Native>,
+}
+
+/// Where the value comes from when it is first touched.
+enum Source {
+    Given,
+    Text(Raw),
+    Map(Arc<Map<String, Value>>),
 }
 
 impl Data {
     /// A value at hand.
     pub fn new(value: Value) -> Self {
         Self(Arc::new(Inner {
-            raw: None,
+            source: Source::Given,
             json: value.into(),
             native: OnceLock::new(),
         }))
@@ -33,7 +40,16 @@ impl Data {
     /// JSON text, parsed when first touched.
     pub fn lazy(raw: Raw) -> Self {
         Self(Arc::new(Inner {
-            raw: Some(raw),
+            source: Source::Text(raw),
+            json: OnceLock::new(),
+            native: OnceLock::new(),
+        }))
+    }
+
+    /// A map that is someone else's, copied when first touched.
+    pub fn shared(map: Arc<Map<String, Value>>) -> Self {
+        Self(Arc::new(Inner {
+            source: Source::Map(map),
             json: OnceLock::new(),
             native: OnceLock::new(),
         }))
@@ -41,9 +57,11 @@ impl Data {
 
     /// The value.
     pub fn json(&self) -> &Value {
-        self.0
-            .json
-            .get_or_init(|| self.0.raw.as_ref().map_or(Value::Null, Raw::value))
+        self.0.json.get_or_init(|| match &self.0.source {
+            Source::Given => Value::Null,
+            Source::Text(raw) => raw.value(),
+            Source::Map(map) => Value::Object((**map).clone()),
+        })
     }
 
     /// The value as templates hold it, converted when first touched.

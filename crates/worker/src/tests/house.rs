@@ -318,6 +318,7 @@ pub(super) fn house_of(
         env: Map::from_iter([("HOME".to_owned(), "/home/u".into())]),
         base_dir: "/nowhere".into(),
         heartbeat: Duration::from_secs(5),
+        jumps_max: pipeline::JUMPS_MAX,
     };
     let stop = CancellationToken::new();
     let worker = Worker::new(config, server.clone()).run(stop.clone());

@@ -1,0 +1,57 @@
+//! Bodies: what is too large for the log goes to the body store, and the log holds a reference.
+
+use std::sync::Arc;
+
+use model::raw::Raw;
+use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
+use model::template::Data;
+use serde_json::{Map, Value};
+
+use crate::decide::turn::Turn;
+use crate::decision::BodyToKeep;
+
+impl Turn<'_> {
+    /// Keeps a text as a body of this execution; `place` names it within the execution, uniquely.
+    pub(super) fn keep_body(&mut self, place: &str, text: Raw) -> ResultRef {
+        let reference = ResultRef {
+            kind: RefKind::Result,
+            uri: format!("noetl://execution/{}/{place}", self.state.execution),
+            store: "disk".to_owned(),
+            scope: Scope::Execution,
+            expires_at: None,
+            meta: BodyMeta {
+                content_type: "application/json".to_owned(),
+                bytes: text.text().len() as u64,
+                sha256: sha256(text.text().as_bytes()),
+                compression: None,
+                location: Map::new(),
+            },
+            extracted: Map::new(),
+            preview: None,
+        };
+        self.bodies.push(BodyToKeep {
+            reference: reference.clone(),
+            text,
+        });
+        reference
+    }
+
+    /// Puts references in the place of a patch's large values. What this turn renders next still sees the values.
+    pub(super) fn keep_large_values(&mut self, patch: &mut Map<String, Value>) {
+        let seq = self.state.seq.next();
+        for (key, value) in model::ctx::large_values(patch) {
+            let whole = std::mem::take(value);
+            let reference = self.keep_body(&format!("ctx/{seq}/{key}"), Raw::of(&whole));
+            let loaded = Arc::make_mut(&mut self.loaded);
+            loaded
+                .bodies
+                .insert(reference.uri.clone(), Data::new(whole));
+            *value = serde_json::to_value(&reference).expect("a reference is plain data");
+        }
+    }
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    hex::encode(sha2::Sha256::digest(bytes))
+}

@@ -1,0 +1,134 @@
+//! Sizes: how much JSON text a value or an event makes, and the bounds that hold.
+
+use std::io::Write;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::event::{Awaits, Body, NextEvaluated};
+use crate::outcome::{ErrorKind, TaskError};
+use crate::raw::Raw;
+
+/// The most that one event may hold; data that does not fit fails with `LIMIT_EVENT`.
+pub const EVENT_BYTES_MAX: usize = 256 * 1024;
+/// What an event's envelope may take of that.
+pub const ENVELOPE_BYTES: usize = 4 * 1024;
+/// A written value larger than this is kept as a body and recorded by reference.
+pub const WRITE_BYTES_MAX: usize = 4 * 1024;
+
+/// The length of a value's JSON text.
+pub fn bytes<T: Serialize + ?Sized>(value: &T) -> usize {
+    let mut counter = Counter {
+        count: 0,
+        max: usize::MAX,
+    };
+    serde_json::to_writer(&mut counter, value).expect("plain data serialises to JSON");
+    counter.count
+}
+
+/// Whether a value's JSON text is no longer than `max`; stops counting there.
+pub fn is_within(value: &Value, max: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) if max >= 32 => true,
+        Value::String(text) if text.len() > max => false,
+        value => serde_json::to_writer(Counter { count: 0, max }, value).is_ok(),
+    }
+}
+
+/// Why data does not fit into one event of `max` bytes, if it does not.
+pub fn too_large(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
+    let room = max.saturating_sub(ENVELOPE_BYTES);
+    (bytes > room).then(|| {
+        let message = format!("{what} takes more than the {room} bytes that one event holds");
+        TaskError {
+            retryable: false,
+            ..TaskError::new(ErrorKind::Schema, "LIMIT_EVENT", message)
+        }
+    })
+}
+
+impl Body {
+    /// How much user data the event carries.
+    pub fn data_bytes(&self) -> usize {
+        let of = |raws: &[Option<&Raw>]| -> usize {
+            let texts = raws.iter().flatten().map(|raw| raw.text().len());
+            texts.sum()
+        };
+        match self {
+            Self::ExecutionRequested(requested) => requested.workload.text().len(),
+            Self::SignalReceived(signal) => of(&[signal.payload.as_ref()]),
+            Self::StepScheduled(scheduled) => {
+                of(&[scheduled.args.as_ref(), scheduled.args_from.as_ref()])
+            }
+            Self::NextEvaluated(next) => args_bytes(next),
+            Self::CtxPatched(patched) => patched.patch.text().len(),
+            Self::StepFailed(failed) | Self::IterationFailed(failed) => {
+                of(&[failed.set_ctx.as_ref()])
+            }
+            Self::IterationDone(done) => of(&[done.set_ctx.as_ref()]),
+            Self::TaskStarted(started) => {
+                let child = match started.awaits.as_deref() {
+                    Some(Awaits::Child(start)) => of(&[Some(&start.input), start.iter.as_ref()]),
+                    _ => 0,
+                };
+                child + of(&[started.inputs.as_ref()])
+            }
+            Self::AttemptDone(ended) | Self::AttemptFailed(ended) => of(&[Some(&ended.outcome)]),
+            Self::TaskDone(ended) | Self::TaskFailed(ended) => of(&[
+                Some(&ended.outcome),
+                ended.set_iter.as_ref(),
+                ended.set_ctx.as_ref(),
+                ended.set.as_ref(),
+            ]),
+            Self::PolicyEvaluated(policy) => of(&[
+                policy.set_iter.as_ref(),
+                policy.set_ctx.as_ref(),
+                policy.set.as_ref(),
+            ]),
+            Self::LoopStarted(started) => of(&[started.collection.as_ref()]),
+            Self::LoopDone(done) => of(&[done.results.as_ref()]),
+            _ => 0,
+        }
+    }
+}
+
+fn args_bytes(next: &NextEvaluated) -> usize {
+    let args = next.selected.iter().filter_map(|arc| arc.args.as_ref());
+    args.map(|args| args.text().len()).sum()
+}
+
+struct Counter {
+    count: usize,
+    max: usize,
+}
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.count += bytes.len();
+        if self.count > self.max {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_within_exactly_its_own_length() {
+        for value in [json!({"a": [1, 2, "x"]}), json!("text"), json!([])] {
+            let length = value.to_string().len();
+            assert_eq!(bytes(&value), length);
+            assert!(is_within(&value, length), "{value}");
+            assert!(!is_within(&value, length - 1), "{value}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Tasks that wait for something outside: another execution, a time, a signal.
+//!
+//! Enters: a rendered task. Leaves: what it awaits with its slot freed, or a short while to sleep in the slot.
+
+use std::time::Duration;
+
+use model::event::{Awaits, ChildStart, WaitFor};
+use model::id::Name;
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::Task;
+use model::raw::Raw;
+use model::size::{EVENT_BYTES_MAX, too_large};
+use model::template::{Iter, Scope};
+use model::time::Time;
+use serde_json::{Map, Value};
+
+use crate::policy::SUSPEND_AFTER;
+
+/// What of a rendered task matters to those that wait outside.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'r> {
+    /// The kind's own keys.
+    pub fields: &'r Map<String, Value>,
+    /// The task's input.
+    pub input: Option<&'r Value>,
+    /// How long it may take in all.
+    pub timeout: Option<Duration>,
+}
+
+/// What a `wait` task does.
+#[derive(Debug)]
+pub enum Waiting {
+    /// Sleeps in its slot.
+    Sleep(Time),
+    /// Frees its slot.
+    Suspend(Awaits),
+}
+
+/// What a `playbook` task asks for.
+pub fn child(task: &Task, ready: Asked<'_>, scope: &Scope) -> Result<Awaits, Box<TaskError>> {
+    let text = |key: &str| match ready.fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(_) => Err(wrong(task, key, "text")),
+    };
+    let path = text("path")?.or(text("catalog_id")?);
+    let path = path.ok_or_else(|| wrong(task, "path", "given"))?;
+    let version = match text("version")?.as_deref() {
+        None | Some("latest") => None,
+        Some(version) => {
+            let number = version.trim_start_matches('v').parse();
+            Some(number.map_err(|_| wrong(task, "version", "a whole number"))?)
+        }
+    };
+    let wait = match ready.fields.get("wait") {
+        None | Some(Value::Null) => true,
+        Some(Value::Bool(wait)) => *wait,
+        Some(Value::String(text)) => !text.eq_ignore_ascii_case("false"),
+        Some(_) => return Err(wrong(task, "wait", "true or false")),
+    };
+    let input = ready.input.map_or_else(|| Raw::of(&Map::new()), Raw::of);
+    let iter = scope.iter.as_ref().map(iteration);
+    let bytes = input.text().len() + iter.as_ref().map_or(0, |iter| iter.text().len());
+    if let Some(error) = too_large("the input of a child", bytes, EVENT_BYTES_MAX) {
+        return Err(Box::new(error));
+    }
+    Ok(Awaits::Child(ChildStart {
+        path,
+        version,
+        input,
+        return_step: text("return_step")?.map(Name::from),
+        wait,
+        iter,
+    }))
+}
+
+/// The iteration as the child sees it, as `iter.parent`.
+fn iteration(iter: &Iter) -> Raw {
+    let mut all = Map::new();
+    if let Some(index) = iter.index {
+        all.insert("index".to_owned(), index.into());
+        all.insert("length".to_owned(), iter.length.into());
+    }
+    if let Some(values) = iter.values.json().as_object() {
+        all.extend(values.clone());
+    }
+    if let Some(parent) = &iter.parent {
+        all.insert("parent".to_owned(), parent.json().clone());
+    }
+    Raw::of(&all)
+}
+
+/// What a `wait` task waits for.
+pub fn wait(task: &Task, ready: Asked<'_>, now: Time) -> Result<Waiting, Box<TaskError>> {
+    let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
+    if let Some(duration) = field("duration") {
+        let span = model::duration::parse(duration);
+        let span = span.ok_or_else(|| wrong(task, "duration", "a duration such as `30s`"))?;
+        return Ok(until(now.after(span), now));
+    }
+    if let Some(time) = field("until") {
+        let due = time.as_str().and_then(Time::parse);
+        let due =
+            due.ok_or_else(|| wrong(task, "until", "a time such as `2030-01-31T12:00:00Z`"))?;
+        return Ok(until(due, now));
+    }
+    let signal = match (field("signal"), field("approval")) {
+        (Some(Value::String(name)), _) | (None, Some(Value::String(name))) => name.as_str(),
+        (Some(_), _) => return Err(wrong(task, "signal", "text")),
+        // A form has no name of its own unless it says so; the task's label is what people see.
+        (None, Some(Value::Object(form))) => {
+            let named = form.get("name").and_then(Value::as_str);
+            named.unwrap_or(task.label.as_str())
+        }
+        (None, _) => return Err(wrong(task, "signal", "given")),
+    };
+    Ok(Waiting::Suspend(Awaits::Wait(WaitFor {
+        until: ready.timeout.map(|span| now.after(span)),
+        signal: Some(signal.into()),
+        times_out: ready.timeout.is_some(),
+    })))
+}
+
+fn until(due: Time, now: Time) -> Waiting {
+    if due.since(now) <= SUSPEND_AFTER {
+        return Waiting::Sleep(due);
+    }
+    Waiting::Suspend(Awaits::Wait(WaitFor {
+        until: Some(due),
+        signal: None,
+        times_out: false,
+    }))
+}
+
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "every caller puts it into an `Err`, where it is large"
+)]
+fn wrong(task: &Task, key: &str, wanted: &str) -> Box<TaskError> {
+    let message = format!("`{key}` of a `{}` task must be {wanted}", task.kind);
+    let error = TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+        .with("key", key)
+        .with("task", task.label.as_str())
+        .with("line", task.span.line);
+    Box::new(error)
+}

@@ -1,0 +1,130 @@
+//! What happens to an execution from outside while a case runs, and when.
+
+use std::time::Duration;
+
+use model::event::{Event, Kind};
+use model::id::Name;
+use serde_json::Value;
+
+use crate::conformance::case::CaseError;
+
+/// Something that happens to the execution from outside.
+#[derive(Debug, Clone)]
+pub struct Happening {
+    /// When.
+    pub trigger: Trigger,
+    /// What.
+    pub what: What,
+}
+
+/// When something happens.
+#[derive(Debug, Clone)]
+pub enum Trigger {
+    /// So long after the start.
+    After(Duration),
+    /// When the n-th event of this kind, of this step if one is named, is in the log.
+    At {
+        /// The kind.
+        kind: Kind,
+        /// The step.
+        step: Option<Name>,
+        /// Which of them, from 1.
+        nth: u64,
+    },
+}
+
+/// What happens from outside.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// Someone cancels.
+    Cancel,
+    /// Someone pauses.
+    Pause,
+    /// Someone resumes.
+    Resume,
+    /// Someone retries.
+    Retry,
+    /// A signal comes.
+    Signal(Name, Option<Value>),
+    /// Someone writes to `ctx`.
+    Patch(Value),
+    /// The worker that holds a command dies.
+    Crash,
+}
+
+/// What a case has yet to do, in the order in which it says so.
+#[derive(Debug, Clone)]
+pub struct Agenda(Vec<Happening>);
+
+impl Agenda {
+    /// All of these.
+    pub(crate) fn new(happenings: Vec<Happening>) -> Self {
+        Self(happenings)
+    }
+
+    /// Takes the first thing whose time has come: so long after the start, and with this log.
+    pub fn take_due(&mut self, elapsed: Duration, log: &[Event]) -> Option<What> {
+        let is_due = |happening: &Happening| match &happening.trigger {
+            Trigger::After(span) => elapsed >= *span,
+            Trigger::At { kind, step, nth } => {
+                let fits = |event: &&Event| {
+                    event.kind() == *kind && (step.is_none() || event.at.step == *step)
+                };
+                log.iter().filter(fits).count() as u64 >= *nth
+            }
+        };
+        let index = self.0.iter().position(is_due)?;
+        Some(self.0.remove(index).what)
+    }
+
+    /// The times, from the start, at which something is to be done.
+    pub fn times(&self) -> impl Iterator<Item = Duration> {
+        self.0
+            .iter()
+            .filter_map(|happening| match happening.trigger {
+                Trigger::After(span) => Some(span),
+                Trigger::At { .. } => None,
+            })
+    }
+
+    /// Whether everything is done.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Reads one entry of a case's `inputs`.
+pub(crate) fn happening(value: &Value) -> Result<Happening, CaseError> {
+    let wrong = || CaseError::Said(format!("`{value}` is not something that happens"));
+    let trigger = match (
+        value.get("after"),
+        value.get("at_event").and_then(Value::as_str),
+    ) {
+        (Some(after), _) => Trigger::After(model::duration::parse(after).ok_or_else(wrong)?),
+        (None, Some(event)) => {
+            let (kind, step) = match event.split_once(" of ") {
+                Some((kind, step)) => (kind, Some(Name::from(step))),
+                None => (event, None),
+            };
+            Trigger::At {
+                kind: Kind::stored(kind).ok_or_else(wrong)?,
+                step,
+                nth: value.get("nth").and_then(Value::as_u64).unwrap_or(1),
+            }
+        }
+        _ => return Err(wrong()),
+    };
+    let has = |key: &str| value.get(key).is_some();
+    let what = match value.get("signal") {
+        Some(Value::String(name)) => {
+            What::Signal(name.as_str().into(), value.get("payload").cloned())
+        }
+        _ if has("cancel") => What::Cancel,
+        _ if has("pause") => What::Pause,
+        _ if has("resume") => What::Resume,
+        _ if has("retry") => What::Retry,
+        _ if has("crash") => What::Crash,
+        _ => What::Patch(value.get("patch").cloned().ok_or_else(wrong)?),
+    };
+    Ok(Happening { trigger, what })
+}

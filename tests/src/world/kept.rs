@@ -1,0 +1,142 @@
+//! What a world keeps: the store in memory, and bodies beside it, found by their content.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use model::id::ExecutionId;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::{ResultControl, Task};
+use model::result_ref::ResultRef;
+use model::time::Time;
+use pipeline::Settled;
+use results::{Bodies, Error, Limits, Place, Source, Stored};
+use serde_json::{Map, Value};
+use sha2::Digest as _;
+use store::Memory;
+
+use crate::world::load::now;
+
+/// The store, which is what it derefs to, and the bodies that its logs refer to.
+pub struct Kept {
+    store: Memory,
+    bodies: Mutex<BTreeMap<String, Bytes>>,
+}
+
+/// Whose result or write is kept, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(crate) execution: ExecutionId,
+    pub(crate) at: &'a model::event::At,
+    pub(crate) now: Time,
+}
+
+impl Deref for Kept {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.store
+    }
+}
+
+#[async_trait]
+impl Bodies for Kept {
+    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+        let Source::Bytes(bytes) = body else {
+            unreachable!("a world has no streams")
+        };
+        let sha256 = hex::encode(sha2::Sha256::digest(&bytes));
+        let stored = Stored {
+            sha256: sha256.clone(),
+            bytes: bytes.len() as u64,
+            store: "disk",
+            location: Map::new(),
+        };
+        self.shelf().insert(sha256, bytes);
+        Ok(stored)
+    }
+
+    async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
+        let found = self.shelf().get(&reference.meta.sha256).cloned();
+        found.ok_or_else(|| Error::NotAvailable {
+            uri: reference.uri.clone(),
+        })
+    }
+
+    async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
+        self.shelf().remove(&reference.meta.sha256);
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Nothing yet.
+    pub fn new(store: Memory) -> Self {
+        Self {
+            store,
+            bodies: Mutex::default(),
+        }
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A body that was kept.
+    pub fn body(&self, reference: &ResultRef) -> Option<Value> {
+        let bytes = now(self.get(reference)).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// The outcome as the log keeps it: a large result as a reference, as a worker does it.
+    pub(crate) fn outcome(&self, owner: Owner<'_>, task: &Task, outcome: Outcome) -> Outcome {
+        let Outcome::Ok(mut success) = outcome else {
+            return outcome;
+        };
+        let value = std::mem::take(&mut success.result);
+        match self.keep(owner, value, &task.result, Limits::default()) {
+            Ok(results::Kept::Inline(value)) => success.result = value,
+            Ok(results::Kept::Ref(reference)) => success.reference = Some(reference),
+            Err(error) => {
+                let message = error.to_string();
+                return Outcome::error(TaskError::new(ErrorKind::Storage, error.code(), message));
+            }
+        }
+        Outcome::Ok(success)
+    }
+
+    /// Keeps large values as bodies and writes references in their place, as a worker does it.
+    pub(crate) fn writes(&self, owner: Owner<'_>, settled: &mut Settled) {
+        for (key, value) in settled.writes.large_values() {
+            let mut at = owner.at.clone();
+            at.task = at.task.map(|task| format!("{task}/set/{key}").into());
+            let whole = std::mem::take(value);
+            let limits = Limits {
+                inline_bytes_max: 0,
+            };
+            let part = Owner { at: &at, ..owner };
+            let kept = self.keep(part, whole, &ResultControl::default(), limits);
+            if let Ok(results::Kept::Ref(reference)) = kept {
+                *value = serde_json::to_value(&reference).expect("a reference is plain data");
+            }
+        }
+        settled.record_writes();
+    }
+
+    fn keep(
+        &self,
+        owner: Owner<'_>,
+        value: Value,
+        control: &ResultControl,
+        limits: Limits,
+    ) -> Result<results::Kept, Error> {
+        let place = Place {
+            execution: owner.execution,
+            at: owner.at,
+            now: owner.now,
+        };
+        now(results::keep(self, value, control, place, limits))
+    }
+}
