@@ -11,6 +11,7 @@ pub mod contract;
 mod error;
 mod ids;
 mod memory;
+mod postgres;
 mod projections;
 mod rows;
 mod sqlite;
@@ -21,6 +22,7 @@ pub use commit::{
 };
 pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};
+pub use postgres::{Postgres, PostgresOptions, PostgresUrl};
 pub use rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, Snapshot, StepState,

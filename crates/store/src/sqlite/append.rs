@@ -108,10 +108,11 @@ impl Append {
         if commit.expected == Seq(0) {
             return self.create(db);
         }
-        if !self.delta.life.is_empty() {
+        if !self.delta.patch.is_plain() {
             return self.turn(db);
         }
-        let current = self.delta.current.as_ref().map(model::id::Name::as_str);
+        let current = self.delta.patch.current.as_ref();
+        let current = current.and_then(|current| Some(current.as_ref()?.as_str()));
         let changed = db
             .prepare_cached(
                 "UPDATE execution SET version = ?3, current = coalesce(?4, current)
