@@ -19,12 +19,22 @@ impl Shared {
     }
 }
 
+fn open(options: PostgresOptions) -> Arc<dyn Store> {
+    let opened =
+        tokio::task::block_in_place(|| Handle::current().block_on(Postgres::open(options)));
+    Arc::new(opened.unwrap_or_else(|error| panic!("{error:?}")))
+}
+
 impl Site for Shared {
     fn join(&self) -> Arc<dyn Store> {
-        let opened = tokio::task::block_in_place(|| {
-            Handle::current().block_on(Postgres::open(self.options()))
-        });
-        Arc::new(opened.unwrap_or_else(|error| panic!("{error:?}")))
+        open(self.options())
+    }
+
+    fn join_publishing(&self) -> Arc<dyn Store> {
+        open(PostgresOptions {
+            publishes: true,
+            ..self.options()
+        })
     }
 }
 

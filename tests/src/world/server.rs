@@ -306,6 +306,7 @@ impl Server {
                         command: (**command).clone(),
                         claimed: None,
                         start_by: Some(self.store.now().after(*schedule_to_start)),
+                        kinds: Vec::new(),
                     }))
                 }
             });
@@ -408,6 +409,7 @@ impl Server {
                 pool,
                 max,
                 owner: None,
+                kinds: None,
             };
             for mut claim in now(self.store.claim(&ask))? {
                 self.tamper.claim(&claim.command, &mut claim.lease_epoch);

@@ -181,6 +181,27 @@ CREATE TABLE noetl.audit (
 );
 CREATE TRIGGER audit_is_never_changed BEFORE UPDATE OR DELETE ON noetl.audit
     FOR EACH ROW EXECUTE FUNCTION noetl.refuse_change();
+CREATE TRIGGER audit_is_never_emptied BEFORE TRUNCATE ON noetl.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION noetl.refuse_change();
+
+CREATE FUNCTION noetl.append_audit(entry text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    last_id bigint;
+    last_hash bytea;
+    now bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(5642813376);
+    SELECT id, hash INTO last_id, last_hash FROM noetl.audit ORDER BY id DESC LIMIT 1;
+    IF NOT FOUND THEN
+        last_id := 0;
+        last_hash := decode(repeat('00', 32), 'hex');
+    END IF;
+    now := noetl.micros();
+    INSERT INTO noetl.audit (id, at, body, hash)
+    VALUES (last_id + 1, now, entry,
+        sha256(last_hash || convert_to((last_id + 1)::text || ' ' || now::text || ' ' || entry, 'UTF8')));
+END
+$$;
 
 CREATE TABLE noetl.setting (
     key text PRIMARY KEY,

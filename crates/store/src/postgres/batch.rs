@@ -554,7 +554,8 @@ impl Issues {
         self.worker.push(worker.map(|worker| worker.0.to_string()));
         self.epoch.push(epoch.map_or(0, |epoch| small(epoch.0)));
         self.start_by.push(issue.start_by.map(|by| by.0));
-        self.kinds.push(String::new());
+        let kinds: Vec<&str> = issue.kinds.iter().map(Name::as_str).collect();
+        self.kinds.push(kinds.join(","));
         self.body
             .push(serde_json::to_string(&issue.command).expect("plain data serialises to JSON"));
         self.key.push(Key::Work(id));

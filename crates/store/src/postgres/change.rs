@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, WorkerId};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, WorkerId};
 use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
@@ -17,7 +17,7 @@ pub(super) async fn claim(pool: &Pool, ask: &Ask) -> Result<Vec<Claim>, Error> {
     const CLAIM: &str = "WITH wanted AS (
             SELECT c.execution_id, c.seq FROM noetl.command c JOIN noetl.execution e USING (execution_id)
             WHERE c.worker IS NULL AND c.pool = $1 AND e.status = 'RUNNING' AND NOT e.cancelling
-                AND ($2::text IS NULL OR e.owner = $2)
+                AND ($2::text IS NULL OR e.owner = $2) AND ($5::text[] IS NULL OR c.kinds <@ $5)
             ORDER BY c.issued_at, c.execution_id, c.seq LIMIT $3
             FOR UPDATE OF c SKIP LOCKED
         ), taken AS (
@@ -26,11 +26,14 @@ pub(super) async fn claim(pool: &Pool, ask: &Ask) -> Result<Vec<Claim>, Error> {
             RETURNING c.body, c.lease_epoch, c.issued_at, c.execution_id, c.seq
         )
         SELECT body, lease_epoch FROM taken ORDER BY issued_at, execution_id, seq";
+    let kinds = ask.kinds.as_deref();
+    let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
     let values: Values<'_> = &[
         &ask.pool.as_str(),
         &name_of(ask.owner.as_ref()),
         &i64::from(ask.max),
         &&*ask.worker.0,
+        &kinds,
     ];
     let taken = pool.query(Twice::Harmful, CLAIM, values).await?;
     each(&taken, rows::claim).map_err(|fault| fault.named(&pool.connector.target))

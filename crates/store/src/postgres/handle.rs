@@ -11,13 +11,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::Store;
+use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
 use crate::commit::{Commit, Committed, Foreign, Message};
 use crate::error::Error;
 use crate::postgres::life::Life;
 use crate::postgres::options::{PostgresOptions, Target};
 use crate::postgres::pool::{Connector, Pool};
 use crate::postgres::side::{self, Hints};
-use crate::postgres::{append, change, migrate, pooler, read, rebuild};
+use crate::postgres::{access, append, change, migrate, pooler, read, rebuild};
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, StepState,
@@ -220,5 +221,73 @@ impl Store for Postgres {
 
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
         rebuild::rebuild(&self.lists).await
+    }
+
+    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
+        access::held(&self.work, worker).await
+    }
+
+    async fn peers(&self) -> Result<Vec<Peer>, Error> {
+        access::peers(&self.work).await
+    }
+
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
+        access::owner_of(&self.work, id).await
+    }
+
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+        access::outbox(&self.lists, after, limit).await
+    }
+
+    async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
+        access::outbox_done(&self.lists, upto).await
+    }
+
+    async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
+        access::put_token(&self.work, &token).await
+    }
+
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
+        access::token_by_hash(&self.work, hash).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
+        access::tokens(&self.lists).await
+    }
+
+    async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
+        access::revoke_token(&self.work, id).await
+    }
+
+    async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
+        access::touch_token(&self.work, id).await
+    }
+
+    async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
+        access::audit(&self.work, &entry).await
+    }
+
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        access::audit_entries(&self.lists, after, limit).await
+    }
+
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
+        access::setting(&self.work, key).await
+    }
+
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
+        access::set_setting_once(&self.work, key, value).await
+    }
+
+    fn health(&self) -> Result<(), Error> {
+        if self.tasks.iter().any(JoinHandle::is_finished) {
+            return Err(Error::Unavailable("a background task has ended".into()));
+        }
+        if !self.life.is_heard() {
+            return Err(Error::Unavailable(
+                "no heartbeat could be written for three seconds".into(),
+            ));
+        }
+        Ok(())
     }
 }

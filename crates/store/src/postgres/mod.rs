@@ -3,6 +3,7 @@
 //! A batch of commits is one statement, and so one round trip and one flush. Commits, leases and control have
 //! connections of their own, which lists cannot take. The database's clock judges leases, timers and life.
 
+mod access;
 mod append;
 mod batch;
 mod change;

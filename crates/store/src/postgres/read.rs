@@ -30,7 +30,7 @@ pub(super) async fn find<T>(
     each(&found, read).map_err(|fault| fault.named(&pool.connector.target))
 }
 
-async fn find_one<T>(
+pub(super) async fn find_one<T>(
     pool: &Pool,
     sql: &'static str,
     values: Values<'_>,
