@@ -3,5 +3,6 @@
 pub mod binary;
 pub mod conformance;
 pub mod http;
+pub mod peers;
 pub mod sim;
 pub mod world;

@@ -79,6 +79,8 @@ pub struct Issue {
     pub claimed: Option<(WorkerId, LeaseEpoch)>,
     /// When it counts as overdue if nobody took it.
     pub start_by: Option<Time>,
+    /// The tool kinds its worker must serve; any worker will do if none is named.
+    pub kinds: Vec<Name>,
 }
 
 /// Something one execution, or a person, tells another.

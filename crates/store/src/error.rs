@@ -32,6 +32,50 @@ pub enum Error {
         /// The newest schema this binary knows.
         known: u32,
     },
+    /// The database cannot be reached; asking again may help.
+    #[error("the database at {place} cannot be reached: check that it runs, and the host and port")]
+    Unreachable {
+        /// Host, port and database.
+        place: String,
+        /// What the network said.
+        #[source]
+        source: Cause,
+    },
+    /// The database does not let this user in.
+    #[error("the database at {place} does not accept user `{user}` with this password")]
+    Authentication {
+        /// Host, port and database.
+        place: String,
+        /// The user.
+        user: String,
+    },
+    /// The server has no such database.
+    #[error("there is no database at {place}: create it, then start again")]
+    NoDatabase {
+        /// Host, port and database.
+        place: String,
+    },
+    /// The user may not do what the store needs.
+    #[error(
+        "the database at {place} does not permit it: {missing}; grant CREATE on the database, or ownership of schema `noetl`"
+    )]
+    Permission {
+        /// Host, port and database.
+        place: String,
+        /// What the database said.
+        missing: String,
+    },
+    /// Statements of one connection reach different backends.
+    #[error(
+        "a pooler at {place} gives each transaction another backend: use its session mode, or connect to the database itself"
+    )]
+    Pooler {
+        /// Host, port and database.
+        place: String,
+    },
+    /// The URL of the database cannot be used.
+    #[error("the store's URL cannot be used: {0}")]
+    Address(String),
     /// The directory is on a file system whose locks cannot be trusted.
     #[error("`{}` is on a network file system ({name}): use a local directory", dir.display())]
     NetworkFileSystem {
@@ -67,6 +111,12 @@ impl Error {
             Self::Unavailable(_) => "STORE_UNAVAILABLE",
             Self::Corrupt { .. } => "STORE_CORRUPT",
             Self::SchemaTooNew { .. } => "STORE_SCHEMA_TOO_NEW",
+            Self::Unreachable { .. } => "STORE_UNREACHABLE",
+            Self::Authentication { .. } => "STORE_AUTHENTICATION",
+            Self::NoDatabase { .. } => "STORE_NO_DATABASE",
+            Self::Permission { .. } => "STORE_PERMISSION",
+            Self::Pooler { .. } => "STORE_POOLER",
+            Self::Address(_) => "STORE_ADDRESS",
             Self::NetworkFileSystem { .. } => "STORE_NETWORK_FILE_SYSTEM",
             Self::Full { .. } => "STORE_FULL",
             Self::ReadOnly { .. } => "STORE_READ_ONLY",
@@ -77,6 +127,21 @@ impl Error {
 
     /// Whether the same request may succeed later without anyone changing it.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Full { .. })
+        matches!(
+            self,
+            Self::Unavailable(_) | Self::Unreachable { .. } | Self::Full { .. }
+        )
     }
+}
+
+/// An error and what lies under it, as one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(under) = source {
+        text.push_str(": ");
+        text.push_str(&under.to_string());
+        source = under.source();
+    }
+    text
 }

@@ -1,26 +1,31 @@
 //! The event log, command claims, timers, messages and projections.
 //!
-//! A [`Store`] is the only truth. [`Sqlite`] is a directory that several processes may share; [`Memory`] keeps the
-//! same promises without a disk, for the simulator and for tests. Both pass the suite in [`contract`].
+//! A [`Store`] is the only truth. [`Sqlite`] is a directory that several processes may share, [`Postgres`] a database
+//! that several machines may; [`Memory`] keeps the same promises without a disk, for the simulator and for tests. All
+//! pass the suite in [`contract`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
 mod commit;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
 mod ids;
 mod memory;
+mod postgres;
 mod projections;
 mod rows;
 mod sqlite;
 mod store;
 
+pub use access::{AccessId, AuditEntry, AuditOutcome, AuditRow, Held, OutboxRow, Peer, TokenRow};
 pub use commit::{
     CommandChange, Commit, Committed, Creation, Fence, Foreign, Issue, Key, Message, MessageKey,
 };
 pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};
+pub use postgres::{Postgres, PostgresOptions, PostgresUrl};
 pub use rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, Snapshot, StepState,

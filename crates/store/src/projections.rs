@@ -2,7 +2,7 @@
 //!
 //! Pure. The same function runs in the transaction that appends and in a rebuild, so both give the same rows.
 
-use model::event::{Body, Event, Requested, Status};
+use model::event::{Body, Event, Finished, Requested, Status};
 use model::id::{Name, PlaybookHash, Seq};
 use model::raw::Raw;
 use model::status::RunStatus;
@@ -14,34 +14,67 @@ use crate::rows::{ExecutionRow, ResultRow, StepState};
 /// What some events of one execution change.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
-    /// Changes to the execution's row, in order.
-    pub(crate) life: Vec<Life>,
-    /// The step scheduled last.
-    pub(crate) current: Option<Name>,
+    /// What changes in the execution's row.
+    pub(crate) patch: Patch,
     /// New rows of `result_index`.
     pub(crate) results: Vec<ResultRow>,
     /// Changes to `step_state`, one per step.
     pub(crate) steps: Vec<StepChange>,
 }
 
-/// A turn in an execution's life.
-#[derive(Debug)]
-pub(crate) enum Life {
-    Paused,
-    Resumed,
-    CancelRequested,
-    Retried { generation: u32 },
-    Switched { version: u32, hash: PlaybookHash },
-    Finished(End),
+/// What changes in an execution's row besides its version; what is not set stays. Each value is absolute, so a store
+/// applies it without reading the row first.
+#[derive(Debug, Default)]
+pub(crate) struct Patch {
+    /// How it stands.
+    pub(crate) status: Option<RunStatus>,
+    /// Whether someone asked for its end.
+    pub(crate) cancelling: Option<bool>,
+    /// Which life of it this is.
+    pub(crate) generation: Option<u32>,
+    /// Another version of the playbook.
+    pub(crate) playbook: Option<(u32, PlaybookHash)>,
+    /// When and why it ended, or that it goes on.
+    pub(crate) end: Option<End>,
+    /// The step scheduled last, or that there is none.
+    pub(crate) current: Option<Option<Name>>,
 }
 
-/// How a generation ended.
-#[derive(Debug)]
+/// When a generation ended, and why it failed; neither while it goes on.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct End {
-    generation: u32,
-    status: RunStatus,
-    at: Time,
-    error: Option<String>,
+    pub(crate) at: Option<Time>,
+    pub(crate) error: Option<String>,
+}
+
+impl Patch {
+    /// Whether nothing but the place in the playbook changes.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.status.is_none()
+            && self.cancelling.is_none()
+            && self.generation.is_none()
+            && self.playbook.is_none()
+            && self.end.is_none()
+    }
+
+    fn retry(&mut self, generation: u32) {
+        self.generation = Some(generation);
+        self.status = Some(RunStatus::Running);
+        self.cancelling = Some(false);
+        self.end = Some(End::default());
+    }
+
+    fn finish(&mut self, finished: &Finished, at: Time) {
+        let error = finished.error.as_ref();
+        self.generation = Some(finished.generation);
+        self.status = Some(finished.ended.into());
+        self.cancelling = Some(false);
+        self.current = Some(None);
+        self.end = Some(End {
+            at: Some(at),
+            error: error.map(|error| format!("{}: {}", error.code, error.message)),
+        });
+    }
 }
 
 /// What changes in one row of `step_state`.
@@ -67,27 +100,18 @@ impl Delta {
 
     fn add(&mut self, event: &Event) {
         match &event.body {
-            Body::PlaybookPaused(_) => self.life.push(Life::Paused),
-            Body::PlaybookResumed(_) => self.life.push(Life::Resumed),
-            Body::CancelRequested(_) => self.life.push(Life::CancelRequested),
-            Body::ExecutionRetried(retried) => self.life.push(Life::Retried {
-                generation: retried.generation,
-            }),
-            Body::PlaybookSwitched(switched) => self.life.push(Life::Switched {
-                version: switched.version,
-                hash: switched.hash.clone(),
-            }),
-            Body::PlaybookFinished(finished) => self.life.push(Life::Finished(End {
-                generation: finished.generation,
-                status: finished.ended.into(),
-                at: event.recorded_at,
-                error: finished
-                    .error
-                    .as_ref()
-                    .map(|error| format!("{}: {}", error.code, error.message)),
-            })),
+            Body::PlaybookPaused(_) => self.patch.status = Some(RunStatus::Paused),
+            Body::PlaybookResumed(_) => self.patch.status = Some(RunStatus::Running),
+            Body::CancelRequested(_) => self.patch.cancelling = Some(true),
+            Body::ExecutionRetried(retried) => self.patch.retry(retried.generation),
+            Body::PlaybookSwitched(switched) => {
+                self.patch.playbook = Some((switched.version, switched.hash.clone()));
+            }
+            Body::PlaybookFinished(finished) => self.patch.finish(finished, event.recorded_at),
             Body::StepScheduled(_) => {
-                self.current.clone_from(&event.at.step);
+                if event.at.step.is_some() {
+                    self.patch.current = Some(event.at.step.clone());
+                }
                 self.step(event, |change| {
                     change.run = Some(event.at.run);
                     change.status = Some(Status::InProgress);
@@ -176,39 +200,21 @@ impl ExecutionRow {
 
     /// Applies what events change.
     pub(crate) fn apply(&mut self, delta: &Delta, version: Seq) {
+        let patch = &delta.patch;
         self.version = version;
-        if delta.current.is_some() {
-            self.current.clone_from(&delta.current);
+        self.status = patch.status.unwrap_or(self.status);
+        self.cancelling = patch.cancelling.unwrap_or(self.cancelling);
+        self.generation = patch.generation.unwrap_or(self.generation);
+        if let Some((version, hash)) = &patch.playbook {
+            self.playbook_version = *version;
+            self.hash = hash.clone();
         }
-        for turn in &delta.life {
-            self.turn(turn);
+        if let Some(end) = &patch.end {
+            self.finished_at = end.at;
+            self.error.clone_from(&end.error);
         }
-    }
-
-    fn turn(&mut self, turn: &Life) {
-        match turn {
-            Life::Paused => self.status = RunStatus::Paused,
-            Life::Resumed => self.status = RunStatus::Running,
-            Life::CancelRequested => self.cancelling = true,
-            Life::Switched { version, hash } => {
-                self.playbook_version = *version;
-                self.hash = hash.clone();
-            }
-            Life::Retried { generation } => {
-                self.generation = *generation;
-                self.status = RunStatus::Running;
-                self.cancelling = false;
-                self.finished_at = None;
-                self.error = None;
-            }
-            Life::Finished(end) => {
-                self.generation = end.generation;
-                self.status = end.status;
-                self.cancelling = false;
-                self.finished_at = Some(end.at);
-                self.error.clone_from(&end.error);
-                self.current = None;
-            }
+        if let Some(current) = &patch.current {
+            self.current.clone_from(current);
         }
     }
 }

@@ -121,6 +121,16 @@ pub struct Ask {
     pub max: u32,
     /// Only commands of executions that this process drives.
     pub owner: Option<OwnerId>,
+    /// The tool kinds it serves: a command that needs another is not for it. None serves any.
+    pub kinds: Option<Vec<Name>>,
+}
+
+impl Ask {
+    /// Whether this worker serves every kind that a command needs.
+    pub(crate) fn serves(&self, needed: &[Name]) -> bool {
+        let served = self.kinds.as_deref();
+        served.is_none_or(|served| needed.iter().all(|kind| served.contains(kind)))
+    }
 }
 
 /// A command handed out.

@@ -7,6 +7,7 @@ use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 
+use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
 use crate::commit::{Commit, Committed, Foreign, Message};
 use crate::error::Error;
 use crate::rows::{
@@ -120,4 +121,50 @@ pub trait Store: Send + Sync {
 
     /// Drops every projection and folds it again from the log.
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error>;
+
+    /// What this worker holds, oldest claim first.
+    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error>;
+
+    /// The processes that use the store, the dead ones among them while they are remembered.
+    async fn peers(&self) -> Result<Vec<Peer>, Error>;
+
+    /// Who drives an execution; nobody if none does or there is no such execution.
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error>;
+
+    /// Appends that wait to be published and come after a position, in order; those that an open transaction might yet
+    /// come before are given later. At most `limit`, but more rather than half of a transaction.
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error>;
+
+    /// Everything up to a position has been published.
+    async fn outbox_done(&self, upto: u64) -> Result<(), Error>;
+
+    /// Keeps a token, or what changed about it.
+    async fn put_token(&self, token: TokenRow) -> Result<(), Error>;
+
+    /// The token with this hash, expired and revoked ones too.
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error>;
+
+    /// Every token, oldest first.
+    async fn tokens(&self) -> Result<Vec<TokenRow>, Error>;
+
+    /// Revokes a token from now on; the first time stands.
+    async fn revoke_token(&self, id: AccessId) -> Result<(), Error>;
+
+    /// Remembers that a token was shown now.
+    async fn touch_token(&self, id: AccessId) -> Result<(), Error>;
+
+    /// Adds to the audit trail.
+    async fn audit(&self, entry: AuditEntry) -> Result<(), Error>;
+
+    /// At most `limit` entries of the audit trail after a place, in order.
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error>;
+
+    /// A setting that all processes share; `cluster_secret` is always there.
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error>;
+
+    /// Sets what nobody has set yet; answers what holds from now on.
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error>;
+
+    /// Whether the store can be written and everything it runs in the background lives.
+    fn health(&self) -> Result<(), Error>;
 }

@@ -29,6 +29,7 @@ impl Server {
                 pool,
                 max,
                 owner: None,
+                kinds: None,
             };
             for mut claim in now(self.store.claim(&ask))? {
                 self.tamper.claim(&claim.command, &mut claim.lease_epoch);

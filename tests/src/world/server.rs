@@ -354,6 +354,7 @@ impl Server {
                         command: (**command).clone(),
                         claimed: None,
                         start_by: Some(self.store.now().after(*schedule_to_start)),
+                        kinds: Vec::new(),
                     }))
                 }
             });

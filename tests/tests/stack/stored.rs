@@ -7,9 +7,9 @@ use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use store::{
-    Adoption, Ask, CatalogEntry, Claim, Commit, Committed, Error, ExecutionRow, Filter, Foreign,
-    LostClaim, Message, OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, Sqlite, StepState,
-    Store,
+    AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
+    ExecutionRow, Filter, Foreign, Held, LostClaim, Message, OpenCommand, OutboxRow, OwnerId, Peer,
+    Rebuilt, Recorded, ResultRow, Sqlite, StepState, Store, TokenRow,
 };
 
 use crate::clock::held;
@@ -116,5 +116,50 @@ impl Store for Stored {
     }
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
         held(self.0.rebuild_projections()).await
+    }
+    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
+        self.0.held(worker).await
+    }
+    async fn peers(&self) -> Result<Vec<Peer>, Error> {
+        self.0.peers().await
+    }
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
+        self.0.owner_of(id).await
+    }
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+        self.0.outbox(after, limit).await
+    }
+    async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
+        held(self.0.outbox_done(upto)).await
+    }
+    async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
+        held(self.0.put_token(token)).await
+    }
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
+        self.0.token_by_hash(hash).await
+    }
+    async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
+        self.0.tokens().await
+    }
+    async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
+        held(self.0.revoke_token(id)).await
+    }
+    async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
+        held(self.0.touch_token(id)).await
+    }
+    async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
+        held(self.0.audit(entry)).await
+    }
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        self.0.audit_entries(after, limit).await
+    }
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
+        self.0.setting(key).await
+    }
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
+        held(self.0.set_setting_once(key, value)).await
+    }
+    fn health(&self) -> Result<(), Error> {
+        self.0.health()
     }
 }

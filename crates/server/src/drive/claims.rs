@@ -152,6 +152,7 @@ impl Drive {
                 pool: ask.pool.clone(),
                 max: ask.max,
                 owner: Some(shared.owner.clone()),
+                kinds: None,
             };
             let claims = shared.store.claim(&wanted).await.map_err(Error::from);
             Done::Claimed(claims, ask, reply)

@@ -381,6 +381,7 @@ impl Gathered {
             command: *command,
             claimed: holder.map(|(worker, _)| (worker, epoch)),
             start_by: Some(now.after(schedule_to_start)),
+            kinds: Vec::new(),
         }))
     }
 }

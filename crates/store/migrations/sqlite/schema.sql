@@ -14,6 +14,13 @@ CREATE INDEX message_open ON message (ordinal) WHERE body IS NOT NULL;
 
 CREATE INDEX timer_due ON timer (due);
 
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;
+
 CREATE TABLE catalog (
     path TEXT NOT NULL,
     version INTEGER NOT NULL,
@@ -33,7 +40,7 @@ CREATE TABLE command (
     lease_epoch INTEGER NOT NULL,
     issued_at INTEGER NOT NULL,
     start_by INTEGER,
-    body TEXT NOT NULL,
+    body TEXT NOT NULL, claimed_at INTEGER, kinds TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (execution_id, unit)
 ) STRICT, WITHOUT ROWID;
 
@@ -82,6 +89,13 @@ CREATE TABLE message (
     UNIQUE (from_id, seq, n)
 ) STRICT;
 
+CREATE TABLE outbox (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    execution_id INTEGER NOT NULL,
+    seq_first INTEGER NOT NULL,
+    seq_last INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE result_index (
     execution_id INTEGER NOT NULL,
     seq INTEGER NOT NULL,
@@ -103,6 +117,11 @@ CREATE TABLE result_index (
 CREATE TABLE session (
     worker TEXT PRIMARY KEY,
     expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE setting (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE snapshot (
@@ -130,6 +149,27 @@ CREATE TABLE timer (
     due INTEGER NOT NULL,
     PRIMARY KEY (execution_id, seq)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE token (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    hash BLOB NOT NULL UNIQUE,
+    role TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    last_used_at INTEGER,
+    revoked_at INTEGER
+) STRICT;
+
+CREATE TRIGGER audit_is_never_changed BEFORE UPDATE ON audit
+BEGIN
+    SELECT RAISE(ABORT, 'audit rows never change');
+END;
+
+CREATE TRIGGER audit_is_never_deleted BEFORE DELETE ON audit
+BEGIN
+    SELECT RAISE(ABORT, 'audit rows never change');
+END;
 
 CREATE TRIGGER log_is_never_changed BEFORE UPDATE ON log
 BEGIN

@@ -142,6 +142,7 @@ impl PlainStep {
             },
             claimed: None,
             start_by: None,
+            kinds: Vec::new(),
         })));
         commit
     }

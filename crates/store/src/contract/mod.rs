@@ -2,12 +2,14 @@
 //!
 //! A [`Site`] is a place where processes meet: each [`Site::join`] is another process on the same fresh store.
 
+mod access;
 mod build;
 mod log;
 mod shared;
 mod site;
 mod work;
 
+pub use access::*;
 pub use build::{PlainStep, request};
 pub use log::*;
 pub use shared::*;

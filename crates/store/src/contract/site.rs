@@ -8,6 +8,8 @@ use crate::{Error, Store};
 pub trait Site: Send + Sync {
     /// Another process on the store.
     fn join(&self) -> Arc<dyn Store>;
+    /// Another process on the store, whose commits wait to be published.
+    fn join_publishing(&self) -> Arc<dyn Store>;
 }
 
 pub(super) fn ok<T>(result: Result<T, Error>) -> T {
@@ -44,7 +46,18 @@ macro_rules! contract_suite {
             the_catalog_counts_only_changes,
             an_execution_of_a_dead_process_can_be_adopted,
             two_processes_appending_at_once_lose_nothing,
-            another_processes_commit_is_noticed
+            another_processes_commit_is_noticed,
+            a_token_is_found_by_its_hash_and_keeps_its_revocation,
+            the_audit_trail_is_one_chain,
+            a_setting_is_set_once,
+            a_command_goes_only_to_a_worker_that_serves_its_kinds,
+            a_worker_sees_what_it_holds,
+            a_command_issued_to_a_worker_is_held_by_it,
+            work_withdrawn_first_may_be_offered_again_in_one_commit,
+            processes_know_of_each_other,
+            appends_wait_in_the_outbox_until_they_are_published,
+            a_store_that_does_not_publish_leaves_the_outbox_empty,
+            a_store_that_works_is_healthy
         );
     };
     (@each $site:expr; $($fact:ident),*) => {

@@ -20,6 +20,7 @@ fn ask(worker: &str, max: u32) -> Ask {
         pool: "default".into(),
         max,
         owner: None,
+        kinds: None,
     }
 }
 

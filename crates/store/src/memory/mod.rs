@@ -3,6 +3,7 @@
 //! Nothing here awaits; clock and ids follow from what is injected, so a run is the same every time. A [`Memory`] is
 //! one process's handle; [`Memory::another`] gives another process on the same store, [`Memory::die`] ends one.
 
+mod access;
 mod process;
 mod state;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, 
 use model::time::Time;
 use tokio::sync::Notify;
 
+use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
 use crate::commit::{Commit, Committed, Foreign, Message};
 use crate::error::Error;
 use crate::ids::Ids;
@@ -28,6 +29,7 @@ pub struct Memory {
     owner: OwnerId,
     ids: Ids,
     foreign_commits: Arc<Notify>,
+    publishes: bool,
 }
 
 struct Shared {
@@ -52,6 +54,13 @@ impl Memory {
         Self::join(Arc::clone(&self.shared))
     }
 
+    /// The same process, whose commits wait in the outbox.
+    #[must_use]
+    pub fn publishing(mut self) -> Self {
+        self.publishes = true;
+        self
+    }
+
     /// This process dies: it no longer counts as an owner.
     pub fn die(&self) {
         self.state().living.remove(&self.owner);
@@ -69,6 +78,7 @@ impl Memory {
             owner,
             ids: Ids::new(slot),
             foreign_commits,
+            publishes: false,
         }
     }
 
@@ -111,7 +121,13 @@ impl Store for Memory {
     async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
         let write = |commit: Commit| {
             commit.check()?;
-            self.state().commit(commit, self.now())
+            let mut state = self.state();
+            let published = self.publishes.then(|| commit.clone());
+            let committed = state.commit(commit, self.now())?;
+            if let (Some(commit), Committed::Done) = (published, committed) {
+                state.access.publish(&commit);
+            }
+            Ok(committed)
         };
         let committed = commits.into_iter().map(write).collect();
         self.tell_others();
@@ -195,7 +211,7 @@ impl Store for Memory {
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
-        let claims = self.state().claim(ask);
+        let claims = self.state().claim(ask, self.now());
         self.tell_others();
         Ok(claims)
     }
@@ -287,5 +303,80 @@ impl Store for Memory {
 
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
         Ok(self.state().rebuild())
+    }
+
+    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
+        Ok(self.state().held(worker))
+    }
+
+    async fn peers(&self) -> Result<Vec<Peer>, Error> {
+        let state = self.state();
+        let living = state.living.iter();
+        Ok(living.map(|owner| state.peer(owner)).collect())
+    }
+
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
+        let state = self.state();
+        let owner = state.runs.get(&id).and_then(|run| run.row.owner.as_ref());
+        Ok(owner.map(|owner| state.peer(owner)))
+    }
+
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+        Ok(self.state().access.waiting(after, limit))
+    }
+
+    async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
+        self.state().access.published(upto);
+        Ok(())
+    }
+
+    async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
+        self.state().access.tokens.insert(token.id, token);
+        Ok(())
+    }
+
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
+        let state = self.state();
+        let mut tokens = state.access.tokens.values();
+        Ok(tokens.find(|token| token.hash == *hash).cloned())
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
+        let mut tokens: Vec<_> = self.state().access.tokens.values().cloned().collect();
+        tokens.sort_by_key(|token| (token.created_at, token.id));
+        Ok(tokens)
+    }
+
+    async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
+        self.state().access.revoke(id, self.now());
+        Ok(())
+    }
+
+    async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
+        self.state().access.touch(id, self.now());
+        Ok(())
+    }
+
+    async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
+        self.state().access.audit(entry, self.now());
+        Ok(())
+    }
+
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        let state = self.state();
+        let later = state.access.trail.iter().filter(|row| row.id > after);
+        Ok(later.take(limit).cloned().collect())
+    }
+
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
+        Ok(self.state().access.settings.get(key).cloned())
+    }
+
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
+        Ok(self.state().access.set_once(key, value))
+    }
+
+    fn health(&self) -> Result<(), Error> {
+        Ok(())
     }
 }

@@ -9,8 +9,10 @@ use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
 
+use crate::access::{Held as InHand, Peer};
 use crate::commit::{CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey};
 use crate::error::Error;
+use crate::memory::access::Access;
 use crate::projections::Delta;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
@@ -23,6 +25,7 @@ pub(super) struct State {
     pub(super) sessions: BTreeMap<WorkerId, Time>,
     pub(super) catalog: Vec<CatalogEntry>,
     pub(super) living: BTreeSet<OwnerId>,
+    pub(super) access: Access,
     /// In order of arrival; a consumed message leaves its key behind.
     mail: Vec<Mail>,
     mail_keys: BTreeSet<MessageKey>,
@@ -54,6 +57,7 @@ struct Held {
     worker: Option<WorkerId>,
     lease_epoch: LeaseEpoch,
     issued_at: Time,
+    claimed_at: Time,
     place: u64,
 }
 
@@ -197,6 +201,7 @@ impl State {
                     if let Some(held) = run.commands.get_mut(&seq) {
                         held.worker = Some(worker);
                         held.lease_epoch = lease_epoch;
+                        held.claimed_at = now;
                     }
                 }
                 CommandChange::Close { seq } => {
@@ -214,6 +219,7 @@ impl State {
                         worker,
                         lease_epoch,
                         issued_at: now,
+                        claimed_at: now,
                         place: self.issued,
                         issue: *issue,
                     };
@@ -263,7 +269,7 @@ impl State {
             .collect()
     }
 
-    pub(super) fn claim(&mut self, ask: &Ask) -> Vec<Claim> {
+    pub(super) fn claim(&mut self, ask: &Ask, now: Time) -> Vec<Claim> {
         let mut pending: Vec<&mut Held> = self
             .runs
             .values_mut()
@@ -271,6 +277,7 @@ impl State {
             .filter(|run| run.is_of(ask.owner.as_ref()))
             .flat_map(|run| run.commands.values_mut())
             .filter(|held| held.worker.is_none() && held.issue.command.pool == ask.pool)
+            .filter(|held| ask.serves(&held.issue.kinds))
             .collect();
         pending.sort_by_key(|held| held.place);
         pending
@@ -278,6 +285,7 @@ impl State {
             .take(ask.max as usize)
             .map(|held| {
                 held.worker = Some(ask.worker.clone());
+                held.claimed_at = now;
                 held.lease_epoch.0 += 1;
                 Claim {
                     command: held.issue.command.clone(),
@@ -296,7 +304,7 @@ impl State {
         }
     }
 
-    fn held(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {
+    fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {
         self.runs
             .values()
             .filter(move |run| run.is_of(owner))
@@ -304,7 +312,7 @@ impl State {
     }
 
     pub(super) fn lost_claims(&self, owner: Option<&OwnerId>, now: Time) -> Vec<LostClaim> {
-        self.held(owner)
+        self.commands(owner)
             .filter_map(|held| {
                 let worker = held.worker.as_ref()?;
                 let is_alive = self.sessions.get(worker).is_some_and(|until| *until > now);
@@ -318,11 +326,38 @@ impl State {
     }
 
     pub(super) fn overdue_commands(&self, owner: Option<&OwnerId>, now: Time) -> Vec<CommandId> {
-        self.held(owner)
+        self.commands(owner)
             .filter(|held| held.worker.is_none())
             .filter(|held| held.issue.start_by.is_some_and(|by| by <= now))
             .map(|held| held.issue.command.id)
             .collect()
+    }
+
+    pub(super) fn held(&self, worker: &WorkerId) -> Vec<InHand> {
+        let mut found: Vec<InHand> = Vec::new();
+        for run in self.runs.values() {
+            let mine = run
+                .commands
+                .values()
+                .filter(|held| held.worker.as_ref() == Some(worker));
+            found.extend(mine.map(|held| InHand {
+                command: held.issue.command.id,
+                lease_epoch: held.lease_epoch,
+                paused: run.row.status == RunStatus::Paused,
+                cancelling: run.row.cancelling || run.row.status.is_terminal(),
+                claimed_at: held.claimed_at,
+            }));
+        }
+        found.sort_by_key(|held| (held.claimed_at, held.command));
+        found
+    }
+
+    pub(super) fn peer(&self, owner: &OwnerId) -> Peer {
+        Peer {
+            alive: self.living.contains(owner),
+            address: None,
+            owner: owner.clone(),
+        }
     }
 
     pub(super) fn open_commands(&self, id: ExecutionId) -> Vec<OpenCommand> {

@@ -14,6 +14,10 @@ impl Site for Shared {
     fn join(&self) -> Arc<dyn Store> {
         Arc::new(self.0.another())
     }
+
+    fn join_publishing(&self) -> Arc<dyn Store> {
+        Arc::new(self.0.another().publishing())
+    }
 }
 
 fn site() -> Shared {

@@ -24,6 +24,7 @@ pub(super) struct Append {
     /// The JSON of each issued command, in order.
     commands: Vec<String>,
     now: Time,
+    publishes: bool,
     outcome: Committed,
     answer: oneshot::Sender<Result<Committed, Error>>,
 }
@@ -31,7 +32,7 @@ pub(super) struct Append {
 impl Append {
     pub(super) fn new(
         commit: Commit,
-        now: Time,
+        (now, publishes): (Time, bool),
         answer: oneshot::Sender<Result<Committed, Error>>,
     ) -> Self {
         let commands = commit.commands.iter().filter_map(|change| match change {
@@ -43,6 +44,7 @@ impl Append {
             delta: Delta::of(&commit.events),
             commands: commands.collect(),
             now,
+            publishes,
             outcome: Committed::Done,
             commit,
             answer,
@@ -83,6 +85,9 @@ impl Append {
         }
         if let Some(packed) = &self.packed {
             self.write_log(db, packed)?;
+            if self.publishes {
+                self.publish(db)?;
+            }
         }
         self.write_keys(db)?;
         self.write_commands(db)?;
@@ -108,10 +113,11 @@ impl Append {
         if commit.expected == Seq(0) {
             return self.create(db);
         }
-        if !self.delta.life.is_empty() {
+        if !self.delta.patch.is_plain() {
             return self.turn(db);
         }
-        let current = self.delta.current.as_ref().map(model::id::Name::as_str);
+        let current = self.delta.patch.current.as_ref();
+        let current = current.and_then(|current| Some(current.as_ref()?.as_str()));
         let changed = db
             .prepare_cached(
                 "UPDATE execution SET version = ?3, current = coalesce(?4, current)
@@ -164,6 +170,18 @@ impl Append {
         Ok(())
     }
 
+    fn publish(&self, db: &Connection) -> rusqlite::Result<()> {
+        db.prepare_cached(
+            "INSERT INTO outbox (execution_id, seq_first, seq_last) VALUES (?1, ?2, ?3)",
+        )?
+        .execute(params![
+            self.commit.execution.0,
+            integer(self.commit.expected.next().0),
+            integer(self.commit.version().0),
+        ])?;
+        Ok(())
+    }
+
     fn write_keys(&self, db: &Connection) -> Result<(), Refused> {
         for (key, foreign) in self.commit.claimed_keys() {
             let changed = db
@@ -201,13 +219,15 @@ impl Append {
                     lease_epoch,
                 } => {
                     db.prepare_cached(
-                        "UPDATE command SET worker = ?3, lease_epoch = ?4 WHERE execution_id = ?1 AND seq = ?2",
+                        "UPDATE command SET worker = ?3, lease_epoch = ?4, claimed_at = ?5
+                         WHERE execution_id = ?1 AND seq = ?2",
                     )?
                     .execute(params![
                         self.commit.execution.0,
                         integer(seq.0),
                         &*worker.0,
-                        lease_epoch.0
+                        lease_epoch.0,
+                        self.now.0
                     ])?;
                 }
                 CommandChange::Close { seq } => {
@@ -255,8 +275,9 @@ fn insert_command(db: &Connection, issue: &Issue, body: &str, now: Time) -> rusq
     };
     let changed = db
         .prepare_cached(
-            "INSERT INTO command (execution_id, seq, unit, pool, worker, lease_epoch, issued_at, start_by, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+            "INSERT INTO command (execution_id, seq, unit, pool, worker, lease_epoch, issued_at, start_by, body,
+                 claimed_at, kinds)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             id.execution.0,
@@ -268,6 +289,8 @@ fn insert_command(db: &Connection, issue: &Issue, body: &str, now: Time) -> rusq
             now.0,
             issue.start_by.map(|by| by.0),
             body,
+            worker.map(|_| now.0),
+            text_of(&issue.kinds),
         ])?;
     Ok(changed == 1)
 }

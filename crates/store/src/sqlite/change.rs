@@ -13,19 +13,23 @@ use crate::projections::Delta;
 use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OwnerId, Rebuilt};
 use crate::sqlite::owners::Owners;
 use crate::sqlite::read::{self, Fault};
-use crate::sqlite::rows::{execution_row, integer, json, project, update_execution};
+use crate::sqlite::rows::{execution_row, integer, json, project, text_of, update_execution};
 use crate::sqlite::writer::Refused;
 
-pub(super) fn claim(db: &Connection, ask: &Ask) -> Result<Vec<Claim>, Refused> {
+pub(super) fn claim(db: &Connection, ask: &Ask, now: Time) -> Result<Vec<Claim>, Refused> {
     let mut pending = db.prepare_cached(
         "SELECT c.body, c.lease_epoch FROM command c JOIN execution e USING (execution_id)
          WHERE c.worker IS NULL AND c.pool = ?1 AND e.status = 'RUNNING' AND e.cancelling = 0
            AND (?2 IS NULL OR e.owner = ?2)
+           AND (?4 IS NULL OR c.kinds = '[]' OR NOT EXISTS (
+               SELECT 1 FROM json_each(c.kinds) AS needed
+               WHERE needed.value NOT IN (SELECT served.value FROM json_each(?4) AS served)))
          ORDER BY c.issued_at, c.execution_id, c.seq LIMIT ?3",
     )?;
     let owner = ask.owner.as_ref().map(|owner| &*owner.0);
+    let kinds = ask.kinds.as_ref().map(text_of);
     let claims = pending
-        .query_map(params![ask.pool.as_str(), owner, ask.max], |row| {
+        .query_map(params![ask.pool.as_str(), owner, ask.max, kinds], |row| {
             Ok(Claim {
                 command: json(row, 0)?,
                 lease_epoch: LeaseEpoch(row.get::<_, u32>(1)? + 1),
@@ -33,7 +37,7 @@ pub(super) fn claim(db: &Connection, ask: &Ask) -> Result<Vec<Claim>, Refused> {
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let mut take = db.prepare_cached(
-        "UPDATE command SET worker = ?3, lease_epoch = ?4 WHERE execution_id = ?1 AND seq = ?2",
+        "UPDATE command SET worker = ?3, lease_epoch = ?4, claimed_at = ?5 WHERE execution_id = ?1 AND seq = ?2",
     )?;
     for claim in &claims {
         let id = claim.command.id;
@@ -41,7 +45,8 @@ pub(super) fn claim(db: &Connection, ask: &Ask) -> Result<Vec<Claim>, Refused> {
             id.execution.0,
             integer(id.seq.0),
             &*ask.worker.0,
-            claim.lease_epoch.0
+            claim.lease_epoch.0,
+            now.0
         ])?;
     }
     Ok(claims)

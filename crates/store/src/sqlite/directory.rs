@@ -15,6 +15,7 @@ use rusqlite::Connection;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::Store;
+use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
 use crate::commit::{Commit, Committed, Foreign, Message};
 use crate::error::Error;
 use crate::ids::Ids;
@@ -28,7 +29,7 @@ use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
 use crate::sqlite::writer::Pen;
 use crate::sqlite::writer::{Job, Refused, Request};
-use crate::sqlite::{append, change, failure, open, read, rows, writer};
+use crate::sqlite::{access, append, change, failure, open, read, rows, writer};
 
 /// So many writes may wait; more wait to wait.
 const QUEUE_MAX: usize = 4_096;
@@ -49,6 +50,7 @@ pub struct Sqlite {
     pub(super) pen: Option<Arc<Mutex<Pen>>>,
     pub(super) thread: Option<JoinHandle<()>>,
     pub(super) foreign_commits: Arc<Notify>,
+    publishes: bool,
 }
 
 /// The longest that waiting for another process's commit takes; callers look again.
@@ -79,7 +81,15 @@ impl Sqlite {
             queue: Some(started.queue),
             thread: Some(started.thread),
             foreign_commits,
+            publishes: false,
         })
+    }
+
+    /// The same store, whose commits leave rows in the outbox for a publisher.
+    #[must_use]
+    pub fn publishing(mut self) -> Self {
+        self.publishes = true;
+        self
     }
 
     fn life(&self) -> MutexGuard<'_, Option<Life>> {
@@ -244,7 +254,11 @@ impl Store for Sqlite {
         for commit in commits {
             let (answer, answered) = oneshot::channel();
             match commit.check() {
-                Ok(()) => group.push(Box::new(Append::new(commit, self.now(), answer))),
+                Ok(()) => group.push(Box::new(Append::new(
+                    commit,
+                    (self.now(), self.publishes),
+                    answer,
+                ))),
                 // Nobody else can have closed the channel yet.
                 Err(error) => drop(answer.send(Err(error))),
             }
@@ -302,8 +316,8 @@ impl Store for Sqlite {
     }
 
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
-        let ask = ask.clone();
-        self.write(move |db| change::claim(db, &ask)).await
+        let (ask, now) = (ask.clone(), self.now());
+        self.write(move |db| change::claim(db, &ask, now)).await
     }
 
     async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
@@ -405,5 +419,86 @@ impl Store for Sqlite {
 
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
         self.write(change::rebuild).await
+    }
+
+    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
+        let worker = worker.clone();
+        self.read(move |db| access::held(db, &worker)).await
+    }
+
+    async fn peers(&self) -> Result<Vec<Peer>, Error> {
+        let all = self.owners.all().into_iter();
+        Ok(all
+            .map(|(owner, alive)| Peer {
+                owner,
+                address: None,
+                alive,
+            })
+            .collect())
+    }
+
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
+        let owners = self.owners.clone();
+        self.read(move |db| access::owner_of(db, &owners, id)).await
+    }
+
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+        self.read(move |db| access::outbox(db, after, limit)).await
+    }
+
+    async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
+        self.write(move |db| access::outbox_done(db, upto)).await
+    }
+
+    async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
+        self.write(move |db| access::put_token(db, &token)).await
+    }
+
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
+        let hash = *hash;
+        self.read(move |db| access::token_by_hash(db, &hash)).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
+        self.read(access::tokens).await
+    }
+
+    async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
+        let now = self.now();
+        self.write(move |db| access::revoke_token(db, id, now))
+            .await
+    }
+
+    async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
+        let now = self.now();
+        self.write(move |db| access::touch_token(db, id, now)).await
+    }
+
+    async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
+        let now = self.now();
+        self.write(move |db| access::audit(db, &entry, now)).await
+    }
+
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        self.read(move |db| access::audit_entries(db, after, limit))
+            .await
+    }
+
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
+        let key = key.to_owned();
+        self.read(move |db| access::setting(db, &key)).await
+    }
+
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
+        let (key, value) = (key.to_owned(), value.to_owned());
+        self.write(move |db| access::set_setting_once(db, &key, &value))
+            .await
+    }
+
+    fn health(&self) -> Result<(), Error> {
+        match &self.thread {
+            Some(thread) if !thread.is_finished() => Ok(()),
+            _ => Err(stopped()),
+        }
     }
 }

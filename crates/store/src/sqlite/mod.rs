@@ -2,6 +2,7 @@
 //!
 //! One thread writes, in groups; reads have connections of their own. Several processes may use one directory.
 
+mod access;
 mod append;
 mod change;
 mod directory;

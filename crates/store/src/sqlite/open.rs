@@ -11,9 +11,10 @@ use crate::error::Error;
 use crate::sqlite::{failure, filesystem};
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 1] = [include_str!(
-    "../../migrations/sqlite/0001_log_commands_projections.sql"
-)];
+pub(super) const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
+    include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
+];
 
 /// How long a connection waits for another process's transaction.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);

@@ -80,6 +80,17 @@ impl Owners {
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
+    /// Every process that left a lock file, and whether it lives.
+    pub(super) fn all(&self) -> Vec<(OwnerId, bool)> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let locks = entries.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some(OwnerId(name.strip_suffix(".lock")?.into()))
+        });
+        let judged = locks.map(|owner| (owner.clone(), self.is_alive(&owner)));
+        judged.collect()
+    }
+
     /// A place for ids that no other living process has, with the lock that keeps it; none if all are taken.
     pub(super) fn id_slot(&self) -> Option<(u8, File)> {
         (0..SLOTS).find_map(|slot| {

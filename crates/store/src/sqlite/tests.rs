@@ -22,6 +22,10 @@ impl Site for Directory {
     fn join(&self) -> Arc<dyn Store> {
         Arc::new(Sqlite::open(self.0.path()).unwrap())
     }
+
+    fn join_publishing(&self) -> Arc<dyn Store> {
+        Arc::new(Sqlite::open(self.0.path()).unwrap().publishing())
+    }
 }
 
 fn site() -> Directory {
@@ -64,6 +68,43 @@ fn the_schema_is_the_one_on_record() {
         schema == recorded,
         "schema.sql is stale: run with NOETL_ACCEPT=1"
     );
+}
+
+/// A store as the first schema left it, with a command on offer.
+fn first_schema(site: &Directory) -> Commit {
+    let store = Sqlite::open(site.0.path()).unwrap();
+    let first = request(&store);
+    drop(store);
+    std::fs::remove_file(site.0.path().join("noetl.db")).unwrap();
+    let db = site.raw();
+    db.execute_batch(super::open::MIGRATIONS[0]).unwrap();
+    db.pragma_update(None, "user_version", 1).unwrap();
+    let command = r#"{"id":{"execution":"7","seq":4},"playbook":"h","run":{"step":"a","run":1},"work":"pipeline","dispatch":1,"pool":"default"}"#;
+    db.execute(
+        "INSERT INTO command (execution_id, seq, unit, pool, lease_epoch, issued_at, body)
+         VALUES (7, 4, 'u', 'default', 0, 5, ?1)",
+        [command],
+    )
+    .unwrap();
+    first
+}
+
+#[tokio::test]
+async fn a_store_of_the_first_schema_is_brought_up_to_date() {
+    let site = site();
+    let first = first_schema(&site);
+    let store = site.join();
+    let db = site.raw();
+    let found: (i64, String, Option<i64>) = db
+        .query_row(
+            "SELECT (SELECT user_version FROM pragma_user_version), kinds, claimed_at FROM command",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
+        .unwrap();
+    assert_eq!(found, (2, "[]".to_owned(), None));
+    assert!(store.setting("cluster_secret").await.unwrap().is_some());
+    assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
 }
 
 #[test]

@@ -1,0 +1,302 @@
+//! Tokens, the audit trail, settings, the outbox, and who holds, serves and drives what.
+
+use std::sync::Arc;
+
+use model::event::{At, Body, Note};
+use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
+use model::raw::Raw;
+use model::time::Time;
+
+use super::build::{PlainStep, next, request};
+use super::{Site, ok};
+use crate::{
+    AccessId, Ask, AuditEntry, AuditOutcome, AuditRow, CommandChange, Committed, Peer, Store,
+    TokenRow,
+};
+
+fn token(id: i64, byte: u8) -> TokenRow {
+    TokenRow {
+        id: AccessId(id),
+        name: format!("token {id}"),
+        hash: [byte; 32],
+        role: "operator".into(),
+        created_at: Time(id),
+        expires_at: Some(Time(99)),
+        last_used_at: None,
+        revoked_at: None,
+    }
+}
+
+/// A token is found by its hash alone, also when it is worth nothing any more.
+pub async fn a_token_is_found_by_its_hash_and_keeps_its_revocation(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    ok(here.put_token(token(2, 7)).await);
+    ok(here.put_token(token(1, 8)).await);
+    assert_eq!(ok(there.token_by_hash(&[7; 32]).await), Some(token(2, 7)));
+    assert_eq!(ok(there.token_by_hash(&[9; 32]).await), None);
+    assert_eq!(ok(there.tokens().await), [token(1, 8), token(2, 7)]);
+    ok(there.touch_token(AccessId(2)).await);
+    ok(there.revoke_token(AccessId(2)).await);
+    let first = ok(here.token_by_hash(&[7; 32]).await).expect("it is kept");
+    assert!(first.last_used_at.is_some() && first.revoked_at.is_some());
+    ok(here.revoke_token(AccessId(2)).await);
+    assert_eq!(ok(here.token_by_hash(&[7; 32]).await), Some(first));
+    let untouched = ok(here.token_by_hash(&[8; 32]).await).expect("it is kept");
+    assert_eq!((untouched.last_used_at, untouched.revoked_at), (None, None));
+}
+
+/// Whoever writes, the trail is one chain.
+pub async fn the_audit_trail_is_one_chain(site: &dyn Site) {
+    const EACH: usize = 10;
+    let writers = ["ann", "bob"].map(|actor| {
+        let store: Arc<dyn Store> = site.join();
+        tokio::spawn(async move {
+            for n in 0..EACH {
+                let entry = AuditEntry {
+                    actor: actor.to_owned(),
+                    action: "execution.start".into(),
+                    resource: n.to_string(),
+                    outcome: AuditOutcome::Denied,
+                    source: Some("127.0.0.1".to_owned()),
+                    detail: Some(Raw::of(&n)),
+                };
+                ok(store.audit(entry).await);
+            }
+        })
+    });
+    for writer in writers {
+        writer.await.expect("writing does not panic");
+    }
+    let store = site.join();
+    let mut before = AuditRow::START;
+    let mut after = 0;
+    loop {
+        let page = ok(store.audit_entries(after, 7).await);
+        assert!(page.len() <= 7);
+        let Some(last) = page.last() else { break };
+        after = last.id;
+        for row in page {
+            assert!(row.follows(&before), "{row:?}");
+            before = row.hash;
+        }
+    }
+    assert_eq!(after, 2 * EACH as u64);
+}
+
+/// What is set stays, whoever comes later.
+pub async fn a_setting_is_set_once(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    assert_eq!(ok(here.setting("color").await), None);
+    assert_eq!(ok(here.set_setting_once("color", "red").await), "red");
+    assert_eq!(ok(there.set_setting_once("color", "blue").await), "red");
+    assert_eq!(ok(there.setting("color").await).as_deref(), Some("red"));
+    let secret = ok(here.setting("cluster_secret").await);
+    assert!(secret.as_ref().is_some_and(|secret| secret.len() >= 16));
+    assert_eq!(ok(there.setting("cluster_secret").await), secret);
+}
+
+/// A run with a command on offer at seq 4 that needs the given kinds.
+async fn offered(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
+    let first = request(store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let mut commit = PlainStep::new("a", 1).schedule(store, id, Seq(2));
+    if let CommandChange::Issue(issue) = &mut commit.commands[0] {
+        issue.kinds = kinds.iter().copied().map(Into::into).collect();
+    }
+    ok(store.commit(commit).await);
+    id
+}
+
+fn ask(worker: &str, kinds: Option<&[&str]>) -> Ask {
+    Ask {
+        worker: WorkerId(worker.into()),
+        pool: "default".into(),
+        max: 9,
+        owner: None,
+        kinds: kinds.map(|kinds| kinds.iter().copied().map(Into::into).collect()),
+    }
+}
+
+/// A worker is not given what it cannot run.
+pub async fn a_command_goes_only_to_a_worker_that_serves_its_kinds(site: &dyn Site) {
+    let store = site.join();
+    let both = offered(&*store, &["http", "python"]).await;
+    let any = offered(&*store, &[]).await;
+    let claimed = async |kinds: Option<&[&str]>| -> Vec<ExecutionId> {
+        let claims = ok(store.claim(&ask("w", kinds)).await);
+        claims
+            .into_iter()
+            .map(|claim| claim.command.id.execution)
+            .collect()
+    };
+    assert_eq!(claimed(Some(&["http"])).await, [any]);
+    assert!(claimed(Some(&[])).await.is_empty());
+    assert_eq!(claimed(Some(&["python", "shell", "http"])).await, [both]);
+    let unlimited = offered(&*store, &["duckdb"]).await;
+    assert_eq!(claimed(None).await, [unlimited]);
+}
+
+/// What a worker holds, and whether it should go on with it.
+pub async fn a_worker_sees_what_it_holds(site: &dyn Site) {
+    let store = site.join();
+    let before = store.now();
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(offered(&*store, &[]).await);
+        ok(store.claim(&ask("w", None)).await);
+    }
+    for (id, body) in [
+        (ids[1], Body::PlaybookPaused as fn(Note) -> Body),
+        (ids[2], Body::CancelRequested),
+    ] {
+        let turn = vec![(At::default(), body(Note { reason: None }))];
+        ok(store.commit(next(&*store, id, Seq(4), turn)).await);
+    }
+    let held = ok(site.join().held(&WorkerId("w".into())).await);
+    let standing: Vec<_> = held
+        .iter()
+        .map(|held| (held.command.execution, held.paused, held.cancelling))
+        .collect();
+    let expected = [
+        (ids[0], false, false),
+        (ids[1], true, false),
+        (ids[2], false, true),
+        (ids[3], false, false),
+    ];
+    assert_eq!(standing, expected);
+    assert!(
+        held.iter()
+            .all(|held| held.claimed_at >= before && held.lease_epoch == LeaseEpoch(1))
+    );
+    ok(store.release(held[3].command, held[3].lease_epoch).await);
+    assert_eq!(ok(store.held(&WorkerId("w".into())).await), held[..3]);
+    assert!(ok(store.held(&WorkerId("x".into())).await).is_empty());
+}
+
+/// A command handed over in the commit that issues it is held like any other.
+pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn Site) {
+    let store = site.join();
+    let first = request(&*store);
+    let id = first.execution;
+    ok(store.commit(first).await);
+    let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    let worker = WorkerId("w".into());
+    if let CommandChange::Issue(issue) = &mut commit.commands[0] {
+        issue.claimed = Some((worker.clone(), LeaseEpoch(1)));
+    }
+    ok(store.commit(commit).await);
+    let held = ok(store.held(&worker).await);
+    assert_eq!(held.len(), 1);
+    assert_eq!(
+        (held[0].command.execution, held[0].lease_epoch),
+        (id, LeaseEpoch(1))
+    );
+}
+
+/// Work that its commit withdraws first may be offered again by it; not the other way round.
+pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn Site) {
+    let store = site.join();
+    let id = offered(&*store, &[]).await;
+    let close = CommandChange::Close { seq: Seq(4) };
+    let mut late = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
+    late.commands.push(close.clone());
+    let refused = store.commit(late).await;
+    let is_named = matches!(&refused, Err(crate::Error::Invariant(crate::Key::Work(_))));
+    assert!(is_named, "{refused:?}");
+    let mut again = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
+    again.commands.insert(0, close);
+    assert_eq!(ok(store.commit(again).await), Committed::Done);
+    let open = ok(store.open_commands(id).await);
+    assert_eq!(
+        open.iter()
+            .map(|open| open.command.id.seq)
+            .collect::<Vec<_>>(),
+        [Seq(6)]
+    );
+}
+
+/// The living are known, and who drives what.
+pub async fn processes_know_of_each_other(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    let (me, other) = (ok(here.owner()), ok(there.owner()));
+    let alive = |peer: &Peer, owner| peer.owner == owner && peer.alive;
+    let peers = ok(here.peers().await);
+    assert!(
+        peers.iter().any(|peer| alive(peer, me.clone())),
+        "{peers:?}"
+    );
+    assert!(
+        peers.iter().any(|peer| alive(peer, other.clone())),
+        "{peers:?}"
+    );
+    let mut first = request(&*there);
+    first.creation.owner = Some(other.clone());
+    let theirs = first.execution;
+    ok(there.commit(first).await);
+    let driver = ok(here.owner_of(theirs).await).expect("it has one");
+    assert!(alive(&driver, other));
+    let mut first = request(&*there);
+    first.creation.owner = Some(crate::OwnerId("nobody".into()));
+    let orphan = first.execution;
+    ok(there.commit(first).await);
+    let driver = ok(here.owner_of(orphan).await).expect("it is named");
+    assert!(!driver.alive);
+    let free = request(&*there);
+    let id = free.execution;
+    ok(there.commit(free).await);
+    assert_eq!(ok(here.owner_of(id).await), None);
+    assert_eq!(ok(here.owner_of(ExecutionId(1)).await), None);
+}
+
+/// A publisher finds each append once, in order, until it says that it is done.
+pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Site) {
+    let store = site.join_publishing();
+    let id = offered(&*store, &[]).await;
+    let other = request(&*store);
+    let other_id = other.execution;
+    ok(store.commit(other).await);
+    let stale = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
+    ok(store.commit(stale).await);
+    // A transaction that is open elsewhere holds back what it might yet come before.
+    let mut waiting = Vec::new();
+    for _ in 0..1_000_000 {
+        waiting = ok(store.outbox(0, 9).await);
+        if waiting.len() >= 3 {
+            break;
+        }
+    }
+    let places: Vec<_> = waiting
+        .iter()
+        .map(|row| (row.execution, row.seq_first, row.seq_last))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            (id, Seq(1), Seq(2)),
+            (id, Seq(3), Seq(4)),
+            (other_id, Seq(1), Seq(2))
+        ]
+    );
+    assert!(waiting.is_sorted_by_key(|row| row.position));
+    let first = waiting[0].position;
+    assert_eq!(ok(store.outbox(first, 9).await), waiting[1..]);
+    assert_eq!(ok(store.outbox(0, 1).await), waiting[..1]);
+    ok(store.outbox_done(waiting[1].position).await);
+    assert_eq!(ok(site.join().outbox(0, 9).await), waiting[2..]);
+}
+
+/// Without a publisher nothing piles up.
+pub async fn a_store_that_does_not_publish_leaves_the_outbox_empty(site: &dyn Site) {
+    let store = site.join();
+    offered(&*store, &[]).await;
+    assert!(ok(store.outbox(0, 9).await).is_empty());
+}
+
+/// A store that works says so.
+pub async fn a_store_that_works_is_healthy(site: &dyn Site) {
+    let store = site.join();
+    ok(store.health());
+    offered(&*store, &[]).await;
+    ok(store.health());
+}

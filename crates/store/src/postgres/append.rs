@@ -1,0 +1,160 @@
+//! Commits: one statement a batch, again where nothing was written, looked up where nobody knows.
+//!
+//! A connection that breaks after the statement was sent leaves its result unknown. The statement is then sent again:
+//! whatever the first one wrote makes the second find its versions moved, and the log says by whom.
+
+use model::event::unpack;
+use model::id::Seq;
+use tokio_postgres::Row;
+
+use crate::commit::{Commit, Committed};
+use crate::error::Error;
+use crate::postgres::batch::Batch;
+use crate::postgres::failure::{Fault, WAITS};
+use crate::postgres::pool::Pool;
+use crate::postgres::rows::integer;
+
+const APPEND: &str = "SELECT verdict, detail FROM noetl.append_batch(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+    $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47)";
+
+/// The append that begins after a version.
+const FOUND: &str =
+    "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";
+
+/// What became of each commit.
+type Answers = Vec<Result<Committed, Error>>;
+
+/// Writes commits in one transaction; answers in their order.
+pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -> Answers {
+    let mut answers: Vec<Option<Result<Committed, Error>>> = commits.iter().map(|_| None).collect();
+    let mut order: Vec<usize> = (0..commits.len()).collect();
+    order.sort_by_key(|place| commits[*place].execution);
+    let mut batch = Batch::default();
+    let mut members = Vec::with_capacity(commits.len());
+    for place in order {
+        let commit = &commits[place];
+        match commit.check().and_then(|()| batch.add(commit)) {
+            Ok(()) => members.push(place),
+            Err(error) => answers[place] = Some(Err(error)),
+        }
+    }
+    if !members.is_empty() {
+        let asked: Vec<&Commit> = members.iter().map(|place| &commits[*place]).collect();
+        let written = write(pool, &batch, &asked, publishes).await;
+        for (place, answer) in members.into_iter().zip(written) {
+            answers[place] = Some(answer);
+        }
+    }
+    let answered = answers.into_iter();
+    answered
+        .map(|answer| answer.expect("each commit is answered"))
+        .collect()
+}
+
+/// Sends the batch until it is known what became of it, or the database stays away.
+async fn write(pool: &Pool, batch: &Batch, commits: &[&Commit], publishes: bool) -> Answers {
+    let rare = batch.rare();
+    let values = batch.values(&rare, &publishes);
+    let mut waits = WAITS.iter();
+    let mut is_unknown = false;
+    loop {
+        let fault = match pool.once(APPEND, &values).await {
+            Ok(rows) => {
+                let verdicts = match verdicts(&rows, batch) {
+                    Ok(verdicts) if verdicts.len() == commits.len() => verdicts,
+                    Ok(_) => return all(commits, pool, Fault::Row("a verdict is missing".into())),
+                    Err(fault) => return all(commits, pool, fault),
+                };
+                return if is_unknown {
+                    settle(pool, commits, verdicts).await
+                } else {
+                    verdicts
+                };
+            }
+            Err(fault) => fault,
+        };
+        is_unknown |= fault.spoils();
+        let may_help = match &fault {
+            Fault::Passing(_) | Fault::Unknown(_) | Fault::Silent(_) => true,
+            Fault::Unreached(error) => error.is_passing(),
+            Fault::Row(_) | Fault::Firm(_) => false,
+        };
+        match waits.next() {
+            Some(wait) if may_help => tokio::time::sleep(*wait).await,
+            _ => return all(commits, pool, fault),
+        }
+    }
+}
+
+/// The same fault for each commit.
+fn all(commits: &[&Commit], pool: &Pool, fault: Fault) -> Answers {
+    let target = &pool.connector.target;
+    let error = fault.named(target);
+    tracing::warn!(%error, commits = commits.len(), "a batch of commits failed");
+    let (text, mut first) = (crate::error::chain(&error), Some(error));
+    let mut answer = || {
+        first
+            .take()
+            .unwrap_or_else(|| Error::Unavailable(text.clone().into()))
+    };
+    commits.iter().map(|_| Err(answer())).collect()
+}
+
+fn verdicts(rows: &[Row], batch: &Batch) -> Result<Answers, Fault> {
+    let row = rows
+        .first()
+        .ok_or_else(|| Fault::Row("no verdict".into()))?;
+    let verdicts: Vec<i32> = row.try_get(0)?;
+    let details: Vec<i64> = row.try_get(1)?;
+    let judged = verdicts.into_iter().zip(details);
+    Ok(judged
+        .map(|(verdict, detail)| match verdict {
+            0 => Ok(Committed::Done),
+            1 => Ok(Committed::Moved {
+                version: Seq(u64::try_from(detail).unwrap_or(0)),
+            }),
+            2 => Ok(Committed::Fenced),
+            _ => Err(match batch.conflict(verdict, detail) {
+                Some(key) => Error::Invariant(key),
+                None => Error::Unavailable("the database's verdict is unknown".into()),
+            }),
+        })
+        .collect())
+}
+
+/// After an unknown result: a member that is refused now may be refused because it is there already.
+async fn settle(pool: &Pool, commits: &[&Commit], verdicts: Answers) -> Answers {
+    let mut settled = Vec::with_capacity(verdicts.len());
+    for (commit, verdict) in commits.iter().zip(verdicts) {
+        settled.push(match verdict {
+            Ok(Committed::Done) => Ok(Committed::Done),
+            // Without events there is nothing to recognise it by: whoever asked loads again.
+            _ if commit.events.is_empty() => Err(Error::Unavailable(
+                "the answer to a commit without events was lost".into(),
+            )),
+            refused => match is_recorded(pool, commit).await {
+                Ok(true) => Ok(Committed::Done),
+                Ok(false) => refused,
+                Err(fault) => Err(fault.named(&pool.connector.target)),
+            },
+        });
+    }
+    settled
+}
+
+async fn is_recorded(pool: &Pool, commit: &Commit) -> Result<bool, Fault> {
+    let first = integer(commit.expected.next().0);
+    let last = integer(commit.version().0);
+    let rows = pool
+        .once(FOUND, &[&commit.execution.0, &first, &last])
+        .await?;
+    let Some(row) = rows.first() else {
+        return Ok(false);
+    };
+    let body: &str = row.try_get(0)?;
+    let found = unpack(commit.execution, commit.expected.next(), body)
+        .map_err(|error| Fault::Row(error.into()))?;
+    let ids = |events: &[model::event::Event]| events.first().map(|event| event.event_id);
+    Ok(ids(&found) == ids(&commit.events))
+}

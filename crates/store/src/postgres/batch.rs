@@ -1,0 +1,563 @@
+//! Commits as columns: everything of a batch that one statement writes.
+//!
+//! Enters: checked commits in order of their executions. Leaves: the values of `noetl.append_batch`, whose `*_m`
+//! columns name members from 1.
+
+use std::collections::BTreeMap;
+
+use model::command::TimerChange;
+use model::event::{Body, pack};
+use model::id::{Name, Seq};
+use model::raw::Raw;
+use serde::Serialize;
+use tokio_postgres::types::{Json, ToSql};
+
+use crate::commit::{CommandChange, Commit, Issue, Key, Message};
+use crate::error::Error;
+use crate::postgres::rows::{checksum, integer, small, status_name};
+use crate::projections::{Delta, Patch};
+use crate::rows::{ExecutionRow, ResultRow};
+
+type Column<T> = Vec<T>;
+
+/// The values of one call.
+#[derive(Default)]
+pub(super) struct Batch {
+    members: Members,
+    patches: Vec<PatchRow>,
+    created: Vec<CreatedRow>,
+    fences: (Column<i32>, Column<i64>, Column<i32>),
+    hands: Vec<HandRow>,
+    closes: (Column<i32>, Column<i64>, Column<i32>),
+    issues: Issues,
+    keys: Keys,
+    steps: Steps,
+    timers: Vec<TimerRow>,
+    messages: Vec<MessageRow>,
+    consumed: Vec<ConsumedRow>,
+    results: Vec<IndexRow>,
+    snapshots: Snapshots,
+}
+
+#[derive(Default)]
+struct Members {
+    id: Column<i64>,
+    expected: Column<i64>,
+    version: Column<i64>,
+    types: Column<Option<String>>,
+    body: Column<Option<String>>,
+    sets_current: Column<bool>,
+    current: Column<Option<String>>,
+}
+
+#[derive(Default)]
+struct Issues {
+    member: Column<i32>,
+    seq: Column<i64>,
+    place: Column<i32>,
+    unit: Column<String>,
+    pool: Column<String>,
+    worker: Column<Option<String>>,
+    epoch: Column<i32>,
+    start_by: Column<Option<i64>>,
+    kinds: Column<String>,
+    body: Column<String>,
+    /// What a conflict is reported as.
+    key: Column<Key>,
+}
+
+#[derive(Default)]
+struct Keys {
+    member: Column<i32>,
+    text: Column<String>,
+    seq: Column<Option<i64>>,
+    hash: Column<Option<Vec<u8>>>,
+    /// What a conflict is reported as.
+    key: Column<Key>,
+}
+
+#[derive(Default)]
+struct Steps {
+    member: Column<i32>,
+    name: Column<String>,
+    run: Column<Option<i32>>,
+    status: Column<Option<&'static str>>,
+    last: Column<Option<String>>,
+    aggregate: Column<Option<String>>,
+    seq: Column<i64>,
+}
+
+#[derive(Default)]
+struct Snapshots {
+    member: Column<i32>,
+    version: Column<i32>,
+    seq: Column<i64>,
+    sha256: Column<Vec<u8>>,
+    bytes: Column<Vec<u8>>,
+}
+
+#[derive(Debug, Serialize)]
+struct PatchRow {
+    m: i32,
+    status: Option<&'static str>,
+    cancelling: Option<bool>,
+    generation: Option<u32>,
+    playbook_version: Option<u32>,
+    hash: Option<String>,
+    ends: bool,
+    finished_at: Option<i64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct CreatedRow {
+    m: i32,
+    execution_id: i64,
+    version: i64,
+    status: &'static str,
+    cancelling: bool,
+    generation: u32,
+    name: String,
+    path: String,
+    playbook_version: u32,
+    hash: String,
+    parent_id: Option<i64>,
+    owner: Option<String>,
+    started_at: i64,
+    finished_at: Option<i64>,
+    current: Option<String>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct HandRow {
+    m: i32,
+    seq: u64,
+    worker: String,
+    lease_epoch: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct TimerRow {
+    m: i32,
+    seq: u64,
+    due: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+struct MessageRow {
+    m: i32,
+    from_id: i64,
+    seq: u64,
+    n: u32,
+    to_id: i64,
+    body: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ConsumedRow {
+    m: i32,
+    from_id: i64,
+    seq: u64,
+    n: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct IndexRow {
+    m: i32,
+    seq: u64,
+    step: String,
+    run: u32,
+    task: Option<String>,
+    visit: u32,
+    iteration: Option<u64>,
+    page: Option<i64>,
+    attempt: u32,
+    result_ref: String,
+    status: &'static str,
+    created_at: i64,
+}
+
+impl Batch {
+    /// Adds a commit as the next member; one that contradicts itself is refused and leaves the batch as it was.
+    pub(super) fn add(&mut self, commit: &Commit) -> Result<(), Error> {
+        refuse_repeats(commit)?;
+        let created = created(commit)?;
+        let member = small(self.members.id.len() + 1);
+        let delta = Delta::of(&commit.events);
+        self.add_member(commit, &delta.patch);
+        match created {
+            Some(row) => self.created.push(CreatedRow::of(member, row)),
+            None if !delta.patch.is_plain() => {
+                self.patches.push(PatchRow::of(member, &delta.patch))
+            }
+            None => {}
+        }
+        for fence in &commit.fences {
+            self.fences.0.push(member);
+            self.fences.1.push(integer(fence.command.0));
+            self.fences.2.push(small(fence.lease_epoch.0));
+        }
+        self.add_commands(member, commit);
+        self.add_keys(member, commit);
+        self.add_projections(member, &delta);
+        self.add_the_rest(member, commit);
+        Ok(())
+    }
+
+    /// The key that a verdict of the database names.
+    pub(super) fn conflict(&self, verdict: i32, nth: i64) -> Option<Key> {
+        let place = usize::try_from(nth).ok()?.checked_sub(1)?;
+        match verdict {
+            3 => self.keys.key.get(place).cloned(),
+            4 => self.issues.key.get(place).cloned(),
+            _ => None,
+        }
+    }
+
+    fn add_member(&mut self, commit: &Commit, patch: &Patch) {
+        let packed = (!commit.events.is_empty()).then(|| pack(&commit.events));
+        let (types, body) = packed.map(|packed| (packed.types, packed.body)).unzip();
+        let members = &mut self.members;
+        members.id.push(commit.execution.0);
+        members.expected.push(integer(commit.expected.0));
+        members.version.push(integer(commit.version().0));
+        members.types.push(types);
+        members.body.push(body);
+        members.sets_current.push(patch.current.is_some());
+        let current = patch.current.as_ref().and_then(Option::as_ref);
+        members.current.push(current.map(ToString::to_string));
+    }
+
+    fn add_commands(&mut self, member: i32, commit: &Commit) {
+        for (place, change) in commit.commands.iter().enumerate() {
+            match change {
+                CommandChange::Issue(issue) if !is_closed_after(commit, place, issue) => {
+                    self.issues.add(member, small(place), issue);
+                }
+                CommandChange::Issue(_) => {}
+                CommandChange::Hand {
+                    seq,
+                    worker,
+                    lease_epoch,
+                } => self.hands.push(HandRow {
+                    m: member,
+                    seq: seq.0,
+                    worker: worker.0.to_string(),
+                    lease_epoch: lease_epoch.0,
+                }),
+                CommandChange::Close { seq } => {
+                    self.closes.0.push(member);
+                    self.closes.1.push(integer(seq.0));
+                    self.closes.2.push(small(place));
+                }
+            }
+        }
+    }
+
+    fn add_keys(&mut self, member: i32, commit: &Commit) {
+        for (key, foreign) in commit.claimed_keys() {
+            self.keys.member.push(member);
+            self.keys.text.push(key.to_string());
+            self.keys
+                .seq
+                .push(foreign.map(|event| integer(event.seq.0)));
+            self.keys
+                .hash
+                .push(foreign.map(|event| event.hash.to_vec()));
+            self.keys.key.push(key);
+        }
+    }
+
+    fn add_projections(&mut self, member: i32, delta: &Delta) {
+        for change in &delta.steps {
+            let text = |raw: &Option<Raw>| raw.as_ref().map(|raw| raw.text().to_owned());
+            self.steps.member.push(member);
+            self.steps.name.push(change.step.to_string());
+            self.steps.run.push(change.run.map(small));
+            self.steps.status.push(change.status.map(status_name));
+            self.steps.last.push(text(&change.last_result_ref));
+            self.steps
+                .aggregate
+                .push(text(&change.aggregate_result_ref));
+            self.steps.seq.push(integer(change.seq.0));
+        }
+        let results = delta.results.iter();
+        self.results
+            .extend(results.map(|result| IndexRow::of(member, result)));
+    }
+
+    fn add_the_rest(&mut self, member: i32, commit: &Commit) {
+        let mut timers = BTreeMap::new();
+        for change in &commit.timers {
+            match change {
+                TimerChange::Set { seq, due } => timers.insert(*seq, Some(due.0)),
+                TimerChange::Clear { seq } => timers.insert(*seq, None),
+            };
+        }
+        self.timers
+            .extend(timers.into_iter().map(|(seq, due)| TimerRow {
+                m: member,
+                seq: seq.0,
+                due,
+            }));
+        let messages = commit.messages.iter();
+        self.messages
+            .extend(messages.map(|message| MessageRow::of(member, message)));
+        self.consumed
+            .extend(commit.consumed.iter().map(|key| ConsumedRow {
+                m: member,
+                from_id: key.from.0,
+                seq: key.seq.0,
+                n: key.n,
+            }));
+        if let Some(snapshot) = &commit.snapshot {
+            let snapshots = &mut self.snapshots;
+            snapshots.member.push(member);
+            snapshots.version.push(small(snapshot.version));
+            snapshots.seq.push(integer(snapshot.seq.0));
+            snapshots.sha256.push(checksum(&snapshot.bytes).to_vec());
+            snapshots.bytes.push(snapshot.bytes.clone());
+        }
+    }
+
+    /// Writes the batch with `ask`, which is handed the values in the order of the statement's parameters.
+    pub(super) fn values<'b>(
+        &'b self,
+        rare: &'b Rare<'b>,
+        publishes: &'b bool,
+    ) -> Vec<&'b (dyn ToSql + Sync)> {
+        let Self {
+            members,
+            fences,
+            closes,
+            issues,
+            keys,
+            steps,
+            snapshots,
+            ..
+        } = self;
+        vec![
+            &members.id,
+            &members.expected,
+            &members.version,
+            &members.types,
+            &members.body,
+            &members.sets_current,
+            &members.current,
+            &rare.patches,
+            &rare.created,
+            &fences.0,
+            &fences.1,
+            &fences.2,
+            &rare.hands,
+            &closes.0,
+            &closes.1,
+            &closes.2,
+            &issues.member,
+            &issues.seq,
+            &issues.place,
+            &issues.unit,
+            &issues.pool,
+            &issues.worker,
+            &issues.epoch,
+            &issues.start_by,
+            &issues.kinds,
+            &issues.body,
+            &keys.member,
+            &keys.text,
+            &keys.seq,
+            &keys.hash,
+            &steps.member,
+            &steps.name,
+            &steps.run,
+            &steps.status,
+            &steps.last,
+            &steps.aggregate,
+            &steps.seq,
+            &rare.timers,
+            &rare.messages,
+            &rare.consumed,
+            &rare.results,
+            &snapshots.member,
+            &snapshots.version,
+            &snapshots.seq,
+            &snapshots.sha256,
+            &snapshots.bytes,
+            publishes,
+        ]
+    }
+
+    pub(super) fn rare(&self) -> Rare<'_> {
+        Rare {
+            patches: some(&self.patches),
+            created: some(&self.created),
+            hands: some(&self.hands),
+            timers: some(&self.timers),
+            messages: some(&self.messages),
+            consumed: some(&self.consumed),
+            results: some(&self.results),
+        }
+    }
+}
+
+/// What most batches do not have, as JSON.
+pub(super) struct Rare<'b> {
+    patches: Option<Json<&'b [PatchRow]>>,
+    created: Option<Json<&'b [CreatedRow]>>,
+    hands: Option<Json<&'b [HandRow]>>,
+    timers: Option<Json<&'b [TimerRow]>>,
+    messages: Option<Json<&'b [MessageRow]>>,
+    consumed: Option<Json<&'b [ConsumedRow]>>,
+    results: Option<Json<&'b [IndexRow]>>,
+}
+
+fn some<T>(rows: &[T]) -> Option<Json<&[T]>> {
+    (!rows.is_empty()).then_some(Json(rows))
+}
+
+/// The same key twice, or the same work, within one commit.
+fn refuse_repeats(commit: &Commit) -> Result<(), Error> {
+    let mut keys = Vec::new();
+    for (key, _) in commit.claimed_keys() {
+        if keys.contains(&key) {
+            return Err(Error::Invariant(key));
+        }
+        keys.push(key);
+    }
+    let mut units: BTreeMap<Seq, String> = BTreeMap::new();
+    for change in &commit.commands {
+        match change {
+            CommandChange::Hand { .. } => {}
+            CommandChange::Close { seq } => {
+                units.remove(seq);
+            }
+            CommandChange::Issue(issue) => {
+                let unit = issue.unit();
+                if units.values().any(|other| *other == unit) {
+                    return Err(Error::Invariant(Key::Work(issue.command.id)));
+                }
+                units.insert(issue.command.id.seq, unit);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A command that its own commit withdraws again is never written.
+fn is_closed_after(commit: &Commit, place: usize, issue: &Issue) -> bool {
+    let issued = issue.command.id.seq;
+    let mut later = commit.commands[place..].iter();
+    later.any(|change| matches!(change, CommandChange::Close { seq } if *seq == issued))
+}
+
+fn created(commit: &Commit) -> Result<Option<ExecutionRow>, Error> {
+    if commit.expected != Seq(0) {
+        return Ok(None);
+    }
+    let first = &commit.events[0];
+    let Body::ExecutionRequested(request) = &first.body else {
+        return Err(Error::Malformed("a log begins with its request, once"));
+    };
+    let mut row = ExecutionRow::new(first, request, &commit.creation);
+    row.apply(&Delta::of(&commit.events), commit.version());
+    Ok(Some(row))
+}
+
+/// The database's text cannot hold the character 0; messages of failed tools can.
+fn printable(text: Option<String>) -> Option<String> {
+    text.map(|text| text.replace('\0', "\u{FFFD}"))
+}
+
+impl CreatedRow {
+    fn of(member: i32, row: ExecutionRow) -> Self {
+        Self {
+            m: member,
+            execution_id: row.id.0,
+            version: integer(row.version.0),
+            status: row.status.name(),
+            cancelling: row.cancelling,
+            generation: row.generation,
+            name: row.name.to_string(),
+            path: row.path.to_string(),
+            playbook_version: row.playbook_version,
+            hash: row.hash.0.to_string(),
+            parent_id: row.parent.map(|parent| parent.0),
+            owner: row.owner.map(|owner| owner.0.to_string()),
+            started_at: row.started_at.0,
+            finished_at: row.finished_at.map(|time| time.0),
+            current: row.current.as_ref().map(Name::to_string),
+            error: printable(row.error),
+        }
+    }
+}
+
+impl PatchRow {
+    fn of(member: i32, patch: &Patch) -> Self {
+        let (playbook_version, hash) = patch.playbook.clone().unzip();
+        let end = patch.end.clone();
+        Self {
+            m: member,
+            status: patch.status.map(model::status::RunStatus::name),
+            cancelling: patch.cancelling,
+            generation: patch.generation,
+            playbook_version,
+            hash: hash.map(|hash| hash.0.to_string()),
+            ends: end.is_some(),
+            finished_at: end.as_ref().and_then(|end| end.at).map(|time| time.0),
+            error: printable(end.and_then(|end| end.error)),
+        }
+    }
+}
+
+impl MessageRow {
+    fn of(member: i32, message: &Message) -> Self {
+        Self {
+            m: member,
+            from_id: message.key.from.0,
+            seq: message.key.seq.0,
+            n: message.key.n,
+            to_id: message.to.0,
+            body: message.body.text().to_owned(),
+        }
+    }
+}
+
+impl IndexRow {
+    fn of(member: i32, result: &ResultRow) -> Self {
+        Self {
+            m: member,
+            seq: result.seq.0,
+            step: result.run.step.to_string(),
+            run: result.run.run,
+            task: result.task.as_ref().map(Name::to_string),
+            visit: result.visit,
+            iteration: result.iteration,
+            page: result.page,
+            attempt: result.attempt,
+            result_ref: result.result_ref.text().to_owned(),
+            status: status_name(result.status),
+            created_at: result.created_at.0,
+        }
+    }
+}
+
+impl Issues {
+    fn add(&mut self, member: i32, place: i32, issue: &Issue) {
+        let id = issue.command.id;
+        let (worker, epoch) = issue.claimed.clone().unzip();
+        self.member.push(member);
+        self.seq.push(integer(id.seq.0));
+        self.place.push(place);
+        self.unit.push(issue.unit());
+        self.pool.push(issue.command.pool.to_string());
+        self.worker.push(worker.map(|worker| worker.0.to_string()));
+        self.epoch.push(epoch.map_or(0, |epoch| small(epoch.0)));
+        self.start_by.push(issue.start_by.map(|by| by.0));
+        let kinds: Vec<&str> = issue.kinds.iter().map(Name::as_str).collect();
+        self.kinds.push(kinds.join(","));
+        self.body
+            .push(serde_json::to_string(&issue.command).expect("plain data serialises to JSON"));
+        self.key.push(Key::Work(id));
+    }
+}

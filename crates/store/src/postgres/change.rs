@@ -1,0 +1,131 @@
+//! Writes that are not commits: claims, sessions, messages, the catalog, ownership. Each is one statement.
+
+use std::time::Duration;
+
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, WorkerId};
+use tokio_postgres::Row;
+
+use crate::commit::{Message, MessageKey};
+use crate::error::Error;
+use crate::postgres::pool::{Pool, Twice, Values};
+use crate::postgres::read::name_of;
+use crate::postgres::rows::{self, each, integer, owner_id, small};
+use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OwnerId};
+
+/// Rows that another claim is taking are passed over, so claims never wait for each other.
+pub(super) async fn claim(pool: &Pool, ask: &Ask) -> Result<Vec<Claim>, Error> {
+    const CLAIM: &str = "WITH wanted AS (
+            SELECT c.execution_id, c.seq FROM noetl.command c JOIN noetl.execution e USING (execution_id)
+            WHERE c.worker IS NULL AND c.pool = $1 AND e.status = 'RUNNING' AND NOT e.cancelling
+                AND ($2::text IS NULL OR e.owner = $2) AND ($5::text[] IS NULL OR c.kinds <@ $5)
+            ORDER BY c.issued_at, c.execution_id, c.seq LIMIT $3
+            FOR UPDATE OF c SKIP LOCKED
+        ), taken AS (
+            UPDATE noetl.command c SET worker = $4, lease_epoch = c.lease_epoch + 1, claimed_at = noetl.micros()
+            FROM wanted w WHERE c.execution_id = w.execution_id AND c.seq = w.seq
+            RETURNING c.body, c.lease_epoch, c.issued_at, c.execution_id, c.seq
+        )
+        SELECT body, lease_epoch FROM taken ORDER BY issued_at, execution_id, seq";
+    let kinds = ask.kinds.as_deref();
+    let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
+    let values: Values<'_> = &[
+        &ask.pool.as_str(),
+        &name_of(ask.owner.as_ref()),
+        &i64::from(ask.max),
+        &&*ask.worker.0,
+        &kinds,
+    ];
+    let taken = pool.query(Twice::Harmful, CLAIM, values).await?;
+    each(&taken, rows::claim).map_err(|fault| fault.named(&pool.connector.target))
+}
+
+async fn run(pool: &Pool, sql: &'static str, values: Values<'_>) -> Result<Vec<Row>, Error> {
+    pool.query(Twice::Harmless, sql, values).await
+}
+
+pub(super) async fn release(
+    pool: &Pool,
+    command: CommandId,
+    lease_epoch: LeaseEpoch,
+) -> Result<(), Error> {
+    const RELEASE: &str = "UPDATE noetl.command SET worker = NULL, claimed_at = NULL
+        WHERE execution_id = $1 AND seq = $2 AND lease_epoch = $3";
+    let values: Values<'_> = &[
+        &command.execution.0,
+        &integer(command.seq.0),
+        &small(lease_epoch.0),
+    ];
+    run(pool, RELEASE, values).await.map(drop)
+}
+
+pub(super) async fn renew(pool: &Pool, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
+    const RENEW: &str =
+        "INSERT INTO noetl.session (worker, expires_at) VALUES ($1, noetl.micros() + $2)
+        ON CONFLICT (worker) DO UPDATE SET expires_at = excluded.expires_at";
+    let ttl = i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX / 2);
+    run(pool, RENEW, &[&&*worker.0, &ttl]).await.map(drop)
+}
+
+pub(super) async fn send(pool: &Pool, message: &Message) -> Result<(), Error> {
+    const SEND: &str =
+        "INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT DO NOTHING";
+    let MessageKey { from, seq, n } = message.key;
+    let values: Values<'_> = &[
+        &from.0,
+        &integer(seq.0),
+        &small(n),
+        &message.to.0,
+        &message.body.text(),
+    ];
+    run(pool, SEND, values).await.map(drop)
+}
+
+/// Two that register at once collide on the version; the one that lost looks again.
+pub(super) async fn put_playbook(
+    pool: &Pool,
+    path: &str,
+    text: &str,
+) -> Result<CatalogEntry, Error> {
+    const PUT: &str = "WITH latest AS (
+            SELECT path, version, hash, text, registered_at FROM noetl.catalog
+            WHERE path = $1 ORDER BY version DESC LIMIT 1
+        ), fresh AS (
+            INSERT INTO noetl.catalog (path, version, hash, text, registered_at)
+            SELECT $1, coalesce((SELECT version FROM latest), 0) + 1, $2, $3, noetl.micros()
+            WHERE NOT EXISTS (SELECT FROM latest WHERE hash = $2)
+            RETURNING path, version, hash, text, registered_at
+        )
+        SELECT * FROM fresh UNION ALL SELECT * FROM latest WHERE hash = $2";
+    let hash = PlaybookHash::of(text);
+    let put = run(pool, PUT, &[&path, &&*hash.0, &text]).await?;
+    let entries =
+        each(&put, rows::catalog_entry).map_err(|fault| fault.named(&pool.connector.target))?;
+    let entry = entries.into_iter().next();
+    entry.ok_or_else(|| Error::Unavailable("the database registered nothing".into()))
+}
+
+pub(super) async fn adopt(pool: &Pool, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+    const ADOPT: &str = "WITH was AS (
+            SELECT execution_id, owner FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE
+        ), taken AS (
+            UPDATE noetl.execution e SET owner = $2 FROM was
+            WHERE e.execution_id = was.execution_id
+                AND (was.owner IS NULL OR was.owner = $2 OR NOT noetl.is_alive(was.owner))
+            RETURNING 1
+        )
+        SELECT was.owner, EXISTS (SELECT FROM taken) FROM was";
+    let found = run(pool, ADOPT, &[&id.0, &&*me.0]).await?;
+    let read = |row: &Row| -> Result<_, crate::postgres::failure::Fault> {
+        Ok((
+            row.try_get::<_, Option<String>>(0)?,
+            row.try_get::<_, bool>(1)?,
+        ))
+    };
+    let was = each(&found, read).map_err(|fault| fault.named(&pool.connector.target))?;
+    Ok(match was.into_iter().next() {
+        None => Adoption::Unknown,
+        Some((Some(owner), false)) => Adoption::HeldBy(owner_id(&owner)),
+        Some(_) => Adoption::Mine,
+    })
+}

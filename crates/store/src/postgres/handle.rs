@@ -1,0 +1,293 @@
+//! One process's handle to a store in Postgres.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::time::Time;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::Store;
+use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
+use crate::commit::{Commit, Committed, Foreign, Message};
+use crate::error::Error;
+use crate::postgres::life::Life;
+use crate::postgres::options::{PostgresOptions, Target};
+use crate::postgres::pool::{Connector, Pool};
+use crate::postgres::side::{self, Hints};
+use crate::postgres::{access, append, change, migrate, pooler, read, rebuild};
+use crate::rows::{
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
+    Rebuilt, Recorded, ResultRow, StepState,
+};
+
+/// How long a commit, a claim or a look for due work may take.
+const WORK_MAX: Duration = Duration::from_secs(10);
+
+/// How long a list may take.
+const LIST_MAX: Duration = Duration::from_secs(15);
+
+/// A store in Postgres, shared by every server on the same database.
+pub struct Postgres {
+    /// For commits, leases and control.
+    work: Pool,
+    /// For lists, which may be slow.
+    lists: Pool,
+    life: Arc<Life>,
+    hints: Arc<Hints>,
+    publishes: bool,
+    tasks: [JoinHandle<()>; 2],
+    /// Dropped with the store, which tells the tasks to stop.
+    _stop: watch::Sender<()>,
+}
+
+impl Postgres {
+    /// Opens the store, makes or updates its schema, and enters this process among the others.
+    pub async fn open(options: PostgresOptions) -> Result<Self, Error> {
+        let connector = Connector::new(Target::parse(&options.url)?)?;
+        pooler::refuse(&connector).await?;
+        migrate::migrate(&connector).await?;
+        let life = Life::enter(&connector, options.address).await?;
+        let hints = Arc::new(Hints::default());
+        let (stop, stopped) = watch::channel(());
+        let beats = Arc::clone(&life).run(connector.clone(), stopped.clone());
+        let hearing = side::run(
+            Arc::clone(&hints),
+            connector.clone(),
+            life.owner.clone(),
+            stopped,
+        );
+        let lists = (options.pool_size / 3).max(1);
+        let work = options.pool_size.saturating_sub(lists).max(1);
+        Ok(Self {
+            work: Pool::new(connector.clone(), work, WORK_MAX),
+            lists: Pool::new(connector, lists, LIST_MAX),
+            life,
+            hints,
+            publishes: options.publishes,
+            tasks: [tokio::spawn(beats), tokio::spawn(hearing)],
+            _stop: stop,
+        })
+    }
+
+    /// Tells the others if something was written.
+    fn told<T>(&self, written: Result<T, Error>) -> Result<T, Error> {
+        if written.is_ok() {
+            self.hints.tell();
+        }
+        written
+    }
+}
+
+#[async_trait]
+impl Store for Postgres {
+    fn now(&self) -> Time {
+        self.life.clock.now()
+    }
+
+    fn ids(&self, count: u32) -> EventId {
+        self.life.ids(count)
+    }
+
+    fn owner(&self) -> Result<OwnerId, Error> {
+        Ok(self.life.owner.clone())
+    }
+
+    async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+        let answers = append::append(&self.work, commits, self.publishes).await;
+        if answers
+            .iter()
+            .any(|answer| matches!(answer, Ok(Committed::Done)))
+        {
+            self.hints.tell();
+        }
+        answers
+    }
+
+    async fn load(
+        &self,
+        id: ExecutionId,
+        snapshot_version: u32,
+    ) -> Result<Option<Recorded>, Error> {
+        read::load(&self.work, id, snapshot_version).await
+    }
+
+    async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
+        read::events(&self.lists, id, after, limit).await
+    }
+
+    async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        read::events_at(&self.work, id, seqs).await
+    }
+
+    async fn foreign(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<Foreign>, Error> {
+        read::foreign(&self.work, id, event_ids).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+        read::execution(&self.work, id).await
+    }
+
+    async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
+        read::executions(&self.lists, filter).await
+    }
+
+    async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
+        read::steps(&self.lists, id).await
+    }
+
+    async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
+        read::results(&self.lists, id).await
+    }
+
+    async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
+        change::claim(&self.work, ask).await
+    }
+
+    async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
+        self.told(change::release(&self.work, command, lease_epoch).await)
+    }
+
+    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
+        change::renew(&self.work, worker, ttl).await
+    }
+
+    async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
+        read::lost_claims(&self.work, owner).await
+    }
+
+    async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
+        read::overdue_commands(&self.work, owner).await
+    }
+
+    async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
+        read::open_commands(&self.lists, id).await
+    }
+
+    async fn due_timers(
+        &self,
+        owner: Option<&OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+        read::due_timers(&self.work, owner, limit).await
+    }
+
+    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
+        read::next_timer(&self.work, owner).await
+    }
+
+    async fn send(&self, message: Message) -> Result<(), Error> {
+        self.told(change::send(&self.work, &message).await)
+    }
+
+    async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
+        read::inbox(&self.work, owner, limit).await
+    }
+
+    async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
+        self.told(change::put_playbook(&self.work, path, text).await)
+    }
+
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
+        read::playbook(&self.work, hash).await
+    }
+
+    async fn latest(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Option<CatalogEntry>, Error> {
+        read::latest(&self.work, path, version).await
+    }
+
+    async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
+        read::catalog(&self.lists).await
+    }
+
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+        self.told(change::adopt(&self.work, id, me).await)
+    }
+
+    async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
+        read::abandoned(&self.work).await
+    }
+
+    async fn changed(&self) {
+        self.hints.wait().await;
+    }
+
+    async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
+        rebuild::rebuild(&self.lists).await
+    }
+
+    async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
+        access::held(&self.work, worker).await
+    }
+
+    async fn peers(&self) -> Result<Vec<Peer>, Error> {
+        access::peers(&self.work).await
+    }
+
+    async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
+        access::owner_of(&self.work, id).await
+    }
+
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
+        access::outbox(&self.lists, after, limit).await
+    }
+
+    async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
+        access::outbox_done(&self.lists, upto).await
+    }
+
+    async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
+        access::put_token(&self.work, &token).await
+    }
+
+    async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
+        access::token_by_hash(&self.work, hash).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
+        access::tokens(&self.lists).await
+    }
+
+    async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
+        access::revoke_token(&self.work, id).await
+    }
+
+    async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
+        access::touch_token(&self.work, id).await
+    }
+
+    async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
+        access::audit(&self.work, &entry).await
+    }
+
+    async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        access::audit_entries(&self.lists, after, limit).await
+    }
+
+    async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
+        access::setting(&self.work, key).await
+    }
+
+    async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
+        access::set_setting_once(&self.work, key, value).await
+    }
+
+    fn health(&self) -> Result<(), Error> {
+        if self.tasks.iter().any(JoinHandle::is_finished) {
+            return Err(Error::Unavailable("a background task has ended".into()));
+        }
+        if !self.life.is_heard() {
+            return Err(Error::Unavailable(
+                "no heartbeat could be written for three seconds".into(),
+            ));
+        }
+        Ok(())
+    }
+}

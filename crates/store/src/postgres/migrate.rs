@@ -1,0 +1,69 @@
+//! Bringing the schema up to date: numbered files, one process at a time.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+
+use crate::error::Error;
+use crate::postgres::failure::Fault;
+use crate::postgres::options::Target;
+use crate::postgres::pool::Connector;
+
+/// Numbered from 1; never edited.
+const MIGRATIONS: [&str; 1] = [include_str!(
+    "../../migrations/postgres/0001_log_commands_projections.sql"
+)];
+
+/// Whoever migrates holds this lock.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(5642813375)";
+
+/// How long one migration may take.
+const MIGRATION_MAX: Duration = Duration::from_secs(600);
+
+/// Brings the schema up to date; refuses one that this binary does not know.
+pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
+    let target = &connector.target;
+    let mut session = connector.session(MIGRATION_MAX).await?;
+    let known = u32::try_from(MIGRATIONS.len()).expect("migrations are few");
+    let named = |error: tokio_postgres::Error| Fault::from(error).named(target);
+    let mut found = version(&session.client).await.map_err(named)?;
+    if found < known {
+        let transaction = session.client.transaction().await.map_err(named)?;
+        transaction.batch_execute(LOCK).await.map_err(named)?;
+        found = version(transaction.client()).await.map_err(named)?;
+        for (number, sql) in (1_i32..).zip(MIGRATIONS).skip(found as usize) {
+            if number == 1 {
+                let begin = "CREATE SCHEMA IF NOT EXISTS noetl; CREATE TABLE noetl.migration (version integer PRIMARY KEY)";
+                transaction.batch_execute(begin).await.map_err(named)?;
+            }
+            transaction.batch_execute(sql).await.map_err(named)?;
+            let done = "INSERT INTO noetl.migration (version) VALUES ($1)";
+            transaction.execute(done, &[&number]).await.map_err(named)?;
+        }
+        transaction.commit().await.map_err(named)?;
+    }
+    check(target, found, known)
+}
+
+fn check(target: &Target, found: u32, known: u32) -> Result<(), Error> {
+    if found > known {
+        return Err(Error::SchemaTooNew {
+            file: target.place().into(),
+            found,
+            known,
+        });
+    }
+    Ok(())
+}
+
+/// The number of the last migration; 0 in an empty database.
+async fn version(client: &Client) -> Result<u32, tokio_postgres::Error> {
+    let table = "SELECT to_regclass('noetl.migration') IS NOT NULL";
+    let exists: bool = client.query_one(table, &[]).await?.try_get(0)?;
+    if !exists {
+        return Ok(0);
+    }
+    let latest = "SELECT coalesce(max(version), 0) FROM noetl.migration";
+    let found: i32 = client.query_one(latest, &[]).await?.try_get(0)?;
+    Ok(u32::try_from(found).unwrap_or(0))
+}

@@ -1,0 +1,25 @@
+//! The store as the schema `noetl` of a Postgres database that several servers share.
+//!
+//! A batch of commits is one statement, and so one round trip and one flush. Commits, leases and control have
+//! connections of their own, which lists cannot take. The database's clock judges leases, timers and life.
+
+mod access;
+mod append;
+mod batch;
+mod change;
+mod clock;
+mod failure;
+mod handle;
+mod life;
+mod migrate;
+mod options;
+mod pool;
+mod pooler;
+mod read;
+mod rebuild;
+mod rows;
+mod side;
+mod tls;
+
+pub use handle::Postgres;
+pub use options::{PostgresOptions, PostgresUrl};

@@ -1,0 +1,226 @@
+//! Where the database is and how to talk to it.
+//!
+//! Enters: a URL as libpq writes it. Leaves: the driver's configuration, with `sslmode` and `sslrootcert` taken out,
+//! because the driver knows only some of their values. The URL is a secret: nothing shows it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use crate::error::Error;
+
+/// How long a connection may take to come up.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long the network may leave data unacknowledged before the connection counts as lost.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// The URL of a database, with its password: it is shown as `***`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresUrl(String);
+
+impl PostgresUrl {
+    /// Takes a URL as it was written; it is checked when the store is opened.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// How to open a store in Postgres.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// Where it is.
+    pub url: PostgresUrl,
+    /// The URL under which other servers reach this one.
+    pub address: Option<String>,
+    /// At most so many connections, two besides; a third of them is kept for lists.
+    pub pool_size: usize,
+    /// Whether commits leave rows in the outbox for a publisher.
+    pub publishes: bool,
+}
+
+impl PostgresOptions {
+    /// A store nobody forwards to and nobody publishes from.
+    pub fn new(url: PostgresUrl) -> Self {
+        Self {
+            url,
+            address: None,
+            pool_size: 12,
+            publishes: false,
+        }
+    }
+}
+
+/// How far the server's certificate is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Any certificate will do: only listening in is prevented.
+    Any,
+    /// It must come from a known authority.
+    Authority,
+    /// And must name the host.
+    Full,
+}
+
+/// A URL taken apart.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) config: Config,
+    pub(super) trust: Trust,
+    pub(super) roots: Option<PathBuf>,
+}
+
+impl Target {
+    pub(super) fn parse(url: &PostgresUrl) -> Result<Self, Error> {
+        let text = url.0.as_str();
+        if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+            return Err(Error::Address(
+                "it does not begin with `postgres://`".to_owned(),
+            ));
+        }
+        let (base, query) = text.split_once('?').unwrap_or((text, ""));
+        let mut mode = "prefer".to_owned();
+        let mut roots = None;
+        let mut kept = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", value)) => value.clone_into(&mut mode),
+                Some(("sslrootcert", value)) => roots = Some(PathBuf::from(decode(value))),
+                _ => kept.push(pair),
+            }
+        }
+        let bare = format!("{base}?{}", kept.join("&"));
+        let mut config: Config = bare.parse().map_err(|_| {
+            Error::Address(
+                "it is not of the form `postgres://user:password@host:port/database`".to_owned(),
+            )
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err(Error::Address("it names no host".to_owned()));
+        }
+        let trust = trust(&mode, &mut config)?;
+        config
+            .application_name("noetl")
+            .connect_timeout(CONNECT_MAX)
+            .tcp_user_timeout(SILENCE_MAX)
+            .keepalives_idle(SILENCE_MAX)
+            .keepalives_interval(SILENCE_MAX / 4)
+            .keepalives_retries(3);
+        Ok(Self {
+            config,
+            trust,
+            roots,
+        })
+    }
+
+    /// Host, port and database, for people; never the password.
+    pub(super) fn place(&self) -> String {
+        let host = match self.config.get_hosts().first() {
+            Some(Host::Tcp(host)) => host.clone(),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => path.display().to_string(),
+            None => "localhost".to_owned(),
+        };
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let database = self.config.get_dbname().or(self.config.get_user());
+        match database {
+            Some(database) => format!("{host}:{port}/{database}"),
+            None => format!("{host}:{port}"),
+        }
+    }
+
+    pub(super) fn user(&self) -> String {
+        self.config.get_user().unwrap_or("(none)").to_owned()
+    }
+}
+
+fn trust(mode: &str, config: &mut Config) -> Result<Trust, Error> {
+    let (ssl, trust) = match mode {
+        "disable" => (SslMode::Disable, Trust::Any),
+        "allow" | "prefer" => (SslMode::Prefer, Trust::Any),
+        "require" => (SslMode::Require, Trust::Any),
+        "verify-ca" => (SslMode::Require, Trust::Authority),
+        "verify-full" => (SslMode::Require, Trust::Full),
+        other => {
+            return Err(Error::Address(format!(
+                "`sslmode={other}` is unknown: use disable, prefer, require, verify-ca or verify-full"
+            )));
+        }
+    };
+    config.ssl_mode(ssl);
+    Ok(trust)
+}
+
+/// Undoes percent-encoding; what is not valid stays as it is.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = (*first == b'%')
+            .then(|| after.get(..2))
+            .flatten()
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(text: &str) -> Result<Target, Error> {
+        Target::parse(&PostgresUrl::new(text))
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let url = PostgresUrl::new("postgres://me:hunter2@db/noetl");
+        let options = PostgresOptions::new(url.clone());
+        let shown = format!("{options:?} {:?}", Target::parse(&url).unwrap());
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let refused = target("postgres://me:hunter2@db:port/noetl").unwrap_err();
+        assert!(!format!("{refused:?} {refused}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_place_names_host_port_and_database() {
+        let found = target("postgres://me:x@db.example:6000/noetl").unwrap();
+        assert_eq!(found.place(), "db.example:6000/noetl");
+        assert_eq!(target("postgresql://me@db").unwrap().place(), "db:5432/me");
+    }
+
+    #[test]
+    fn each_sslmode_is_understood_and_others_are_named() {
+        let found = target("postgres://me@db/x?sslmode=verify-full&sslrootcert=%2Fca.pem").unwrap();
+        assert_eq!(
+            (found.trust, found.config.get_ssl_mode()),
+            (Trust::Full, SslMode::Require)
+        );
+        assert_eq!(found.roots, Some(PathBuf::from("/ca.pem")));
+        let plain = target("postgres://me@db/x").unwrap();
+        assert_eq!(
+            (plain.trust, plain.config.get_ssl_mode()),
+            (Trust::Any, SslMode::Prefer)
+        );
+        let refused = target("postgres://me@db/x?sslmode=maybe").unwrap_err();
+        assert!(refused.to_string().contains("sslmode=maybe"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_postgres_url_is_refused() {
+        assert!(matches!(target("mysql://me@db/x"), Err(Error::Address(_))));
+        assert!(matches!(target("postgres://"), Err(Error::Address(_))));
+    }
+}

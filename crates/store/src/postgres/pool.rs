@@ -1,0 +1,246 @@
+//! Connections: made alike, kept for the next asker, dropped once they may be broken.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Connection, Row, Socket, Statement};
+
+use crate::error::Error;
+use crate::postgres::failure::{Fault, WAITS, named};
+use crate::postgres::options::Target;
+use crate::postgres::tls::{Encrypted, Tls};
+
+/// How long an asker waits for a connection that others use.
+const ROOM_MAX: Duration = Duration::from_secs(5);
+
+/// How much longer than the database itself an asker waits for its answer.
+const ANSWER_SLACK: Duration = Duration::from_secs(5);
+
+/// The values of a statement.
+pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Whether a statement may be repeated when its answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Twice {
+    /// The second time changes nothing.
+    Harmless,
+    /// The second time would do it again.
+    Harmful,
+}
+
+/// Makes connections.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) target: Arc<Target>,
+    tls: Tls,
+}
+
+impl Connector {
+    pub(super) fn new(target: Target) -> Result<Self, Error> {
+        let tls = Tls::new(&target)?;
+        Ok(Self {
+            target: Arc::new(target),
+            tls,
+        })
+    }
+
+    /// A connection that nobody drives yet.
+    pub(super) async fn connect(
+        &self,
+    ) -> Result<(Client, Connection<Socket, Encrypted<Socket>>), Error> {
+        let connected = self.target.config.connect(self.tls.clone()).await;
+        connected.map_err(|error| match Fault::from(error) {
+            Fault::Firm(error) => named(&self.target, error),
+            Fault::Passing(error) | Fault::Unknown(error) => Error::Unreachable {
+                place: self.target.place(),
+                source: error.into(),
+            },
+            other => Error::Unavailable(other.into()),
+        })
+    }
+
+    /// A connection driven by a task of its own, whose commits are durable when they are answered.
+    pub(super) async fn session(&self, statement_max: Duration) -> Result<Session, Error> {
+        let (client, connection) = self.connect().await?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to the database ended");
+            }
+        });
+        let settings = format!(
+            "SET synchronous_commit = on; SET statement_timeout = {}; SET default_transaction_isolation = 'read committed'",
+            statement_max.as_millis()
+        );
+        client
+            .batch_execute(&settings)
+            .await
+            .map_err(|error| Fault::from(error).named(&self.target))?;
+        Ok(Session {
+            client,
+            statements: HashMap::new(),
+            is_busy: false,
+        })
+    }
+}
+
+/// One connection and the statements prepared on it.
+pub(super) struct Session {
+    pub(super) client: Client,
+    statements: HashMap<&'static str, Statement>,
+    /// Set while an answer is outstanding: a connection whose asker went away is not given to the next.
+    is_busy: bool,
+}
+
+impl Session {
+    pub(super) async fn query(
+        &mut self,
+        sql: &'static str,
+        values: Values<'_>,
+    ) -> Result<Vec<Row>, Fault> {
+        self.is_busy = true;
+        let found = self.ask(sql, values).await;
+        self.is_busy = false;
+        found
+    }
+
+    async fn ask(&mut self, sql: &'static str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
+        let statement = if let Some(known) = self.statements.get(sql) {
+            known.clone()
+        } else {
+            let prepared = self.client.prepare(sql).await?;
+            self.statements.insert(sql, prepared.clone());
+            prepared
+        };
+        Ok(self.client.query(&statement, values).await?)
+    }
+}
+
+/// Some connections for one sort of asker.
+pub(super) struct Pool {
+    pub(super) connector: Connector,
+    statement_max: Duration,
+    idle: Mutex<Vec<Session>>,
+    room: Arc<Semaphore>,
+    size: usize,
+}
+
+/// A connection in use; it goes back when dropped.
+pub(super) struct Lease<'p> {
+    pool: &'p Pool,
+    session: Option<Session>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take()
+            && !session.is_busy
+            && !session.client.is_closed()
+        {
+            self.pool.idle().push(session);
+        }
+    }
+}
+
+impl Lease<'_> {
+    pub(super) fn session(&mut self) -> &mut Session {
+        self.session
+            .as_mut()
+            .expect("a lease has its connection until it is dropped")
+    }
+
+    /// The connection may be broken: it does not go back.
+    pub(super) fn spoil(&mut self) {
+        self.session().is_busy = true;
+    }
+}
+
+impl Pool {
+    pub(super) fn new(connector: Connector, size: usize, statement_max: Duration) -> Self {
+        Self {
+            connector,
+            statement_max,
+            idle: Mutex::default(),
+            room: Arc::new(Semaphore::new(size)),
+            size,
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.idle
+            .lock()
+            .expect("keeping a connection does not panic")
+    }
+
+    /// A connection, waited for while others have them all.
+    pub(super) async fn lease(&self) -> Result<Lease<'_>, Fault> {
+        let room = timeout(ROOM_MAX, Arc::clone(&self.room).acquire_owned()).await;
+        let Ok(Ok(place)) = room else {
+            let message = format!("all {} connections are in use", self.size);
+            return Err(Fault::Unreached(Error::Unavailable(message.into())));
+        };
+        loop {
+            let kept = self.idle().pop();
+            let session = match kept {
+                Some(session) if session.client.is_closed() => continue,
+                Some(session) => session,
+                None => self
+                    .connector
+                    .session(self.statement_max)
+                    .await
+                    .map_err(Fault::Unreached)?,
+            };
+            return Ok(Lease {
+                pool: self,
+                session: Some(session),
+                _place: place,
+            });
+        }
+    }
+
+    /// Runs one statement, once.
+    pub(super) async fn once(
+        &self,
+        sql: &'static str,
+        values: Values<'_>,
+    ) -> Result<Vec<Row>, Fault> {
+        let mut lease = self.lease().await?;
+        let answer_max = self.statement_max + ANSWER_SLACK;
+        let answered = timeout(answer_max, lease.session().query(sql, values)).await;
+        let found = answered.unwrap_or(Err(Fault::Silent(answer_max)));
+        if found.as_ref().is_err_and(Fault::spoils) {
+            lease.spoil();
+        }
+        found
+    }
+
+    /// Runs one statement, again where that can help and cannot hurt.
+    pub(super) async fn query(
+        &self,
+        twice: Twice,
+        sql: &'static str,
+        values: Values<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let mut waits = WAITS.iter();
+        loop {
+            let fault = match self.once(sql, values).await {
+                Ok(rows) => return Ok(rows),
+                Err(fault) => fault,
+            };
+            let may_help = match &fault {
+                Fault::Passing(_) => true,
+                Fault::Unreached(error) => error.is_passing(),
+                Fault::Unknown(_) => twice == Twice::Harmless,
+                Fault::Silent(_) | Fault::Row(_) | Fault::Firm(_) => false,
+            };
+            match waits.next() {
+                Some(wait) if may_help => tokio::time::sleep(*wait).await,
+                _ => return Err(fault.named(&self.connector.target)),
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Whether a connection keeps its backend: prepared statements and LISTEN need one that does.
+//!
+//! Two connections each leave a mark in their session and read it again. Behind a pooler that shares backends between
+//! transactions the first finds the mark of the second, or none.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::postgres::failure::Fault;
+use crate::postgres::pool::Connector;
+
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// Refuses a pooler that gives each transaction another backend.
+pub(super) async fn refuse(connector: &Connector) -> Result<(), Error> {
+    let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
+    let one = connector.session(LOOK_MAX).await?.client;
+    let two = connector.session(LOOK_MAX).await?.client;
+    one.batch_execute("SET noetl.mark = 'one'")
+        .await
+        .map_err(named)?;
+    two.batch_execute("SET noetl.mark = 'two'")
+        .await
+        .map_err(named)?;
+    for (client, mark) in [(&one, "one"), (&two, "two")] {
+        let shown = client
+            .simple_query("SELECT current_setting('noetl.mark', true)")
+            .await;
+        let found = shown
+            .map_err(named)?
+            .into_iter()
+            .find_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            });
+        if found.as_deref() != Some(mark) {
+            return Err(Error::Pooler {
+                place: connector.target.place(),
+            });
+        }
+    }
+    Ok(())
+}

