@@ -15,4 +15,4 @@ pub use bodies::{Bodies, Source, Stored};
 pub use error::Error;
 pub use extract::{extract, preview};
 pub use keep::{Kept, Limits, Place, keep};
-pub use local::Local;
+pub use local::{Local, sha256};
