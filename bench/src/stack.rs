@@ -32,6 +32,8 @@ impl Stack {
             bodies: bodies.clone(),
             limits: engine::Limits::default(),
             files: None,
+            takes_over: false,
+            cluster_secret: None,
         };
         let server = Server::start(config)?;
         let stop = CancellationToken::new();
@@ -114,6 +116,7 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result
     Ok(worker::Config {
         worker: WorkerId("bench".into()),
         pool: "default".into(),
+            kinds: None,
         slots: 32,
         tools,
         bodies,

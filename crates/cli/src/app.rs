@@ -63,6 +63,8 @@ fn verb(app: &App, verb: Verb) -> Ended {
         Verb::Cancel(args) => block_on(verbs::control::cancel(app, &args)),
         Verb::Pause(args) => block_on(verbs::control::pause(app, &args)),
         Verb::Signal(args) => block_on(verbs::control::signal(app, &args)),
+        Verb::Serve(args) => block_on(verbs::serve::serve(app, &args)),
+        Verb::Worker(args) => block_on(verbs::worker::worker(app, &args)),
         Verb::Runs(args) => block_on(verbs::runs::runs(app, &args)),
         Verb::Show(args) => block_on(verbs::show::show(app, &args)),
         Verb::Events(args) => block_on(verbs::events::events(app, &args)),

@@ -94,6 +94,10 @@ pub(crate) enum Verb {
     Pause(PauseArgs),
     /// Send a signal to a run that waits for it
     Signal(SignalArgs),
+    /// Serve the API, and work, until stopped
+    Serve(ServeArgs),
+    /// Work for a server
+    Worker(WorkerArgs),
     /// List runs, newest first
     Runs(RunsArgs),
     /// Show how a run stands and where it failed
@@ -340,6 +344,62 @@ pub(crate) struct ExplainArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen
+    #[arg(long, default_value = "127.0.0.1:8082", value_name = "HOST:PORT")]
+    pub(crate) listen: String,
+    /// How many tasks this process runs itself; 0 leaves all work to `noetl worker` [default: 32, with Postgres 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub(crate) local_slots: Option<u32>,
+    /// Publish every event here, and wake workers through it
+    #[arg(long, value_name = "URL")]
+    pub(crate) nats: Option<String>,
+    /// The admin token: read from this file, which is made if it does not exist; asks for tokens on loopback too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Something in front of this server speaks TLS for it
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub(crate) behind_tls_proxy: bool,
+    /// A name that clients call this server by; several with commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) host: Vec<String>,
+    /// The URL under which other servers on the same Postgres reach this one [default: the address listened on]
+    #[arg(long, value_name = "URL")]
+    pub(crate) advertise: Option<String>,
+    /// Let templates read this environment variable as `env.NAME`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_env: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// The server, or several with commas; whichever answers is asked
+    #[arg(long, required = true, value_name = "URL", value_delimiter = ',', env = "NOETL_SERVER")]
+    pub(crate) server: Vec<String>,
+    /// The pool to serve
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub(crate) pool: String,
+    /// How many tasks run at once [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) slots: Option<u32>,
+    /// Take only steps whose tasks are all of these kinds; several with commas
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) kinds: Vec<String>,
+    /// A file with the worker's token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Let templates read this environment variable as `env.NAME`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_env: Vec<String>,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

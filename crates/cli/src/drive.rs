@@ -196,7 +196,10 @@ impl Follow<'_> {
         match self
             .session
             .server
-            .control(self.id, Control::Cancel { reason })
+            .control(self.id, Control::Cancel {
+                    reason,
+                    cascade: true,
+                })
             .await
         {
             // A run that ended in this moment needs no cancelling.

@@ -44,17 +44,107 @@ pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
 
 /// Opens a store, and makes it if there is none.
 pub(crate) fn open(dir: &Path) -> Result<Log, Problem> {
+    if dir.to_str().is_some_and(is_url) {
+        let message = "a store in Postgres is reached through a server";
+        return Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
+            .help("start `noetl serve --store postgres://…`, then name it with --server URL"));
+    }
     let store = store::Sqlite::open(dir)?;
-    let bodies = results::Local::open(&dir.join(BODIES)).map_err(|error| Problem {
+    Ok(Log {
+        store: Arc::new(store),
+        bodies: Arc::new(bodies(dir)?),
+    })
+}
+
+fn bodies(dir: &Path) -> Result<results::Local, Problem> {
+    results::Local::open(&dir.join(BODIES)).map_err(|error| Problem {
         exit: Exit::Unreachable,
         code: error.code().into(),
         message: error.to_string(),
         help: Vec::new(),
-    })?;
-    Ok(Log {
-        store: Arc::new(store),
-        bodies: Arc::new(bodies),
     })
+}
+
+/// Where runs are kept.
+pub(crate) enum Place {
+    /// In a directory.
+    Directory(PathBuf),
+    /// In a database that several servers share.
+    Postgres(store::PostgresUrl),
+}
+
+/// Where these settings keep runs.
+pub(crate) fn place(settings: &Settings) -> Place {
+    match settings.store.to_str() {
+        Some(url) if is_url(url) => Place::Postgres(store::PostgresUrl::new(url)),
+        _ => Place::Directory(settings.store.clone()),
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+/// A store that is open.
+pub(crate) struct Opened {
+    /// What runs are read from.
+    pub(crate) log: Log,
+    /// Whether other servers may be on it.
+    pub(crate) is_cluster: bool,
+}
+
+/// Opens a store for a server that others reach at this address.
+pub(crate) async fn open_place(
+    place: &Place,
+    address: &str,
+    publishes: bool,
+) -> Result<Opened, Problem> {
+    match place {
+        Place::Directory(dir) => Ok(Opened {
+            log: open(dir)?,
+            is_cluster: false,
+        }),
+        Place::Postgres(url) => {
+            let options = store::PostgresOptions {
+                address: Some(address.to_owned()),
+                publishes,
+                ..store::PostgresOptions::new(url.clone())
+            };
+            let store = store::Postgres::open(options).await?;
+            let bodies = bodies(Path::new(".noetl"))?;
+            Ok(Opened {
+                log: Log {
+                    store: Arc::new(store),
+                    bodies: Arc::new(bodies),
+                },
+                is_cluster: true,
+            })
+        }
+    }
+}
+
+/// What a control plane is, beyond its store.
+#[derive(Default)]
+pub(crate) struct Setup {
+    /// Whether it takes over what dead processes drove.
+    pub(crate) takes_over: bool,
+    /// The secret that servers on the same store know each other by.
+    pub(crate) cluster_secret: Option<String>,
+}
+
+impl Setup {
+    /// For a server that stays.
+    pub(crate) async fn serving(opened: &Opened) -> Result<Self, Problem> {
+        let cluster_secret = if opened.is_cluster {
+            opened.log.store.setting("cluster_secret").await?
+        } else {
+            None
+        };
+        Ok(Self {
+            takes_over: true,
+            cluster_secret,
+        })
+    }
 }
 
 /// The control plane in this process, with or without a worker beside it.
@@ -69,11 +159,21 @@ pub(crate) struct Session {
 impl Session {
     /// Starts the control plane over a store.
     pub(crate) fn start(log: Log) -> Result<Self, Problem> {
+        Self::start_with(log, Setup::default())
+    }
+
+    /// Starts the control plane over a store, set up so.
+    pub(crate) fn start_with(log: Log, setup: Setup) -> Result<Self, Problem> {
         let config = server::Config {
             store: log.store.clone(),
             bodies: log.bodies.clone(),
             limits: engine::Limits::default(),
-            files: Some(PathBuf::from(".")),
+            files: setup
+                .cluster_secret
+                .is_none()
+                .then(|| PathBuf::from(".")),
+            takes_over: setup.takes_over,
+            cluster_secret: setup.cluster_secret,
         };
         let server = Server::start(config)?;
         Ok(Self {
@@ -100,6 +200,7 @@ impl Session {
         let config = worker::Config {
             worker: WorkerId(format!("{owner}/1").into()),
             pool: Name::from(POOL),
+            kinds: None,
             slots,
             tools: tools::Registry::builtin(tools(app, slots)),
             bodies: self.log.bodies.clone(),
@@ -128,7 +229,7 @@ impl Session {
     }
 }
 
-fn tools(app: &App, slots: u32) -> tools::Config {
+pub(crate) fn tools(app: &App, slots: u32) -> tools::Config {
     let settings = &app.settings;
     let mut environment = tools::Config::default().environment;
     environment.extend(app.environment.inherited());
@@ -149,10 +250,10 @@ impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let exit = match &error {
             server::Error::NotFound(_) | server::Error::NoPlaybook(_) => Exit::NotFound,
-            server::Error::Refused(_) => Exit::NotAllowed,
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)
+            | server::Error::Elsewhere(_)
             | server::Error::Stopping => Exit::Unreachable,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));

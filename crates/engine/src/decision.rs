@@ -116,6 +116,11 @@ pub enum MessageBody {
     },
     /// Go on.
     Resume,
+    /// Write to `ctx`.
+    Patch {
+        /// The keys written, with values or reducers.
+        patch: Raw,
+    },
     /// Something from outside.
     Signal {
         /// Its name.

@@ -1,7 +1,7 @@
 //! Inputs: everything that can move an execution. Time and fresh ids enter here, never inside a decision.
 
 use model::command::ReportEnd;
-use model::event::{Event, Parent};
+use model::event::{Body, Event, Parent};
 use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::outcome::Outcome;
 use model::raw::Raw;
@@ -68,6 +68,8 @@ pub enum Input {
         /// Whether it counts against the command.
         is_strike: bool,
     },
+    /// Something of the server's own to write down, from which nothing follows.
+    Record(Box<Body>),
     /// The decision before this one stopped short of its end.
     GoOn,
     /// No worker took a command in time.

@@ -169,9 +169,11 @@ pub enum TimerChange {
 }
 
 /// Whether a worker is done with a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReportEnd {
     /// It goes on.
+    #[default]
     Open,
     /// Everything the command covers has ended or is suspended.
     Finished,

@@ -195,6 +195,23 @@ impl fmt::Display for StepRunId {
     }
 }
 
+impl FromStr for StepRunId {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = || InvalidId {
+            text: text.to_owned(),
+            expected: "a step run id",
+        };
+        let named = text.strip_prefix("step:").ok_or_else(invalid)?;
+        // A step's name may hold colons; the run stands at the end.
+        let (step, run) = named.rsplit_once(":run:").ok_or_else(invalid)?;
+        Ok(Self {
+            step: step.into(),
+            run: run.parse().map_err(|_| invalid())?,
+        })
+    }
+}
+
 /// A command: the execution it belongs to and the event that issued it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId {

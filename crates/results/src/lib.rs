@@ -19,4 +19,4 @@ pub use extract::{extract, preview};
 pub use json::{NotJson, Scanner};
 pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
-pub use local::Local;
+pub use local::{Local, sha256};

@@ -29,6 +29,11 @@ const DRAFT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Tells the drafts of this process apart.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
+/// The sha256 of these bytes, in hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
 /// Bodies in a directory.
 #[derive(Debug, Clone)]
 pub struct Local {
@@ -204,7 +209,7 @@ impl Bodies for Local {
                 }
                 Err(error) => return Err(name(&file, error)),
             };
-            if hex::encode(Sha256::digest(&bytes)) != sha256 {
+            if self::sha256(&bytes) != sha256 {
                 return Err(Error::Corrupt { uri, file });
             }
             Ok(Bytes::from(bytes))

@@ -4,9 +4,9 @@ use engine::{Input, MessageBody, Refusal};
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::Raw;
 use model::status::RunStatus;
-use store::{Adoption, Message, MessageKey};
+use store::{Adoption, Message, MessageKey, OwnerId};
 
-use crate::drive::{Order, Posted};
+use crate::drive::{Extras, Order, Posted};
 use crate::error::Error;
 use crate::{Server, Shared};
 
@@ -17,6 +17,8 @@ pub enum Control {
     Cancel {
         /// Why.
         reason: Option<String>,
+        /// Whether the runs it started end too.
+        cascade: bool,
     },
     /// Offer nothing more for now.
     Pause {
@@ -26,7 +28,12 @@ pub enum Control {
     /// Go on after a pause.
     Resume,
     /// Redo what failed.
-    Retry,
+    Retry {
+        /// Another version of the playbook to go on with.
+        version: Option<u32>,
+    },
+    /// Write to `ctx` from outside.
+    Patch(Raw),
     /// Something from outside.
     Signal {
         /// Its name.
@@ -53,7 +60,11 @@ impl Server {
         let shared = &self.shared;
         match self.adopt(id).await? {
             Adoption::Unknown => Err(Error::NotFound(id).into()),
-            Adoption::Mine => match shared.drive.post(id, input(control), None, None).await {
+            Adoption::Mine => match shared
+                .drive
+                .post(id, input(control), Extras::default())
+                .await
+            {
                 Ok(_) => Ok(()),
                 Err(Posted::Refused(refusal)) => Err(refusal.into()),
                 Err(Posted::Failed(error)) => Err(error.into()),
@@ -89,10 +100,10 @@ impl Server {
             RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled
         );
         match control {
-            Control::Retry if !ended || status == RunStatus::Completed => {
+            Control::Retry { .. } if !ended || status == RunStatus::Completed => {
                 Err(Refusal::NotRetryable.into())
             }
-            Control::Retry => Ok(()),
+            Control::Retry { .. } => Ok(()),
             _ if ended => Err(Refusal::Ended.into()),
             Control::Pause { .. } if status == RunStatus::Paused => {
                 Err(Refusal::AlreadyPaused.into())
@@ -104,33 +115,40 @@ impl Server {
 
     /// Takes a run that nobody drives any more. What its former workers held is offered again.
     pub async fn adopt(&self, id: ExecutionId) -> Result<Adoption, Error> {
-        let shared = &self.shared;
-        let known = shared.store.execution(id).await?;
-        let mine = known
-            .as_ref()
-            .is_some_and(|row| row.owner.as_ref() == Some(&shared.owner));
-        if mine {
-            return Ok(Adoption::Mine);
-        }
-        let adoption = shared.store.adopt(id, &shared.owner).await?;
-        if adoption == Adoption::Mine {
-            release_former(shared, id).await?;
-        }
-        Ok(adoption)
+        adopt(&self.shared, id).await
     }
 }
 
-/// The former driver is dead, and with it every worker that held a command: that is an outage, not the work's fault.
-async fn release_former(shared: &Shared, id: ExecutionId) -> Result<(), Error> {
+/// Takes a run that nobody drives any more.
+pub(crate) async fn adopt(shared: &Shared, id: ExecutionId) -> Result<Adoption, Error> {
+    let known = shared.store.execution(id).await?;
+    let former = known.and_then(|row| row.owner);
+    if former.as_ref() == Some(&shared.owner) {
+        return Ok(Adoption::Mine);
+    }
+    let adoption = shared.store.adopt(id, &shared.owner).await?;
+    if let (Adoption::Mine, Some(former)) = (&adoption, former) {
+        release_former(shared, id, &former).await?;
+    }
+    Ok(adoption)
+}
+
+/// The former driver is dead, and with it the workers in its process: that is an outage, not the work's fault. Workers
+/// in processes of their own live on, and so do their claims.
+async fn release_former(shared: &Shared, id: ExecutionId, former: &OwnerId) -> Result<(), Error> {
+    let inside = format!("{former}/");
     for open in shared.store.open_commands(id).await? {
         let Some(worker) = open.worker else { continue };
+        if !worker.0.starts_with(&inside) {
+            continue;
+        }
         let input = Input::Lost {
             command: open.command.id.seq,
             worker,
             lease_epoch: open.lease_epoch,
             is_strike: false,
         };
-        match shared.drive.post(id, input, None, None).await {
+        match shared.drive.post(id, input, Extras::default()).await {
             Ok(_) | Err(Posted::Refused(_)) => {}
             Err(Posted::Failed(error)) => return Err(error),
         }
@@ -140,20 +158,22 @@ async fn release_former(shared: &Shared, id: ExecutionId) -> Result<(), Error> {
 
 fn input(control: Control) -> Input {
     match control {
-        Control::Cancel { reason } => Input::Cancel { reason },
+        Control::Cancel { reason, .. } => Input::Cancel { reason },
         Control::Pause { reason } => Input::Pause { reason },
         Control::Resume => Input::Resume,
-        Control::Retry => Input::Retry,
+        Control::Retry { .. } => Input::Retry,
+        Control::Patch(patch) => Input::Patch(patch),
         Control::Signal { name, payload } => Input::Signal { name, payload },
     }
 }
 
 fn message(control: Control) -> MessageBody {
     match control {
-        Control::Cancel { reason } => MessageBody::Cancel { reason },
+        Control::Cancel { reason, .. } => MessageBody::Cancel { reason },
         Control::Pause { reason } => MessageBody::Pause { reason },
         Control::Resume => MessageBody::Resume,
-        Control::Retry => MessageBody::Retry,
+        Control::Retry { .. } => MessageBody::Retry,
+        Control::Patch(patch) => MessageBody::Patch { patch },
         Control::Signal { name, payload } => MessageBody::Signal { name, payload },
     }
 }

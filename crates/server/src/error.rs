@@ -18,9 +18,9 @@ pub enum Error {
     /// The log of an execution does not begin with its request.
     #[error("the log of execution {0} is broken")]
     BrokenLog(model::id::ExecutionId),
-    /// The request does not fit.
-    #[error(transparent)]
-    Refused(#[from] engine::Refusal),
+    /// Another server drives the execution.
+    #[error("another server ({0}) drives the execution")]
+    Elsewhere(store::OwnerId),
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,
@@ -35,7 +35,7 @@ impl Error {
             Self::NotFound(_) => "EXECUTION_NOT_FOUND",
             Self::NoPlaybook(_) => "PLAYBOOK_NOT_FOUND",
             Self::BrokenLog(_) => "LOG_BROKEN",
-            Self::Refused(refusal) => refusal.code(),
+            Self::Elsewhere(_) => "EXECUTION_ELSEWHERE",
             Self::Stopping => "SERVER_STOPPING",
         }
     }

@@ -4,10 +4,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod api;
 mod control;
 mod drive;
 mod error;
+mod ingest;
 mod loading;
+mod metrics;
+mod peers;
 mod playbooks;
 mod results;
 mod server;

@@ -24,6 +24,8 @@ pub(crate) struct Opened {
     pub(crate) state: State,
     pub(crate) tail: Vec<Event>,
     pub(crate) snapshot_seq: Seq,
+    /// Who drives it.
+    pub(crate) owner: Option<store::OwnerId>,
 }
 
 /// Folds an execution's log, from its newest snapshot on.
@@ -53,6 +55,7 @@ pub(crate) async fn open(
         state,
         tail,
         snapshot_seq,
+        owner: recorded.row.owner,
     })))
 }
 

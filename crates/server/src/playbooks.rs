@@ -107,8 +107,20 @@ impl Playbooks {
             let text = text.map_err(|_| Unusable::NotFound(path.to_owned()))?;
             return self.register(&file.to_string_lossy(), &text).await;
         }
+        self.catalogued(path, version).await
+    }
+
+    /// A playbook in the catalog: the given version, or the latest.
+    pub(crate) async fn catalogued(
+        &self,
+        path: &str,
+        version: Option<u32>,
+    ) -> Result<Registered, Unusable> {
         let entry = self.store.latest(path, version).await?;
         let entry = entry.ok_or_else(|| Unusable::NotFound(path.to_owned()))?;
+        if let Some(net) = self.known(&entry.hash) {
+            return Ok(Registered { entry, net });
+        }
         let parsed = model::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
         let Some(playbook) = parsed.playbook else {
             return Err(Unusable::Invalid(parsed.diagnostics));

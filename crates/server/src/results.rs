@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use model::event::{Body, Finished, ResultPointer};
-use model::id::{ExecutionId, Seq};
+use model::id::{ExecutionId, Name, Seq};
 use model::outcome::{Outcome, TaskError};
 use model::status::RunStatus;
 use model::template::{Content, Latest};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::{Server, Shared, loading};
 
 /// How many of a run's last events are looked through for its end.
 const LAST: u64 = 8;
+
+/// So many failed iterations are named.
+const FAILED_SHOWN: usize = 100;
 
 /// How a run stands and what it came to.
 #[derive(Debug, Clone)]
@@ -86,6 +89,59 @@ impl Server {
             result,
             error,
         })
+    }
+
+    /// The latest result of a step; none if it has not ended yet.
+    pub(crate) async fn result_of(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+    ) -> Result<Option<Value>, Error> {
+        let state = self.state_at(id).await?;
+        let summary = state.steps.get(step);
+        match summary.and_then(|summary| summary.latest.as_ref()) {
+            Some(latest) => resolve(&self.shared, id, latest).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// How the latest run of a loop stands: counts, and which iterations failed.
+    pub(crate) async fn loop_of(
+        &self,
+        id: ExecutionId,
+        step: &Name,
+    ) -> Result<Option<Value>, Error> {
+        let state = self.state_at(id).await?;
+        let live = state.runs.iter().rev().find(|(run, _)| run.step == *step);
+        if let Some(progress) = live.and_then(|(_, run)| run.loop_.as_ref()) {
+            return Ok(Some(json!({
+                "execution_id": id, "step": step, "done": false,
+                "total": progress.total, "ended": progress.ended(),
+                "failed": progress.failed.len(), "failed_indices": progress.failed.iter().take(FAILED_SHOWN).collect::<Vec<_>>(),
+            })));
+        }
+        let summary = state.steps.get(step);
+        let latest = summary.and_then(|summary| summary.latest.as_ref());
+        let Some(Content::Loop(pointer)) = latest.map(|latest| latest.envelope().content) else {
+            return Ok(None);
+        };
+        let events = self.shared.store.events_at(id, &[pointer.done]).await?;
+        let stats = events.first().and_then(|event| match &event.body {
+            Body::LoopDone(done) => Some(done.stats),
+            _ => None,
+        });
+        Ok(stats.map(|stats| {
+            json!({
+                "execution_id": id, "step": step, "done": true,
+                "total": stats.total, "ended": stats.succeeded + stats.failed, "failed": stats.failed,
+            })
+        }))
+    }
+
+    /// A run's state as it stands.
+    pub(crate) async fn state_at(&self, id: ExecutionId) -> Result<engine::State, Error> {
+        let opened = loading::open(&self.shared, id).await?;
+        Ok(opened.ok_or(Error::NotFound(id))?.state)
     }
 
     /// The result of the step that a pointer names, as it stands now.

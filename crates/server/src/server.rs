@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::drive::Published;
 use crate::error::Error;
-use crate::{drive, playbooks, sweep, transport};
+use crate::{drive, peers, playbooks, sweep, transport};
 
 /// What a server is made of.
 pub struct Config {
@@ -20,12 +20,17 @@ pub struct Config {
     pub limits: engine::Limits,
     /// Where playbooks named by a relative file path are found; none refuses files.
     pub files: Option<PathBuf>,
+    /// Whether it takes over what dead processes drove.
+    pub takes_over: bool,
+    /// The secret that servers on the same store know each other by; none where this process is alone.
+    pub cluster_secret: Option<String>,
 }
 
 /// The control plane of one process. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) shared: Arc<Shared>,
+    parts: Arc<Vec<sweep::Part>>,
 }
 
 /// What every part of the server holds.
@@ -36,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) owner: store::OwnerId,
     pub(crate) drive: drive::Handle,
     pub(crate) sweeps: sweep::Hints,
+    pub(crate) peers: peers::Known,
+    pub(crate) takes_over: bool,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
     pub(crate) stop: CancellationToken,
 }
@@ -56,12 +63,25 @@ impl Server {
             owner,
             drive,
             sweeps: sweep::Hints::default(),
+            peers: config
+                .cluster_secret
+                .map(|secret| Arc::new(peers::Peers::new(&secret))),
+            takes_over: config.takes_over,
             published,
             stop: CancellationToken::new(),
         });
-        tokio::spawn(drive::run(shared.clone(), orders));
-        sweep::spawn(&shared);
-        Ok(Self { shared })
+        let driving = drive::run(shared.clone(), orders);
+        let mut parts = vec![sweep::Part::spawn("the drive", &shared, driving)];
+        parts.extend(sweep::spawn(&shared));
+        Ok(Self {
+            shared,
+            parts: Arc::new(parts),
+        })
+    }
+
+    /// A part that has died although the server goes on.
+    pub(crate) fn dead_part(&self) -> Option<&'static str> {
+        self.parts.iter().find_map(sweep::Part::dead)
     }
 
     /// How workers in this process reach it.

@@ -1,6 +1,6 @@
 //! Submission: a playbook's text is checked, registered and started.
 
-use engine::Submit;
+use engine::{Refusal, Submit};
 use model::diagnostic::Diagnostic;
 use model::event::Parent;
 use model::id::{ExecutionId, Name};
@@ -30,31 +30,82 @@ pub enum SubmitError {
     /// The playbook has errors; these and its warnings, in the order of the text.
     #[error("the playbook has errors")]
     Invalid(Vec<Diagnostic>),
+    /// The catalog has no such playbook.
+    #[error("playbook `{0}` is not in the catalog")]
+    NoPlaybook(String),
+    /// The engine does not take it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The server could not do it.
     #[error(transparent)]
     Failed(#[from] Error),
 }
 
+impl From<Unusable> for SubmitError {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Invalid(diagnostics) => Self::Invalid(diagnostics),
+            Unusable::NotFound(path) => Self::NoPlaybook(path),
+            Unusable::Store(error) => Error::Store(error).into(),
+        }
+    }
+}
+
+impl From<Posted> for SubmitError {
+    fn from(posted: Posted) -> Self {
+        match posted {
+            Posted::Refused(refusal) => refusal.into(),
+            Posted::Failed(error) => error.into(),
+        }
+    }
+}
+
 impl Server {
     /// Starts a run; when this returns it is durable.
     pub async fn submit(&self, submission: Submission) -> Result<ExecutionId, SubmitError> {
-        let playbooks = &self.shared.playbooks;
-        let registered = playbooks.register(&submission.name, &submission.text).await;
-        let registered = registered.map_err(|unusable| match unusable {
-            Unusable::Invalid(diagnostics) => SubmitError::Invalid(diagnostics),
-            Unusable::Store(error) => Error::Store(error).into(),
-            Unusable::NotFound(_) => Error::Stopping.into(),
-        })?;
-        let execution = ExecutionId(self.shared.store.ids(1).0);
+        let registered = self.register(&submission.name, &submission.text).await?;
+        let execution = self.fresh_id();
+        self.start_run(execution, registered, submission.payload)
+            .await?;
+        Ok(execution)
+    }
+
+    /// Starts a run of a playbook in the catalog under an id that the caller has; starting it twice starts it once.
+    pub async fn submit_from_catalog(
+        &self,
+        execution: ExecutionId,
+        path: &str,
+        version: Option<u32>,
+        payload: Option<Raw>,
+    ) -> Result<(), SubmitError> {
+        let registered = self.shared.playbooks.catalogued(path, version).await?;
+        self.start_run(execution, registered, payload).await
+    }
+
+    /// An id for a run to be.
+    pub fn fresh_id(&self) -> ExecutionId {
+        ExecutionId(self.shared.store.ids(1).0)
+    }
+
+    /// Checks a text and puts it into the catalog.
+    pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, SubmitError> {
+        Ok(self.shared.playbooks.register(path, text).await?)
+    }
+
+    async fn start_run(
+        &self,
+        execution: ExecutionId,
+        registered: Registered,
+        payload: Option<Raw>,
+    ) -> Result<(), SubmitError> {
         let start = Start {
             execution,
-            payload: submission.payload,
+            payload,
             parent: None,
             depth: 0,
             consumed: None,
         };
-        start.run(&self.shared, registered).await?;
-        Ok(execution)
+        Ok(start.run(&self.shared, registered).await?)
     }
 }
 
@@ -69,8 +120,9 @@ pub(crate) struct Start {
 
 impl Start {
     /// Starts it and waits until that is durable.
-    pub(crate) async fn run(self, shared: &Shared, registered: Registered) -> Result<(), Error> {
-        registered.net.must_fit(self.payload.as_ref())?;
+    pub(crate) async fn run(self, shared: &Shared, registered: Registered) -> Result<(), Posted> {
+        let fits = registered.net.must_fit(self.payload.as_ref());
+        fits.map_err(Posted::Refused)?;
         let submit = Submit {
             execution: self.execution,
             path: Name::from(registered.entry.path.as_str()),
@@ -90,9 +142,8 @@ impl Start {
         };
         shared.drive.send(order).await?;
         match answer.await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(Posted::Failed(error))) => Err(error),
-            Ok(Err(Posted::Refused(_))) | Err(_) => Err(Error::Stopping),
+            Ok(answer) => answer.map(|_| ()),
+            Err(_) => Err(Error::Stopping.into()),
         }
     }
 }

@@ -8,15 +8,24 @@ use engine::{Input, MessageBody};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use store::{Message, MessageKey};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::Shared;
-use crate::drive::{Order, Posted};
+use crate::control;
+use crate::drive::{Extras, Order, Posted};
 use crate::error::Error;
+use crate::ingest;
 use crate::playbooks::Unusable;
 use crate::submit::Start;
+use crate::transport::SESSION_TTL;
 
 /// How long a sweep sleeps when nothing calls it.
 const IDLE: Duration = Duration::from_secs(1);
+/// How long after a look for offers the next one waits.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// A sweep that comes so late means that the store, or this process, stood still.
+const STANDSTILL: Duration = Duration::from_secs(5);
 /// How many timers or messages one sweep takes up.
 const BATCH: usize = 256;
 
@@ -30,10 +39,76 @@ pub(crate) struct Hints {
 }
 
 /// Starts the sweeps; they end with the server.
-pub(crate) fn spawn(shared: &Arc<Shared>) {
-    tokio::spawn(until_stopped(shared.clone(), timers(shared.clone())));
-    tokio::spawn(until_stopped(shared.clone(), messages(shared.clone())));
-    tokio::spawn(until_stopped(shared.clone(), claims(shared.clone())));
+pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<Part> {
+    let mut parts = vec![
+        Part::spawn("the timer sweep", shared, timers(shared.clone())),
+        Part::spawn("the message sweep", shared, messages(shared.clone())),
+        Part::spawn("the claim sweep", shared, claims(shared.clone())),
+    ];
+    if shared.takes_over {
+        let taking_over = take_over(shared.clone());
+        parts.push(Part::spawn("the takeover sweep", shared, taking_over));
+    }
+    if shared.peers.is_some() {
+        let noticing = notice_offers(shared.clone());
+        parts.push(Part::spawn("the offer sweep", shared, noticing));
+    }
+    parts
+}
+
+/// A part of the server that runs until the server stops.
+pub(crate) struct Part {
+    name: &'static str,
+    task: JoinHandle<()>,
+}
+
+impl Part {
+    /// Runs a part in a task of its own.
+    pub(crate) fn spawn(
+        name: &'static str,
+        shared: &Arc<Shared>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let task = tokio::spawn(until_stopped(shared.clone(), work));
+        Self { name, task }
+    }
+
+    /// Its name, if it has ended although the server goes on.
+    pub(crate) fn dead(&self) -> Option<&'static str> {
+        self.task.is_finished().then_some(self.name)
+    }
+}
+
+/// Takes over what dead servers drove.
+async fn take_over(shared: Arc<Shared>) {
+    loop {
+        match shared.store.abandoned().await {
+            Ok(abandoned) => {
+                for execution in abandoned {
+                    if let Err(error) = control::adopt(&shared, execution).await {
+                        tracing::warn!(%execution, %error, "cannot take over; trying again");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot look for abandoned runs; trying again"),
+        }
+        tokio::time::sleep(IDLE).await;
+    }
+}
+
+/// Lets workers that wait here look for commands that other servers put on offer.
+async fn notice_offers(shared: Arc<Shared>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(IDLE) => {}
+            () = shared.store.changed() => {}
+        }
+        if shared.drive.send(Order::Offered).await.is_err() {
+            return;
+        }
+        // Under load one look serves many changes.
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
 }
 
 async fn until_stopped(shared: Arc<Shared>, sweep: impl Future<Output = ()>) {
@@ -67,7 +142,7 @@ async fn fire_due(shared: &Shared) -> Result<(), Error> {
     for (execution, timer) in shared.store.due_timers(Some(&shared.owner), BATCH).await? {
         match shared
             .drive
-            .post(execution, Input::Timer(timer), None, None)
+            .post(execution, Input::Timer(timer), Extras::default())
             .await
         {
             Ok(_) | Err(Posted::Refused(_)) => {}
@@ -113,6 +188,9 @@ async fn messages(shared: Arc<Shared>) {
 
 async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
     let consumed = Some(message.key);
+    if let Ok(deferred) = message.body.read::<ingest::Deferred>() {
+        return ingest::decide(shared, deferred, message.key).await;
+    }
     let Ok(body) = message.body.read::<MessageBody>() else {
         tracing::error!("a message cannot be read and is left alone");
         return Ok(());
@@ -135,8 +213,9 @@ async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
             };
             let error = match shared.playbooks.find(&path, version, base.as_str()).await {
                 Ok(registered) => match start.run(shared, registered).await {
-                    Err(Error::Refused(refusal)) => refusal.failure(),
-                    done => return done,
+                    Ok(()) => return Ok(()),
+                    Err(Posted::Failed(error)) => return Err(error),
+                    Err(Posted::Refused(refusal)) => refusal.failure(),
                 },
                 Err(Unusable::Store(error)) => return Err(error.into()),
                 Err(unusable) => cannot_start(&path, &unusable),
@@ -155,6 +234,7 @@ async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
         },
         MessageBody::Cancel { reason } => Input::Cancel { reason },
         MessageBody::Retry => Input::Retry,
+        MessageBody::Patch { patch } => Input::Patch(patch),
         MessageBody::Pause { reason } => Input::Pause { reason },
         MessageBody::Resume => Input::Resume,
         MessageBody::Signal { name, payload } => Input::Signal { name, payload },
@@ -168,7 +248,11 @@ async fn post(
     input: Input,
     consumed: Option<MessageKey>,
 ) -> Result<(), Error> {
-    match shared.drive.post(to, input, None, consumed).await {
+    match shared
+        .drive
+        .post(to, input, Extras::consuming(consumed))
+        .await
+    {
         Ok(_) | Err(Posted::Refused(_)) => Ok(()),
         Err(Posted::Failed(error)) => Err(error),
     }
@@ -195,16 +279,26 @@ fn cannot_start(path: &str, unusable: &Unusable) -> TaskError {
 
 /// Finds claims whose holders are gone and commands nobody took.
 async fn claims(shared: Arc<Shared>) {
+    let mut last = Instant::now();
+    let mut spared_until = None;
     loop {
         tokio::time::sleep(IDLE).await;
-        if let Err(error) = sweep_claims(&shared).await {
-            tracing::warn!(%error, "cannot look for lost claims; trying again");
+        // While the store could not be written nobody could renew a session: each gets one more life.
+        if last.elapsed() > STANDSTILL {
+            spared_until = Some(Instant::now() + SESSION_TTL);
+        }
+        let spares = spared_until.is_some_and(|until| Instant::now() < until);
+        match sweep_claims(&shared, spares).await {
+            Ok(()) => last = Instant::now(),
+            Err(error) => tracing::warn!(%error, "cannot look for lost claims; trying again"),
         }
     }
 }
 
-async fn sweep_claims(shared: &Shared) -> Result<(), Error> {
-    for lost in shared.store.lost_claims(Some(&shared.owner)).await? {
+async fn sweep_claims(shared: &Shared, spares: bool) -> Result<(), Error> {
+    let lost = shared.store.lost_claims(Some(&shared.owner)).await?;
+    for lost in lost.into_iter().filter(|_| !spares) {
+        metrics::counter!(crate::metrics::LOST).increment(1);
         let input = Input::Lost {
             command: lost.command.seq,
             worker: lost.worker,

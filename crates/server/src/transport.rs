@@ -1,32 +1,148 @@
 //! The transport in process: the same protocol that crosses the network, without the network.
+//!
+//! What belongs to an execution that another server drives is passed on to it, once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::Refusal;
 use model::event::Event;
-use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
 use model::template::LoopPointer;
 use tokio::sync::oneshot;
-use wire::{Ask, Claimed, PlaybookText, Receipt, Report, Told, Transport};
+use wire::{Ask, Claimed, Held, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict};
 
 use crate::Shared;
-use crate::drive::{Order, Posted};
+use crate::control;
+use crate::drive::{Extras, Hands, Order, Posted};
 use crate::error::Error;
+use crate::peers::{self, Driver};
 
 /// How long a worker's session lives without a heartbeat.
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(15);
 
+/// A claim that its worker does not name for so long never reached it: the answer was lost on the way.
+const UNHEARD_MAX: Duration = Duration::from_secs(8);
+
+/// How often the store is asked what a worker should be told by servers other than this one.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a report is decided or passed on anew while its execution changes hands.
+const HANDS_MAX: usize = 4;
+
 /// Reaches the drive of this process.
 pub(crate) struct InProcess {
     shared: Arc<Shared>,
+    /// Whether another server passed the call on; it is not passed on again.
+    is_passed_on: bool,
 }
 
 impl InProcess {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self {
+            shared,
+            is_passed_on: false,
+        }
+    }
+
+    /// For calls that another server passed on.
+    pub(crate) fn passed_on(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            is_passed_on: true,
+        }
+    }
+
+    async fn post(&self, report: Report) -> Result<Receipt, Posted> {
+        let hands = (report.free > 0).then(|| Hands {
+            worker: report.worker.clone(),
+            pool: report.pool,
+            kinds: report.kinds,
+            free: report.free,
+        });
+        let input = engine::Input::Report(engine::Report {
+            command: report.command.seq,
+            worker: report.worker,
+            lease_epoch: report.lease_epoch,
+            events: report.events,
+            end: report.end,
+        });
+        let execution = report.command.execution;
+        let extras = Extras {
+            hands,
+            ..Extras::default()
+        };
+        let reply = self.shared.drive.post(execution, input, extras).await?;
+        Ok(Receipt {
+            verdict: reply.verdict,
+            next: reply.next,
+        })
+    }
+
+    /// Takes a report to whoever drives its execution: here, there, or here after a death.
+    async fn deliver(&self, report: Report) -> Result<Receipt, wire::Error> {
+        let command = report.command;
+        for _ in 0..HANDS_MAX {
+            let posted = self.post(report.clone()).await;
+            let owner = match posted {
+                Err(Posted::Failed(Error::Elsewhere(owner))) if !self.is_passed_on => owner,
+                other => return other.map_err(|posted| refused(command, posted)),
+            };
+            let driver = peers::driver(&self.shared, &owner).await;
+            match driver.map_err(|error| unavailable(error.into()))? {
+                Driver::Reachable(client) => return peers::report(client, report).await,
+                Driver::Silent => return Err(unavailable(Error::Elsewhere(owner))),
+                Driver::Dead => {
+                    let adopted = control::adopt(&self.shared, command.execution).await;
+                    adopted.map_err(unavailable)?;
+                }
+            }
+        }
+        Err(unavailable(Error::NotFound(command.execution)))
+    }
+
+    /// Claims that the worker should have and does not know of are offered again.
+    async fn reclaim_unheard(&self, pulse: &Pulse) -> Result<(), Error> {
+        let known: HashSet<Held> = pulse.holds.iter().copied().collect();
+        let now = self.shared.store.now();
+        for held in self.shared.store.held(&pulse.worker).await? {
+            let claim = Held {
+                command: held.command,
+                lease_epoch: held.lease_epoch,
+            };
+            if !known.contains(&claim) && now.since(held.claimed_at) > UNHEARD_MAX {
+                self.offer_again(held.command, held.lease_epoch).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn offer_again(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
+        self.shared.store.release(command, epoch).await?;
+        self.shared.drive.send(Order::Forget(command)).await?;
+        self.shared.drive.send(Order::Offered).await
+    }
+
+    /// What the store knows that a worker should be told; other servers may have written it.
+    async fn told_elsewhere(&self, worker: &WorkerId) -> Vec<Told> {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = self.shared.store.changed() => {}
+            }
+            let Ok(held) = self.shared.store.held(worker).await else {
+                continue;
+            };
+            let told: Vec<Told> = held.iter().filter_map(told).collect();
+            if !told.is_empty() {
+                return told;
+            }
+            // A store that changes without end is looked at now and then all the same.
+            tokio::time::sleep(LOOK_EVERY / 10).await;
+        }
     }
 }
 
@@ -47,37 +163,28 @@ impl Transport for InProcess {
     }
 
     async fn report(&self, report: Report) -> Result<Receipt, wire::Error> {
-        let command = report.command;
-        let hands =
-            (report.free > 0).then(|| (report.worker.clone(), report.pool.clone(), report.free));
-        let input = engine::Input::Report(engine::Report {
-            command: command.seq,
-            worker: report.worker,
-            lease_epoch: report.lease_epoch,
-            events: report.events,
-            end: report.end,
-        });
-        match self
-            .shared
-            .drive
-            .post(command.execution, input, hands, None)
-            .await
-        {
-            Ok(reply) => Ok(Receipt {
-                verdict: reply.verdict,
-                next: reply.next,
-            }),
-            Err(Posted::Refused(Refusal::Fenced | Refusal::Ended)) => {
-                Err(wire::Error::Fenced(command))
-            }
-            Err(Posted::Refused(refusal)) => Err(wire::Error::Refused(refusal.to_string())),
-            Err(Posted::Failed(error)) => Err(unavailable(error)),
+        if self.shared.peers.is_some() {
+            return self.deliver(report).await;
         }
+        let command = report.command;
+        let posted = self.post(report).await;
+        posted.map_err(|posted| refused(command, posted))
     }
 
-    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), wire::Error> {
-        let renewed = self.shared.store.renew(worker, SESSION_TTL).await;
-        renewed.map_err(|error| unavailable(error.into()))
+    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), wire::Error> {
+        let renewed = self.shared.store.renew(&pulse.worker, SESSION_TTL).await;
+        renewed.map_err(|error| unavailable(error.into()))?;
+        self.reclaim_unheard(pulse).await.map_err(unavailable)
+    }
+
+    async fn leave(&self, worker: &WorkerId) -> Result<(), wire::Error> {
+        let held = self.shared.store.held(worker).await;
+        for held in held.map_err(|error| unavailable(error.into()))? {
+            let offered = self.offer_again(held.command, held.lease_epoch).await;
+            offered.map_err(unavailable)?;
+        }
+        let ended = self.shared.store.renew(worker, Duration::ZERO).await;
+        ended.map_err(|error| unavailable(error.into()))
     }
 
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, wire::Error> {
@@ -87,11 +194,21 @@ impl Transport for InProcess {
             reply,
         };
         self.shared.drive.send(order).await.map_err(unavailable)?;
-        answer.await.map_err(|_| unavailable(Error::Stopping))
+        if self.shared.peers.is_none() {
+            return answer.await.map_err(|_| unavailable(Error::Stopping));
+        }
+        tokio::select! {
+            told = answer => told.map_err(|_| unavailable(Error::Stopping)),
+            told = self.told_elsewhere(worker) => Ok(told),
+        }
     }
 
     async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, wire::Error> {
-        let net = self.shared.playbooks.net(hash).await.map_err(unavailable)?;
+        let net = self.shared.playbooks.net(hash).await;
+        let net = net.map_err(|error| match error {
+            Error::NoPlaybook(hash) => wire::Error::NotFound(format!("playbook {hash}")),
+            error => unavailable(error),
+        })?;
         let source = &net.playbook.source;
         Ok(PlaybookText {
             name: source.name.clone(),
@@ -115,6 +232,30 @@ impl Transport for InProcess {
     ) -> Result<Raw, wire::Error> {
         let results = crate::loading::loop_results(&self.shared, execution, pointer).await;
         results.map(|value| Raw::of(&value)).map_err(unavailable)
+    }
+}
+
+/// What the holder of a command should be told, by how its execution stands.
+pub(crate) fn told(held: &store::Held) -> Option<Told> {
+    let verdict = match (held.cancelling, held.paused) {
+        (true, _) => Verdict::Stop,
+        (false, true) => Verdict::Yield,
+        (false, false) => return None,
+    };
+    Some(Told {
+        command: held.command,
+        verdict,
+    })
+}
+
+fn refused(command: CommandId, posted: Posted) -> wire::Error {
+    match posted {
+        Posted::Refused(Refusal::Fenced | Refusal::Ended) => wire::Error::Fenced(command),
+        Posted::Refused(refusal) => wire::Error::Refused(refusal.to_string()),
+        Posted::Failed(Error::NotFound(execution)) => {
+            wire::Error::NotFound(format!("execution {execution}"))
+        }
+        Posted::Failed(error) => unavailable(error),
     }
 }
 

@@ -1,11 +1,21 @@
-//! What crosses the boundary between server and worker, and the trait that carries it.
+//! What crosses a process boundary: the types of the HTTP API, its client, and the protocol between worker and server.
 //!
-//! [`Transport`] is implemented by the server in process and by a client over the network; both carry these types.
+//! [`Transport`] is implemented by the server in process and by [`Remote`] over the network; both carry these types.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod api;
+mod client;
 mod context;
+mod event;
+mod remote;
 mod transport;
 
+pub use client::{CallError, Client, FORWARDED, Token, Upload};
 pub use context::Context;
+pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
+pub use remote::Remote;
 pub use transport::{
-    Ask, Claimed, Error, PlaybookText, Receipt, Report, Resume, Told, Transport, Verdict,
+    Ask, Claimed, Error, Held, PlaybookText, Pulse, Receipt, Report, Resume, Told, Transport,
+    Verdict,
 };

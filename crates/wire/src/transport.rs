@@ -10,6 +10,8 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, Wor
 use model::raw::Raw;
 use model::template::LoopPointer;
 
+use serde::{Deserialize, Serialize};
+
 use crate::context::Context;
 
 /// A worker asks for work.
@@ -19,6 +21,8 @@ pub struct Ask {
     pub worker: WorkerId,
     /// The pool it serves.
     pub pool: Name,
+    /// The tool kinds it can call; none means every kind.
+    pub kinds: Option<Vec<Name>>,
     /// At most so many commands.
     pub max: u32,
     /// How long to wait for the first of them.
@@ -26,7 +30,7 @@ pub struct Ask {
 }
 
 /// A command handed out.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Claimed {
     /// What to run.
     pub command: Command,
@@ -35,15 +39,18 @@ pub struct Claimed {
     /// The execution's data.
     pub context: Arc<Context>,
     /// Pipelines of the command that had begun before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resume: Vec<Resume>,
     /// Iterations of its range that are over or wait elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<u64>,
 }
 
 /// A pipeline that had begun before, and how far it came.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resume {
     /// The iteration; none for a plain step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u64>,
     /// How far it came.
     pub continuation: Continuation,
@@ -66,21 +73,25 @@ pub struct Report {
     pub end: ReportEnd,
     /// The pool it serves.
     pub pool: Name,
+    /// The tool kinds it can call; none means every kind.
+    pub kinds: Option<Vec<Name>>,
     /// How many further commands it could take at once.
     pub free: u32,
 }
 
 /// The answer to a report, once it is durable.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Receipt {
     /// How to go on with the command.
     pub verdict: Verdict,
     /// Commands handed over in the same breath, already claimed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<Claimed>,
 }
 
 /// How a worker goes on with a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// As before.
     Proceed,
@@ -91,7 +102,7 @@ pub enum Verdict {
 }
 
 /// What a worker is told between reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// The command it is about.
     pub command: CommandId,
@@ -99,8 +110,26 @@ pub struct Told {
     pub verdict: Verdict,
 }
 
-/// A playbook's text, and the name errors give it.
+/// A sign of life, and what the worker holds: a claim it does not name for long never reached it, and is offered again.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulse {
+    /// Its session.
+    pub worker: WorkerId,
+    /// The commands it holds.
+    pub holds: Vec<Held>,
+}
+
+/// A command that a worker holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Held {
+    /// The command.
+    pub command: CommandId,
+    /// Under which claim.
+    pub lease_epoch: LeaseEpoch,
+}
+
+/// A playbook's text, and the name errors give it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaybookText {
     /// The file or catalog path.
     pub name: Arc<str>,
@@ -135,7 +164,10 @@ pub trait Transport: Send + Sync {
     async fn report(&self, report: Report) -> Result<Receipt, Error>;
 
     /// Keeps the worker's session alive.
-    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), Error>;
+    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error>;
+
+    /// Ends the worker's session: what it still holds is offered to others at once.
+    async fn leave(&self, worker: &WorkerId) -> Result<(), Error>;
 
     /// Waits until there is something to tell this worker.
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, Error>;

@@ -18,6 +18,8 @@ use crate::{command, pulse};
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
 /// How long running tasks may go on after the worker was told to end.
 const DRAIN_GRACE: Duration = Duration::from_secs(10);
+/// How long the last word to the server may take.
+const LEAVE: Duration = Duration::from_secs(2);
 /// How long tasks may take to stop after that, and their last reports to be taken.
 const STOP_GRACE: Duration = Duration::from_secs(8);
 
@@ -34,6 +36,11 @@ pub(crate) async fn work(shared: Arc<Shared>, stop: CancellationToken) {
     drain(&shared, slots).await;
     ended.cancel();
     let _ = tokio::join!(pulse, ears);
+    // A claim that was on its way when the worker stopped asking is offered to others at once; so is what did not end.
+    let left = shared.transport.leave(&shared.config.worker);
+    if !matches!(tokio::time::timeout(LEAVE, left).await, Ok(Ok(()))) {
+        tracing::debug!("the server did not hear that the worker ends; its session will lapse");
+    }
 }
 
 /// Fills free slots for as long as it is polled.
@@ -46,6 +53,7 @@ async fn claim(shared: &Arc<Shared>, slots: &mut JoinSet<()>) {
         let ask = Ask {
             worker: shared.config.worker.clone(),
             pool: shared.config.pool.clone(),
+            kinds: shared.config.kinds.clone(),
             max: u32::try_from(permits.len()).unwrap_or(u32::MAX),
             wait: CLAIM_WAIT,
         };

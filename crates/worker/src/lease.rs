@@ -11,7 +11,7 @@ use model::event::{At, Body, Event, Failed};
 use model::id::{CommandId, LeaseEpoch};
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
-use wire::{Claimed, Report, Verdict};
+use wire::{Claimed, Held, Report, Verdict};
 
 use crate::hand::stamped;
 use crate::patience::Backoff;
@@ -80,6 +80,14 @@ impl Lease {
             outbox: Mutex::default(),
             sent: AtomicU64::new(0),
             sending: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The command and its claim.
+    pub(crate) fn held(&self) -> Held {
+        Held {
+            command: self.id,
+            lease_epoch: self.epoch,
         }
     }
 
@@ -177,6 +185,7 @@ impl Lease {
             events,
             end,
             pool: self.shared.config.pool.clone(),
+            kinds: self.shared.config.kinds.clone(),
             free: u32::from(is_last),
         }
     }

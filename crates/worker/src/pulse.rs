@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wire::Pulse;
 
 use crate::lease::Order;
 use crate::patience::Backoff;
@@ -17,8 +18,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(13);
 pub(crate) async fn beat(shared: Arc<Shared>, ended: CancellationToken) {
     let mut heard = Instant::now();
     loop {
+        let pulse = Pulse {
+            worker: shared.config.worker.clone(),
+            holds: shared.holds(),
+        };
         let answer = tokio::select! {
-            answer = shared.transport.heartbeat(&shared.config.worker) => answer,
+            answer = shared.transport.heartbeat(&pulse) => answer,
             () = tokio::time::sleep_until(heard + SILENCE_MAX) => {
                 silence(&shared);
                 heard = Instant::now();

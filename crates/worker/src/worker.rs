@@ -11,7 +11,7 @@ use model::template::Data;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tools::Registry;
-use wire::{Told, Transport};
+use wire::{Held, Told, Transport};
 
 use crate::claim;
 use crate::clock::Clock;
@@ -27,6 +27,8 @@ pub struct Config {
     pub worker: WorkerId,
     /// The pool it serves.
     pub pool: Name,
+    /// The tool kinds it takes work for; none means every kind.
+    pub kinds: Option<Vec<Name>>,
     /// How many commands it runs at once.
     pub slots: u32,
     /// The kinds of tools it can call.
@@ -127,6 +129,11 @@ impl Shared {
         for lease in self.leases().values() {
             lease.tell(order);
         }
+    }
+
+    /// The commands in hand.
+    pub(crate) fn holds(&self) -> Vec<Held> {
+        self.leases().values().map(|lease| lease.held()).collect()
     }
 
     fn leases(&self) -> std::sync::MutexGuard<'_, HashMap<CommandId, Arc<Lease>>> {

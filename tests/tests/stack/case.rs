@@ -64,7 +64,9 @@ async fn start(case: &Case) -> Result<Running, String> {
         bodies: bodies.clone(),
         limits: case.limits,
         files: None,
-    };
+            takes_over: false,
+            cluster_secret: None,
+        };
     for (path, text) in &case.children {
         store.put_playbook(path, text).await.map_err(said)?;
     }
@@ -106,6 +108,7 @@ impl Running {
         let config = worker::Config {
             worker: WorkerId(format!("worker-{}", self.workers).into()),
             pool: "default".into(),
+            kinds: None,
             slots: 64,
             tools: tool::registry(&self.script),
             bodies: self.bodies.clone(),

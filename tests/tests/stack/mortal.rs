@@ -8,7 +8,7 @@ use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
 use model::template::LoopPointer;
 use tokio_util::sync::CancellationToken;
-use wire::{Ask, Claimed, Error, PlaybookText, Receipt, Report, Told, Transport};
+use wire::{Ask, Claimed, Error, PlaybookText, Pulse, Receipt, Report, Told, Transport};
 
 /// The way of one worker.
 pub(crate) struct Mortal {
@@ -36,8 +36,11 @@ impl Transport for Mortal {
     async fn report(&self, report: Report) -> Result<Receipt, Error> {
         self.alive(self.server.report(report)).await
     }
-    async fn heartbeat(&self, worker: &WorkerId) -> Result<(), Error> {
-        self.alive(self.server.heartbeat(worker)).await
+    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error> {
+        self.alive(self.server.heartbeat(pulse)).await
+    }
+    async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
+        self.alive(self.server.leave(worker)).await
     }
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, Error> {
         self.alive(self.server.listen(worker)).await

@@ -24,6 +24,7 @@ const WORD_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> Ended {
     let control = Control::Cancel {
         reason: args.reason.clone(),
+        cascade: true,
     };
     let wanted = (RunStatus::Cancelled, STOP_PATIENCE);
     say(app, &args.id, control, Some(wanted), "cancelled").await

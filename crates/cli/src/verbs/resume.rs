@@ -58,7 +58,7 @@ pub(crate) async fn go_on(
     let since = session.log.store.now();
     let adoption = session.server.adopt(row.id).await?;
     let control = match going {
-        Going::Retry => Some(Control::Retry),
+        Going::Retry => Some(Control::Retry { version: None }),
         Going::Resume if row.status == RunStatus::Paused => Some(Control::Resume),
         Going::Resume => None,
     };

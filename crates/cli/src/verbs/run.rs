@@ -87,6 +87,12 @@ fn show_findings(app: &App, parsed: &Parsed) {
 fn refused(error: SubmitError) -> Problem {
     match error {
         SubmitError::Failed(error) => error.into(),
+        SubmitError::NoPlaybook(_) => {
+            Problem::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", error.to_string())
+        }
+        SubmitError::Refused(refusal) => {
+            Problem::new(Exit::Usage, "REFUSED", refusal.to_string())
+        }
         SubmitError::Invalid(diagnostics) => {
             let first = diagnostics
                 .first()

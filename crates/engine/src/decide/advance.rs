@@ -67,6 +67,7 @@ impl Turn<'_> {
                 is_strike,
             } => self.lost(command, &worker, lease_epoch, is_strike),
             Input::Unclaimed(command) => self.unclaimed(command),
+            Input::Record(body) => self.note_down(*body),
             Input::GoOn => {
                 self.looks_at_all = true;
                 Ok(())

@@ -92,6 +92,13 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Writes down something of the server's own, from which nothing follows.
+    pub(super) fn note_down(&mut self, body: Body) -> Result<(), Undecided> {
+        self.must_live()?;
+        self.emit(At::default(), body);
+        Ok(())
+    }
+
     pub(super) fn patch_from_outside(&mut self, patch: &Raw) -> Result<(), Undecided> {
         self.must_live()?;
         let map = patch.read().unwrap_or_default();

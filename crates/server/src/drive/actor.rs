@@ -15,7 +15,8 @@ use wire::Verdict;
 use crate::Shared;
 use crate::drive::claims::Claims;
 use crate::drive::commits::Outcome;
-use crate::drive::handle::{Order, Posted, Reply};
+use crate::drive::fetch::Fetched;
+use crate::drive::handle::{Extras, Order, Posted, Reply};
 use crate::drive::slot::{Slot, Waiting};
 use crate::error::Error;
 use crate::loading::{self, Opened};
@@ -46,6 +47,11 @@ pub(super) enum Done {
     Committed(Vec<(ExecutionId, Outcome)>),
     Claimed(
         Result<Vec<store::Claim>, Error>,
+        wire::Ask,
+        oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
+    ),
+    Fetched(
+        Fetched,
         wire::Ask,
         oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
     ),
@@ -93,8 +99,7 @@ impl Drive {
                 let execution = submit.execution;
                 let waiting = Waiting {
                     input: Input::Submit(submit),
-                    hands: None,
-                    consumed,
+                    extras: Extras::consuming(consumed),
                     reply: Some(reply),
                 };
                 let slot = Slot::new(Some(net), None, Vec::new(), Seq(0));
@@ -104,14 +109,12 @@ impl Drive {
             Order::Move {
                 execution,
                 input,
-                hands,
-                consumed,
+                extras,
                 reply,
             } => {
                 let waiting = Waiting {
                     input,
-                    hands,
-                    consumed,
+                    extras,
                     reply: Some(reply),
                 };
                 if self.slots.contains_key(&execution) {
@@ -123,6 +126,14 @@ impl Drive {
             Order::Claim { ask, reply } => self.ask(ask, reply),
             Order::Listen { worker, reply } => self.claims.listen(worker, reply),
             Order::Offered => self.offered(),
+            Order::Build {
+                worker,
+                commands,
+                reply,
+            } => {
+                // Nobody waits for it any more: the claims lapse with the asker's session.
+                let _ = reply.send(self.build_for(&worker, &commands));
+            }
             Order::Forget(command) => self.claims.forget(command),
             Order::Drain(reply) => self.drains.push(reply),
         }
@@ -134,6 +145,7 @@ impl Drive {
             Done::Loaded(execution, loaded) => self.loaded(execution, loaded),
             Done::Committed(outcomes) => self.batch_committed(outcomes),
             Done::Claimed(claims, ask, reply) => self.claimed(claims, ask, reply),
+            Done::Fetched(fetched, ask, reply) => self.fetched(fetched, ask, reply),
             Done::Again(execution) => {
                 if let Some(slot) = self.slots.remove(&execution) {
                     self.open(execution, slot.queue);
@@ -143,6 +155,13 @@ impl Drive {
                     }
                 }
             }
+        }
+    }
+
+    /// Brings an execution into memory unless it is there.
+    pub(super) fn open_if_absent(&mut self, execution: ExecutionId) {
+        if !self.slots.contains_key(&execution) {
+            self.open(execution, VecDeque::new());
         }
     }
 
@@ -163,6 +182,10 @@ impl Drive {
             return;
         };
         match opened {
+            Ok(Some(opened)) if self.is_elsewhere(&opened) => {
+                let owner = opened.owner.expect("someone else drives it");
+                refuse_all(slot.queue, || Error::Elsewhere(owner.clone()));
+            }
             Ok(Some(opened)) => {
                 let mut fresh = Slot::new(
                     Some(opened.net),
@@ -194,6 +217,12 @@ impl Drive {
                 });
             }
         }
+    }
+
+    /// Whether another server drives it: this one never did, or was taken for dead and has lost it.
+    fn is_elsewhere(&self, opened: &Opened) -> bool {
+        let owner = opened.owner.as_ref();
+        owner.is_some_and(|owner| *owner != self.shared.owner)
     }
 
     /// Loads the execution again after a while, its inputs still in line.
@@ -245,7 +274,7 @@ impl Drive {
 
     /// An input that does not fit changes nothing, but the message that brought it is done with.
     fn refuse(&mut self, execution: ExecutionId, waiting: Waiting, refusal: engine::Refusal) {
-        if waiting.consumed.is_some() {
+        if waiting.extras.consumed.is_some() {
             self.gather_consumed(execution, &waiting);
         }
         if let Some(reply) = waiting.reply {
@@ -314,6 +343,7 @@ fn accept_submissions(queue: VecDeque<Waiting>) -> VecDeque<Waiting> {
             let _ = reply.send(Ok(Reply {
                 verdict: Verdict::Proceed,
                 next: Vec::new(),
+                recorded: Vec::new(),
             }));
         }
     }

@@ -1,6 +1,7 @@
 //! Claims: who holds which command, who waits for work, and what workers are told.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use model::command::{Command, Work};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
@@ -8,6 +9,8 @@ use tokio::sync::oneshot;
 use wire::{Ask, Claimed, Resume, Told};
 
 use crate::drive::actor::{Done, Drive};
+use crate::drive::fetch::{Fetched, fetch};
+use crate::drive::handle::Hands;
 use crate::error::Error;
 
 /// What the drive knows of workers.
@@ -20,10 +23,13 @@ pub(super) struct Claims {
     /// Commands on offer that nobody was waiting for, by pool; possibly more than there are.
     on_offer: HashMap<Name, usize>,
     /// Commands that this process put on offer and nobody has taken, by pool, oldest first.
-    shelf: HashMap<Name, VecDeque<CommandId>>,
+    shelf: HashMap<Name, VecDeque<Shelved>>,
     /// Workers that listen, and what there is to tell those that do not at the moment.
     listeners: HashMap<WorkerId, Listener>,
 }
+
+/// A command on the shelf, and the kinds its step needs.
+type Shelved = (CommandId, Arc<[Name]>);
 
 struct Parked {
     ask: Ask,
@@ -31,6 +37,21 @@ struct Parked {
     /// Commands assigned to it that are not durable yet.
     assigned: u32,
     ready: Vec<Claimed>,
+}
+
+impl Parked {
+    /// Whether it still waits, and could take a command of this pool and these kinds.
+    fn takes(&self, pool: &Name, kinds: &[Name]) -> bool {
+        !self.reply.is_closed()
+            && self.ask.pool == *pool
+            && self.assigned < self.ask.max
+            && serves(self.ask.kinds.as_deref(), kinds)
+    }
+}
+
+/// Whether a worker that calls these kinds can run a step that needs those.
+fn serves(calls: Option<&[Name]>, needs: &[Name]) -> bool {
+    calls.is_none_or(|calls| needs.iter().all(|kind| calls.contains(kind)))
 }
 
 #[derive(Default)]
@@ -44,20 +65,19 @@ impl Claims {
     pub(super) fn assign(
         &mut self,
         command: &Command,
-        hands: Option<&(WorkerId, Name, u32)>,
+        kinds: &[Name],
+        hands: Option<&Hands>,
         handed: usize,
     ) -> Option<(WorkerId, bool)> {
-        if let Some((worker, pool, free)) = hands
-            && *pool == command.pool
-            && handed < *free as usize
+        if let Some(hands) = hands
+            && hands.pool == command.pool
+            && handed < hands.free as usize
+            && serves(hands.kinds.as_deref(), kinds)
         {
-            self.holders.insert(command.id, worker.clone());
-            return Some((worker.clone(), true));
+            self.holders.insert(command.id, hands.worker.clone());
+            return Some((hands.worker.clone(), true));
         }
-        let fits = |parked: &&mut Parked| {
-            let open = !parked.reply.is_closed();
-            open && parked.ask.pool == command.pool && parked.assigned < parked.ask.max
-        };
+        let fits = |parked: &&mut Parked| parked.takes(&command.pool, kinds);
         let parked = self.asks.iter_mut().find(fits)?;
         parked.assigned += 1;
         self.holders.insert(command.id, parked.ask.worker.clone());
@@ -151,8 +171,9 @@ impl Drive {
                 worker: ask.worker.clone(),
                 pool: ask.pool.clone(),
                 max: ask.max,
-                owner: Some(shared.owner.clone()),
-                kinds: None,
+                // Servers on one store share their workers; a process alone leaves others' work to them.
+                owner: shared.peers.is_none().then(|| shared.owner.clone()),
+                kinds: ask.kinds.clone(),
             };
             let claims = shared.store.claim(&wanted).await.map_err(Error::from);
             Done::Claimed(claims, ask, reply)
@@ -183,14 +204,47 @@ impl Drive {
             return self.ask(ask, reply);
         }
         let mut ready = Vec::new();
+        let mut foreign = Vec::new();
         for claim in claims {
             let id = claim.command.id;
             self.claims.holders.insert(id, ask.worker.clone());
             match self.build_from(&claim.command, claim.lease_epoch) {
                 Some(claimed) => ready.push(claimed),
+                None if self.shared.peers.is_some() => foreign.push((id, claim.lease_epoch)),
                 None => self.give_back(id, claim.lease_epoch),
             }
         }
+        if foreign.is_empty() {
+            return self.deliver(ready, ask, reply);
+        }
+        let shared = self.shared.clone();
+        self.work.push(Box::pin(async move {
+            let mut fetched = fetch(&shared, &ask.worker, foreign).await;
+            fetched.ready.append(&mut ready);
+            Done::Fetched(fetched, ask, reply)
+        }));
+    }
+
+    /// What could be fetched from the drivers of claimed commands is here.
+    pub(super) fn fetched(
+        &mut self,
+        fetched: Fetched,
+        ask: Ask,
+        reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
+    ) {
+        for (command, epoch) in fetched.missed {
+            self.give_back(command, epoch);
+        }
+        self.deliver(fetched.ready, ask, reply);
+    }
+
+    /// Commands go to the worker that asked; if there are none it goes on waiting.
+    fn deliver(
+        &mut self,
+        ready: Vec<Claimed>,
+        ask: Ask,
+        reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
+    ) {
         if ready.is_empty() {
             return self.ask(ask, reply);
         }
@@ -204,9 +258,7 @@ impl Drive {
     /// A claim nobody can use: the command is offered again, and its execution brought into memory for the next ask.
     fn give_back(&mut self, command: CommandId, epoch: LeaseEpoch) {
         self.claims.forget(command);
-        if !self.slots.contains_key(&command.execution) {
-            self.open(command.execution, VecDeque::new());
-        }
+        self.open_if_absent(command.execution);
         let shared = self.shared.clone();
         tokio::spawn(async move {
             if let Err(error) = shared.store.release(command, epoch).await {
@@ -257,39 +309,64 @@ impl Drive {
     }
 
     /// A command is on offer to whoever asks.
-    pub(super) fn offer(&mut self, pool: &Name, command: CommandId) {
+    pub(super) fn offer(&mut self, pool: &Name, kinds: Arc<[Name]>, command: CommandId) {
         self.claims
             .shelf
             .entry(pool.clone())
             .or_default()
-            .push_back(command);
+            .push_back((command, kinds));
         self.serve(pool);
     }
 
     /// Hands what is on the shelf to workers that wait; the hand-over rides in the execution's next commit.
     fn serve(&mut self, pool: &Name) {
-        loop {
-            let fits = |parked: &Parked| {
-                !parked.reply.is_closed()
-                    && parked.ask.pool == *pool
-                    && parked.assigned < parked.ask.max
-            };
-            let Some(position) = self.claims.asks.iter().position(fits) else {
-                return;
-            };
-            let offered = self.claims.shelf.get_mut(pool);
-            let Some(command) = offered.and_then(VecDeque::pop_front) else {
-                return;
-            };
+        let Some(mut offered) = self.claims.shelf.remove(pool) else {
+            return;
+        };
+        let mut left = VecDeque::new();
+        while let Some((command, kinds)) = offered.pop_front() {
             if !self.is_on_offer(command) {
                 continue;
             }
+            let takes = |parked: &Parked| parked.takes(pool, &kinds);
+            let Some(position) = self.claims.asks.iter().position(takes) else {
+                left.push_back((command, kinds));
+                if self
+                    .claims
+                    .asks
+                    .iter()
+                    .any(|parked| parked.takes(pool, &[]))
+                {
+                    continue;
+                }
+                break;
+            };
             let parked = &mut self.claims.asks[position];
             parked.assigned += 1;
             let worker = parked.ask.worker.clone();
             self.claims.holders.insert(command, worker.clone());
             self.gather_hand(command, worker);
         }
+        left.append(&mut offered);
+        self.claims.shelf.insert(pool.clone(), left);
+    }
+
+    /// What a worker elsewhere needs to run commands that it holds.
+    pub(super) fn build_for(
+        &mut self,
+        worker: &WorkerId,
+        commands: &[(CommandId, LeaseEpoch)],
+    ) -> Vec<Claimed> {
+        let mut built = Vec::with_capacity(commands.len());
+        for (command, epoch) in commands {
+            // An execution that is not in memory is brought there for the next time it is asked for.
+            self.open_if_absent(command.execution);
+            if let Some(claimed) = self.build(command.execution, command.seq, *epoch) {
+                self.claims.holders.insert(*command, worker.clone());
+                built.push(claimed);
+            }
+        }
+        built
     }
 
     /// Whether a command may be handed out: it is live, nobody holds it, and its run goes on.

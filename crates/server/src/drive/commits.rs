@@ -7,14 +7,14 @@ use engine::{CommandChange, Decision, Input};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::raw::Raw;
 use model::time::Time;
-use store::{Commit, Committed, Fence, Issue, Message, MessageKey, Snapshot};
+use store::{Commit, Committed, Fence, Foreign, Issue, Message, MessageKey, Snapshot};
 use wire::{Told, Verdict};
 
 use crate::Shared;
 use crate::drive::actor::{Done, Drive};
 use crate::drive::claims::Claims;
 use crate::drive::handle::{Posted, Published, Reply};
-use crate::drive::slot::{Decided, Gathered, Slot, Waiting};
+use crate::drive::slot::{Decided, Gathered, Offered, Slot, Waiting};
 use crate::error::Error;
 use crate::loading::SNAPSHOT_VERSION;
 
@@ -32,7 +32,7 @@ struct Rest {
     events: Vec<model::event::Event>,
     stops: Vec<(Seq, WorkerId)>,
     handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    offered: Vec<(Name, Seq)>,
+    offered: Vec<Offered>,
     has_messages: bool,
     has_timers: bool,
 }
@@ -54,6 +54,7 @@ impl Drive {
             waiting,
             handed: Vec::new(),
             command,
+            recorded: Vec::new(),
         };
         let gathered = slot
             .gathered
@@ -67,13 +68,18 @@ impl Drive {
             gathered.commit.creation.owner = Some(self.shared.owner.clone());
         }
         let more = decision.more;
-        let now = self.shared.store.now();
+        let issuing = Issuing {
+            now: self.shared.store.now(),
+            net: slot.net.clone(),
+        };
         for change in decision.commands {
-            let change = gathered.command(&mut self.claims, &mut decided, change, now);
+            let change = gathered.command(&mut self.claims, &mut decided, change, &issuing);
             gathered.commit.commands.push(change);
         }
+        gathered.key_foreign(&mut decided, &decision.events);
         gathered.commit.events.extend(decision.events);
-        gathered.commit.consumed.extend(decided.waiting.consumed);
+        let consumed = decided.waiting.extras.consumed;
+        gathered.commit.consumed.extend(consumed);
         gathered.commit.timers.extend(decision.timers);
         let messages = decision.messages.iter();
         let messages = messages.map(|message| out(execution, message));
@@ -126,7 +132,7 @@ impl Drive {
         let gathered = slot
             .gathered
             .get_or_insert_with(|| Gathered::new(execution, expected));
-        gathered.commit.consumed.extend(waiting.consumed);
+        gathered.commit.consumed.extend(waiting.extras.consumed);
     }
 
     /// Hands what has gathered to the store in one batch, one commit per execution at a time.
@@ -253,15 +259,20 @@ impl Drive {
                 _ => Verdict::Proceed,
             };
             if let Some(reply) = entry.waiting.reply {
-                let _ = reply.send(Ok(Reply { verdict, next }));
+                let recorded = entry.recorded;
+                let _ = reply.send(Ok(Reply {
+                    verdict,
+                    next,
+                    recorded,
+                }));
             }
         }
         if let Some(slot) = self.slots.get_mut(&execution) {
             slot.waits_for_commit = false;
         }
         self.decide(execution);
-        for (pool, seq) in rest.offered {
-            self.offer(&pool, CommandId { execution, seq });
+        for Offered { pool, kinds, seq } in rest.offered {
+            self.offer(&pool, kinds, CommandId { execution, seq });
         }
         self.tell_stops(execution, &rest.stops);
         if rest.has_messages {
@@ -335,6 +346,30 @@ impl Drive {
     }
 }
 
+/// What new commands are issued with.
+struct Issuing {
+    now: Time,
+    net: Option<Arc<engine::Net>>,
+}
+
+impl Issuing {
+    /// The tool kinds that a step's tasks need.
+    fn kinds(&self, step: &Name) -> Arc<[Name]> {
+        let step = self
+            .net
+            .as_ref()
+            .and_then(|net| net.playbook.step(step.as_str()));
+        let tasks = step.map(|step| step.tasks.as_slice()).unwrap_or_default();
+        let mut kinds: Vec<Name> = Vec::with_capacity(1);
+        for task in tasks {
+            if !kinds.contains(&task.kind) {
+                kinds.push(task.kind.clone());
+            }
+        }
+        kinds.into()
+    }
+}
+
 impl Gathered {
     fn new(execution: ExecutionId, expected: Seq) -> Self {
         Self {
@@ -347,13 +382,31 @@ impl Gathered {
         }
     }
 
+    /// Events whose ids came from outside are kept by id, so that they are known when they come again.
+    fn key_foreign(&mut self, decided: &mut Decided, events: &[model::event::Event]) {
+        let hashes = &decided.waiting.extras.foreign;
+        if hashes.is_empty() {
+            return;
+        }
+        for event in events {
+            if let Some(hash) = hashes.get(&event.event_id) {
+                decided.recorded.push((event.event_id, event.seq));
+                self.commit.foreign.push(Foreign {
+                    event_id: event.event_id,
+                    seq: event.seq,
+                    hash: *hash,
+                });
+            }
+        }
+    }
+
     /// A change among the commands, with the worker that gets a new one, if one waits for work.
     fn command(
         &mut self,
         claims: &mut Claims,
         decided: &mut Decided,
         change: CommandChange,
-        now: Time,
+        issuing: &Issuing,
     ) -> store::CommandChange {
         let (command, schedule_to_start) = match change {
             CommandChange::Close { seq } => {
@@ -367,21 +420,28 @@ impl Gathered {
             } => (command, schedule_to_start),
         };
         let (seq, epoch) = (command.id.seq, LeaseEpoch(1));
+        let kinds = issuing.kinds(&command.run.step);
         let holder = claims.assign(
             &command,
-            decided.waiting.hands.as_ref(),
+            &kinds,
+            decided.waiting.extras.hands.as_ref(),
             decided.handed.len(),
         );
+        let kinds_needed = kinds.to_vec();
         match &holder {
             Some((_, true)) => decided.handed.push((seq, epoch)),
             Some((worker, false)) => self.handed.push((worker.clone(), seq, epoch)),
-            None => self.offered.push((command.pool.clone(), seq)),
+            None => self.offered.push(Offered {
+                pool: command.pool.clone(),
+                kinds,
+                seq,
+            }),
         }
         store::CommandChange::Issue(Box::new(Issue {
             command: *command,
             claimed: holder.map(|(worker, _)| (worker, epoch)),
-            start_by: Some(now.after(schedule_to_start)),
-            kinds: Vec::new(),
+            kinds: kinds_needed,
+            start_by: Some(issuing.now.after(schedule_to_start)),
         }))
     }
 }

@@ -1,10 +1,11 @@
 //! How the rest of the server speaks to the drive.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::{Input, Net, Refusal, Submit};
 use model::event::Event;
-use model::id::{CommandId, ExecutionId, Name, WorkerId};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::status::RunStatus;
 use store::MessageKey;
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +27,19 @@ pub struct Published {
     pub status: RunStatus,
 }
 
+/// A worker that can take further commands with the answer to its report.
+#[derive(Debug, Clone)]
+pub(crate) struct Hands {
+    /// The worker.
+    pub(crate) worker: WorkerId,
+    /// The pool it serves.
+    pub(crate) pool: Name,
+    /// The tool kinds it can call; none means every kind.
+    pub(crate) kinds: Option<Vec<Name>>,
+    /// How many it takes.
+    pub(crate) free: u32,
+}
+
 /// What the drive answers when an input is durable.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -33,6 +47,29 @@ pub(crate) struct Reply {
     pub(crate) verdict: Verdict,
     /// Commands handed over to it.
     pub(crate) next: Vec<Claimed>,
+    /// Where the events whose ids came from outside stand in the log.
+    pub(crate) recorded: Vec<(EventId, Seq)>,
+}
+
+/// What rides along with an input.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    /// The worker that can take further commands.
+    pub(crate) hands: Option<Hands>,
+    /// The message that the input came in.
+    pub(crate) consumed: Option<MessageKey>,
+    /// The events whose ids came from outside, with the hash of what was sent.
+    pub(crate) foreign: HashMap<EventId, [u8; 32]>,
+}
+
+impl Extras {
+    /// The input came in a message.
+    pub(crate) fn consuming(consumed: Option<MessageKey>) -> Self {
+        Self {
+            consumed,
+            ..Self::default()
+        }
+    }
 }
 
 /// Why an input was not taken.
@@ -57,9 +94,7 @@ pub(crate) enum Order {
     Move {
         execution: ExecutionId,
         input: Input,
-        /// The worker that can take further commands, its pool, and how many.
-        hands: Option<(WorkerId, Name, u32)>,
-        consumed: Option<MessageKey>,
+        extras: Extras,
         reply: oneshot::Sender<Result<Reply, Posted>>,
     },
     /// A worker asks for commands; answered when there are some.
@@ -74,6 +109,12 @@ pub(crate) enum Order {
     },
     /// Commands on offer may exist that this drive has not seen being issued.
     Offered,
+    /// A worker elsewhere holds commands of executions driven here and needs what it takes to run them.
+    Build {
+        worker: WorkerId,
+        commands: Vec<(CommandId, LeaseEpoch)>,
+        reply: oneshot::Sender<Vec<Claimed>>,
+    },
     /// A command is held by nobody of this process any more.
     Forget(CommandId),
     /// Answer when everything taken in so far is durable.
@@ -102,15 +143,13 @@ impl Handle {
         &self,
         execution: ExecutionId,
         input: Input,
-        hands: Option<(WorkerId, Name, u32)>,
-        consumed: Option<MessageKey>,
+        extras: Extras,
     ) -> Result<Reply, Posted> {
         let (reply, answer) = oneshot::channel();
         let order = Order::Move {
             execution,
             input,
-            hands,
-            consumed,
+            extras,
             reply,
         };
         self.send(order).await?;

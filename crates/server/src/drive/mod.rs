@@ -7,9 +7,10 @@
 mod actor;
 mod claims;
 mod commits;
+mod fetch;
 mod handle;
 mod slot;
 
 pub(crate) use actor::run;
 pub use handle::Published;
-pub(crate) use handle::{Handle, Order, Posted, channel};
+pub(crate) use handle::{Extras, Handle, Hands, Order, Posted, channel};

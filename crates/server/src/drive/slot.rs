@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use engine::{BodyToKeep, Decision, Input, Net, State};
 use model::event::Event;
-use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::template::Loaded;
 use serde_json::{Map, Value};
-use store::{Commit, MessageKey};
+use store::Commit;
 use tokio::sync::oneshot;
 use wire::{Context, Verdict};
 
-use crate::drive::handle::{Posted, Reply};
+use crate::drive::handle::{Extras, Posted, Reply};
 
 /// How many recent events are kept at hand for templates.
 const TAIL_MAX: usize = 512;
@@ -52,8 +52,7 @@ struct ContextKey {
 /// An input in line.
 pub(super) struct Waiting {
     pub(super) input: Input,
-    pub(super) hands: Option<(WorkerId, Name, u32)>,
-    pub(super) consumed: Option<MessageKey>,
+    pub(super) extras: Extras,
     pub(super) reply: Option<oneshot::Sender<Result<Reply, Posted>>>,
 }
 
@@ -64,6 +63,8 @@ pub(super) struct Decided {
     pub(super) handed: Vec<(Seq, LeaseEpoch)>,
     /// The reported command, for the verdict.
     pub(super) command: Option<Seq>,
+    /// Where its events with ids from outside stand.
+    pub(super) recorded: Vec<(EventId, Seq)>,
 }
 
 /// Decisions that will be committed together.
@@ -74,8 +75,18 @@ pub(super) struct Gathered {
     pub(super) stops: Vec<(Seq, WorkerId)>,
     /// Commands handed to workers that were waiting for work.
     pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    /// Commands on offer to whoever asks, with their pools.
-    pub(super) offered: Vec<(Name, Seq)>,
+    /// Commands on offer to whoever asks.
+    pub(super) offered: Vec<Offered>,
+}
+
+/// A command on offer.
+pub(super) struct Offered {
+    /// Who may take it.
+    pub(super) pool: Name,
+    /// The tool kinds its step needs.
+    pub(super) kinds: Arc<[Name]>,
+    /// The event that issued it.
+    pub(super) seq: Seq,
 }
 
 impl Waiting {
@@ -83,8 +94,7 @@ impl Waiting {
     pub(super) fn new(input: Input) -> Self {
         Self {
             input,
-            hands: None,
-            consumed: None,
+            extras: Extras::default(),
             reply: None,
         }
     }

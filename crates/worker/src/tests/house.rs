@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool};
 use wire::{
-    Ask, Claimed, Context, Error, PlaybookText, Receipt, Report, Resume, Told, Transport, Verdict,
+    Ask, Claimed, Context, Error, PlaybookText, Pulse, Receipt, Report, Resume, Told, Transport,
+    Verdict,
 };
 
 use crate::{Clock, Config, LogLine, Logs, Worker};
@@ -126,7 +127,11 @@ impl Transport for Server {
         Ok(Receipt { verdict, next })
     }
 
-    async fn heartbeat(&self, _worker: &WorkerId) -> Result<(), Error> {
+    async fn heartbeat(&self, _pulse: &Pulse) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn leave(&self, _worker: &WorkerId) -> Result<(), Error> {
         Ok(())
     }
 

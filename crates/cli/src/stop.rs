@@ -1,0 +1,31 @@
+//! Stopping: the first signal asks everything to end well, the second ends the process.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::problem::Exit;
+
+/// Cancelled by the first SIGINT or SIGTERM; the second ends the process at once.
+pub(crate) fn on_signal() -> CancellationToken {
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    tokio::spawn(async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = (
+            signal(SignalKind::interrupt()),
+            signal(SignalKind::terminate()),
+        ) else {
+            return;
+        };
+        for is_second in [false, true] {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if is_second {
+                std::process::exit(i32::from(Exit::Interrupted.number()));
+            }
+            told.cancel();
+        }
+    });
+    stop
+}

@@ -1,0 +1,162 @@
+//! `noetl serve`: the API, the drive and a pool of local workers, until it is stopped.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use server::Server;
+use server::api::{Access, ApiConfig, Listening, Tls};
+
+use crate::app::{App, Ended};
+use crate::args::{Driving, ServeArgs};
+use crate::local::{self, Session, Setup};
+use crate::problem::{Exit, Problem};
+use crate::stop;
+
+/// Serves until it is stopped.
+pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
+    let tls = tls(args)?;
+    let listening = Listening::bind(&args.listen).await.map_err(cannot_listen)?;
+    let address = listening.address();
+    let is_loopback = address.ip().is_loopback();
+    let access = access(args, is_loopback, tls.is_some())?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{address}");
+    let place = local::place(&app.settings);
+    let advertised = args.advertise.clone().unwrap_or_else(|| reachable(&url, address));
+    let opened = local::open_place(&place, &advertised, args.nats.is_some()).await?;
+    let is_cluster = opened.is_cluster;
+    let setup = Setup::serving(&opened).await?;
+    let cluster_secret = setup.cluster_secret.clone();
+    let mut session = Session::start_with(opened.log, setup)?;
+    let slots = args.local_slots.unwrap_or(if is_cluster { 0 } else { app.settings.slots });
+    if slots > 0 {
+        let driving = Driving {
+            slots: Some(slots),
+            allow_env: args.allow_env.clone(),
+            ..Driving::default()
+        };
+        session.work(app, &driving)?;
+    }
+    admin(app, args, access, &session.server).await?;
+    let config = ApiConfig {
+        access,
+        is_loopback,
+        hosts: args.host.clone(),
+        cluster_secret,
+    };
+    let stop = stop::on_signal();
+    app.out.note(&format!("serving   {url}   {}", work(slots)));
+    let served = listening.serve(session.server.clone(), config, tls, stop).await;
+    session.stop().await;
+    served.map_err(|error| {
+        let message = format!("the server broke off: {error}");
+        Problem::new(Exit::Unreachable, "SERVER_BROKEN", message)
+    })?;
+    app.out.note("stopped");
+    Ok(Exit::Done)
+}
+
+fn work(slots: u32) -> String {
+    match slots {
+        0 => "work is left to `noetl worker`".to_owned(),
+        1 => "1 slot of its own".to_owned(),
+        slots => format!("{slots} slots of its own"),
+    }
+}
+
+/// How other servers reach this one: by the address it listens on, or this machine's name where that is every address.
+fn reachable(url: &str, address: SocketAddr) -> String {
+    if !address.ip().is_unspecified() {
+        return url.to_owned();
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = match host.trim() {
+        "" => "localhost",
+        host => host,
+    };
+    let scheme = url.split("://").next().unwrap_or("http");
+    format!("{scheme}://{host}:{}", address.port())
+}
+
+/// Beyond loopback nobody gets in without a token, and no token travels in the clear.
+fn access(args: &ServeArgs, is_loopback: bool, has_tls: bool) -> Result<Access, Problem> {
+    if is_loopback {
+        let asked = args.token_file.is_some();
+        return Ok(if asked { Access::Tokens } else { Access::Open });
+    }
+    if !has_tls && !args.behind_tls_proxy {
+        let message = format!("{} can be reached from elsewhere, and has no TLS", args.listen);
+        return Err(Problem::new(Exit::Usage, "TLS_REQUIRED", message)
+            .help("give --tls-cert and --tls-key, or --behind-tls-proxy if a proxy in front speaks TLS")
+            .help("or listen on 127.0.0.1"));
+    }
+    Ok(Access::Tokens)
+}
+
+fn tls(args: &ServeArgs) -> Result<Option<Tls>, Problem> {
+    let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else {
+        return Ok(None);
+    };
+    let read = |file: &Path| {
+        std::fs::read(file)
+            .map_err(|error| Problem::unreadable(&file.display().to_string(), &error))
+    };
+    let tls = Tls::new(&read(chain)?, &read(key)?);
+    tls.map(Some)
+        .map_err(|error| Problem::new(Exit::Usage, "TLS_INVALID", error.to_string()))
+}
+
+fn cannot_listen(error: server::api::ListenError) -> Problem {
+    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+    let message = format!("{error}{}", cause.unwrap_or_default());
+    Problem::new(Exit::Unreachable, "CANNOT_LISTEN", message)
+        .help("another process may hold the port; choose one with --listen HOST:PORT")
+}
+
+/// The admin's token: the one in the file, or a fresh one that is shown once.
+async fn admin(
+    app: &App,
+    args: &ServeArgs,
+    access: Access,
+    server: &Server,
+) -> Result<(), Problem> {
+    if access == Access::Open {
+        return Ok(());
+    }
+    let existing = args.token_file.as_deref().filter(|file| file.exists());
+    if let Some(file) = existing {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| Problem::unreadable(&name, &error))?;
+        if text.trim().len() < 32 {
+            let message = format!("`{name}` does not hold a token of at least 32 characters");
+            return Err(Problem::new(Exit::Usage, "TOKEN_INVALID", message)
+                .help("delete the file, and a fresh token is written to it"));
+        }
+        return Ok(server.keep_admin(&text).await?);
+    }
+    let Some(token) = server.first_admin().await? else {
+        return Ok(());
+    };
+    match &args.token_file {
+        Some(file) => {
+            write_secret(file, token.reveal())?;
+            app.out.note(&format!("the admin token is in {}", file.display()));
+        }
+        None => {
+            app.out.note(&format!("the admin token, shown this once: {}", token.reveal()));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file that nobody else may read.
+fn write_secret(file: &Path, text: &str) -> Result<(), Problem> {
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.write(true).create_new(true).mode(0o600).open(file);
+    opened
+        .and_then(|mut opened| writeln!(opened, "{text}"))
+        .map_err(|error| Problem::unwritable(&file.display().to_string(), &error))
+}

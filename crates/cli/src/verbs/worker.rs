@@ -1,0 +1,129 @@
+//! `noetl worker`: works for a server elsewhere until it is stopped.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::id::{Name, WorkerId};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use wire::api::{HeartbeatRequest, ToldAnswer};
+use wire::{CallError, Client, Remote};
+use worker::{FileLogs, SystemClock, Worker};
+
+use crate::app::{App, Ended};
+use crate::args::WorkerArgs;
+use crate::local;
+use crate::problem::{Exit, Problem};
+use crate::remote::{self, ServerBodies};
+use crate::stop;
+
+/// How often the worker says that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(3);
+/// How long the worker waits before it tries a server again that cannot be reached at the start.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Works until it is stopped.
+pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
+    let token = match &args.token_file {
+        Some(file) => Some(remote::read_token(file)?),
+        None => app.environment.get("NOETL_TOKEN").map(wire::Token::new),
+    };
+    let client = Client::new(&args.server, token).map_err(|error| remote::unanswered(&error))?;
+    let id = WorkerId(name().into());
+    let slots = args.slots.unwrap_or(app.settings.slots);
+    let stop = stop::on_signal();
+    if !introduce(app, args, &client, &id, &stop).await? {
+        return Ok(Exit::Done);
+    }
+    let config = config(app, args, &client, id.clone())?;
+    let pool = &args.pool;
+    app.out
+        .note(&format!("working   {id}   pool {pool}, {slots} slots"));
+    let worker = Worker::new(config, Arc::new(Remote::new(client)));
+    worker.run(stop).await;
+    app.out.note("stopped; what was not done is offered to others");
+    Ok(Exit::Done)
+}
+
+fn config(
+    app: &App,
+    args: &WorkerArgs,
+    client: &Client,
+    worker: WorkerId,
+) -> Result<worker::Config, Problem> {
+    let settings = &app.settings;
+    let slots = args.slots.unwrap_or(settings.slots);
+    let dir = local::logs(settings);
+    let logs = FileLogs::open(dir.clone())
+        .map_err(|error| Problem::unwritable(&dir.display().to_string(), &error))?;
+    let allowed = app.environment.allowed(args.allow_env.iter().map(String::as_str));
+    let env: Map<String, Value> = allowed
+        .into_iter()
+        .map(|(name, value)| (name, Value::String(value)))
+        .collect();
+    Ok(worker::Config {
+        worker,
+        pool: Name::from(args.pool.as_str()),
+        kinds: kinds(args),
+        slots,
+        tools: tools::Registry::builtin(local::tools(app, slots)),
+        bodies: Arc::new(ServerBodies::new(client.clone())),
+        logs: Arc::new(logs),
+        clock: Arc::new(SystemClock),
+        env,
+        base_dir: PathBuf::from("."),
+        heartbeat: HEARTBEAT,
+        jumps_max: engine::Limits::default().jumps_max,
+    })
+}
+
+fn kinds(args: &WorkerArgs) -> Option<Vec<Name>> {
+    let kinds = args.kinds.iter().map(|kind| Name::from(kind.trim()));
+    (!args.kinds.is_empty()).then(|| kinds.collect())
+}
+
+/// Says hello. A server that cannot be reached is waited for; one that says no ends the worker.
+async fn introduce(
+    app: &App,
+    args: &WorkerArgs,
+    client: &Client,
+    worker: &WorkerId,
+    stop: &CancellationToken,
+) -> Result<bool, Problem> {
+    let hello = HeartbeatRequest {
+        worker: worker.clone(),
+        holds: Vec::new(),
+        pool: Some(Name::from(args.pool.as_str())),
+        slots: Some(args.slots.unwrap_or(app.settings.slots)),
+    };
+    let mut has_complained = false;
+    loop {
+        let answer: Result<ToldAnswer, CallError> =
+            client.post("/api/worker/pool/register", &hello).await;
+        let error = match answer {
+            Ok(_) => return Ok(true),
+            Err(error) if error.is_passing() => error,
+            Err(error) => return Err(remote::unanswered(&error)),
+        };
+        if !std::mem::replace(&mut has_complained, true) {
+            let problem = remote::unanswered(&error);
+            app.out.note(&format!("{}; trying again", problem.message));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(AGAIN) => {}
+            () = stop.cancelled() => return Ok(false),
+        }
+    }
+}
+
+/// A name that no other life of any worker has.
+fn name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = match host.trim() {
+        "" => "worker",
+        host => host,
+    };
+    let chance = rand::random::<u32>();
+    format!("{host}-{}-{chance:08x}", std::process::id())
+}

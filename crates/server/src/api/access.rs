@@ -1,0 +1,422 @@
+//! Who may do what. Every handler takes an [`Authorized`] with its action, so that a missing check does not compile.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use model::time::Time;
+use sha2::{Digest, Sha256};
+use store::{AccessId, AuditEntry, AuditOutcome, Store, TokenRow};
+use wire::api::Role;
+
+use crate::api::error::ApiError;
+use crate::api::listen::Peer;
+use crate::api::state::Api;
+
+/// Every token begins so.
+const PREFIX: &str = "noetl_pat_";
+/// A token looked up so recently is not looked up again; a revoked one works for so long at most.
+const REMEMBERED: Duration = Duration::from_secs(2);
+/// So many wrong tokens from one address within a minute; then it has to wait.
+const FAILURES_MAX: u32 = 20;
+const FAILURES_WITHIN: Duration = Duration::from_secs(60);
+
+/// Whether tokens are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Whoever reaches the port may do everything: a laptop's loopback.
+    Open,
+    /// Nothing without a token.
+    Tokens,
+}
+
+/// What a request wants to do.
+pub(crate) trait Action: Send + Sync + 'static {
+    /// Whether a token of this role allows it.
+    fn allows(role: Role) -> bool;
+    /// The least that is needed, in words.
+    const NEEDS: &str;
+    /// Whether only servers of the same cluster may.
+    const CLUSTER: bool = false;
+}
+
+macro_rules! actions {
+    ($($(#[$doc:meta])* $name:ident $needs:literal |$role:ident| $allows:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) struct $name;
+            impl Action for $name {
+                fn allows($role: Role) -> bool { $allows }
+                const NEEDS: &str = $needs;
+            }
+        )*
+    };
+}
+
+actions! {
+    /// Look at runs and playbooks.
+    View "viewer" |role| role >= Role::Viewer;
+    /// Start and stop runs.
+    Operate "operator" |role| role >= Role::Operator;
+    /// Register playbooks.
+    Author "author" |role| role >= Role::Author;
+    /// Make and take back tokens.
+    Administer "admin" |role| role == Role::Admin;
+    /// Claim commands and report on them.
+    Work "worker" |role| role == Role::Worker || role == Role::Admin;
+}
+
+/// Speak for another server of the cluster.
+pub(crate) struct Cluster;
+
+impl Action for Cluster {
+    fn allows(_role: Role) -> bool {
+        false
+    }
+    const NEEDS: &str = "server";
+    const CLUSTER: bool = true;
+}
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Principal {
+    /// Whoever reaches the port.
+    Anyone,
+    /// The holder of a token.
+    Token {
+        /// The token's id.
+        id: AccessId,
+        /// What people call it.
+        name: String,
+        /// What it allows.
+        role: Role,
+    },
+    /// Another server on the same store.
+    Server,
+}
+
+impl Principal {
+    /// The name that the audit log gives it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Anyone => "anyone".to_owned(),
+            Self::Token { id, name, .. } => format!("{name} ({id})"),
+            Self::Server => "server".to_owned(),
+        }
+    }
+
+    fn may<A: Action>(&self) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Server => A::CLUSTER || A::allows(Role::Worker),
+            Self::Token { role, .. } => A::allows(*role),
+        }
+    }
+}
+
+/// Proof that the asker may do `A`.
+pub(crate) struct Authorized<A> {
+    /// Who asks.
+    pub(crate) principal: Principal,
+    action: PhantomData<A>,
+}
+
+impl<A: Action> FromRequestParts<Api> for Authorized<A> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let principal = authenticate(parts, api).await?;
+        if !principal.may::<A>() {
+            deny(parts, api, &principal.name()).await;
+            let detail = format!("this needs the role `{}`", A::NEEDS);
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
+                .remedy("use a token with that role: `noetl token create NAME --role ROLE`"));
+        }
+        Ok(Self {
+            principal,
+            action: PhantomData,
+        })
+    }
+}
+
+async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, ApiError> {
+    if api.access == Access::Open && !parts.headers.contains_key(AUTHORIZATION) {
+        return Ok(Principal::Anyone);
+    }
+    let address = parts.extensions.get::<ConnectInfo<Peer>>();
+    let address = address.map(|ConnectInfo(peer)| peer.0.ip());
+    if let Some(address) = address
+        && api.tokens.is_tired_of(address)
+    {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let detail = "too many wrong tokens from this address";
+        return Err(ApiError::new(status, "TOO_MANY_FAILURES", detail).remedy("wait a minute"));
+    }
+    let header = parts.headers.get(AUTHORIZATION);
+    let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let Some(token) = bearer(header) else {
+        return Err(unauthenticated("a token is needed"));
+    };
+    if api
+        .cluster
+        .as_ref()
+        .is_some_and(|secret| *secret == digest(token))
+    {
+        return Ok(Principal::Server);
+    }
+    match api.tokens.find(&**api.store(), token).await? {
+        Some(principal) => Ok(principal),
+        None if api.access == Access::Open => Ok(Principal::Anyone),
+        None => {
+            if let Some(address) = address {
+                api.tokens.failed(address);
+            }
+            deny(parts, api, "unknown token").await;
+            Err(unauthenticated("the token is unknown, expired or revoked"))
+        }
+    }
+}
+
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+fn unauthenticated(detail: &str) -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
+        .remedy("send `Authorization: Bearer TOKEN`; an admin makes one with `noetl token create`")
+}
+
+async fn deny(parts: &Parts, api: &Api, who: &str) {
+    let entry = AuditEntry {
+        actor: who.to_owned(),
+        action: "api.call".into(),
+        resource: format!("{} {}", parts.method, parts.uri.path()),
+        outcome: AuditOutcome::Denied,
+        source: source(parts),
+        detail: None,
+    };
+    if let Err(error) = api.store().audit(entry).await {
+        tracing::warn!(%error, "a denial could not be written to the audit log");
+    }
+}
+
+/// The address that a request comes from, for the audit log.
+pub(crate) fn source(parts: &Parts) -> Option<String> {
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+    peer.map(|ConnectInfo(peer)| peer.0.to_string())
+}
+
+/// The sha256 of a token: all of it that is ever kept or compared.
+pub(crate) fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// The tokens seen lately, and the addresses that send wrong ones.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    seen: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
+    failures: Mutex<HashMap<IpAddr, (Instant, u32)>>,
+}
+
+impl Tokens {
+    async fn find(&self, store: &dyn Store, token: &str) -> Result<Option<Principal>, ApiError> {
+        let hash = digest(token);
+        if let Some(principal) = self.remembered(&hash) {
+            return Ok(Some(principal));
+        }
+        let Some(row) = store.token_by_hash(&hash).await? else {
+            return Ok(None);
+        };
+        if !is_live(&row, store.now()) {
+            return Ok(None);
+        }
+        let Ok(role) = row.role.as_str().parse() else {
+            return Ok(None);
+        };
+        if let Err(error) = store.touch_token(row.id).await {
+            tracing::debug!(%error, "a token's last use could not be written");
+        }
+        let principal = Principal::Token {
+            id: row.id,
+            name: row.name,
+            role,
+        };
+        let mut seen = self.seen.lock().expect("no holder of the tokens panics");
+        seen.retain(|_, (since, _)| since.elapsed() < REMEMBERED);
+        seen.insert(hash, (Instant::now(), principal.clone()));
+        Ok(Some(principal))
+    }
+
+    fn remembered(&self, hash: &[u8; 32]) -> Option<Principal> {
+        let seen = self.seen.lock().expect("no holder of the tokens panics");
+        let (since, principal) = seen.get(hash)?;
+        (since.elapsed() < REMEMBERED).then(|| principal.clone())
+    }
+
+    /// Forgets what was looked up: a token was taken back.
+    pub(crate) fn forget(&self) {
+        self.seen
+            .lock()
+            .expect("no holder of the tokens panics")
+            .clear();
+    }
+
+    fn failed(&self, address: IpAddr) {
+        let mut failures = self
+            .failures
+            .lock()
+            .expect("no holder of the failures panics");
+        failures.retain(|_, (since, _)| since.elapsed() < FAILURES_WITHIN);
+        failures.entry(address).or_insert((Instant::now(), 0)).1 += 1;
+    }
+
+    fn is_tired_of(&self, address: IpAddr) -> bool {
+        let failures = self
+            .failures
+            .lock()
+            .expect("no holder of the failures panics");
+        failures.get(&address).is_some_and(|(since, count)| {
+            *count >= FAILURES_MAX && since.elapsed() < FAILURES_WITHIN
+        })
+    }
+}
+
+/// Whether a token works at this time.
+pub(crate) fn is_live(row: &TokenRow, now: Time) -> bool {
+    row.revoked_at.is_none() && row.expires_at.is_none_or(|expires| now < expires)
+}
+
+/// A token's id follows from its hash, so that two servers that take the same token take it once.
+fn access_id(hash: &[u8; 32]) -> AccessId {
+    let head: [u8; 8] = hash[..8].try_into().expect("a hash has 32 bytes");
+    AccessId(i64::from_be_bytes(head) & i64::MAX)
+}
+
+/// A token as it is shown once, and what is kept of it.
+pub(crate) struct Fresh {
+    pub(crate) text: String,
+    pub(crate) row: TokenRow,
+}
+
+/// Makes a token.
+pub(crate) fn fresh(name: &str, role: Role, now: Time, expires_in: Option<Duration>) -> Fresh {
+    let mut bytes = [0_u8; 32];
+    rand::fill(&mut bytes);
+    let text = format!("{PREFIX}{}", hex::encode(bytes));
+    let hash = digest(&text);
+    let row = TokenRow {
+        id: access_id(&hash),
+        name: name.to_owned(),
+        hash,
+        role: role.to_string().into(),
+        created_at: now,
+        expires_at: expires_in.map(|span| now.after(span)),
+        last_used_at: None,
+        revoked_at: None,
+    };
+    Fresh { text, row }
+}
+
+/// The admin token of a store, where this start made it.
+#[derive(Clone)]
+pub struct AdminToken(String);
+
+impl AdminToken {
+    /// The token, to be shown or written once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Makes the first admin token of a store that has none that works.
+pub(crate) async fn first_admin(store: &dyn Store) -> Result<Option<AdminToken>, store::Error> {
+    let now = store.now();
+    let admin = Role::Admin.to_string();
+    let tokens = store.tokens().await?;
+    let is_admin = |row: &TokenRow| row.role.as_str() == admin && is_live(row, now);
+    if tokens.iter().any(is_admin) {
+        return Ok(None);
+    }
+    let fresh = fresh("admin", Role::Admin, now, None);
+    store.put_token(fresh.row).await?;
+    Ok(Some(AdminToken(fresh.text)))
+}
+
+/// Takes a token that someone else made, for instance one in a file that servers share.
+pub(crate) async fn keep_admin(store: &dyn Store, text: &str) -> Result<(), store::Error> {
+    let hash = digest(text.trim());
+    if store.token_by_hash(&hash).await?.is_some() {
+        return Ok(());
+    }
+    let row = TokenRow {
+        id: access_id(&hash),
+        name: "admin".to_owned(),
+        hash,
+        role: Role::Admin.to_string().into(),
+        created_at: store.now(),
+        expires_at: None,
+        last_used_at: None,
+        revoked_at: None,
+    };
+    store.put_token(row).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_role_may_what_it_should() {
+        let may = |role| {
+            [
+                View::allows(role),
+                Operate::allows(role),
+                Author::allows(role),
+                Administer::allows(role),
+                Work::allows(role),
+                Cluster::allows(role),
+            ]
+        };
+        assert_eq!(may(Role::Worker), [false, false, false, false, true, false]);
+        assert_eq!(may(Role::Viewer), [true, false, false, false, false, false]);
+        assert_eq!(
+            may(Role::Operator),
+            [true, true, false, false, false, false]
+        );
+        assert_eq!(may(Role::Author), [true, true, true, false, false, false]);
+        assert_eq!(may(Role::Admin), [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn only_a_bearer_is_a_token() {
+        assert_eq!(bearer("Bearer abc"), Some("abc"));
+        assert_eq!(bearer("bearer  abc "), Some("abc"));
+        assert_eq!(bearer("Basic abc"), None);
+        assert_eq!(bearer("Bearer "), None);
+        assert_eq!(bearer("abc"), None);
+    }
+
+    #[test]
+    fn fresh_tokens_differ_and_only_their_hash_is_kept() {
+        let one = fresh("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
+        let two = fresh("a", Role::Viewer, Time(0), None);
+        assert_ne!(one.text, two.text);
+        assert_eq!(one.row.hash, digest(&one.text));
+        assert!(is_live(&one.row, Time(4_999_999)));
+        assert!(!is_live(&one.row, Time(5_000_000)));
+    }
+}

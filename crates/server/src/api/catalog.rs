@@ -1,0 +1,196 @@
+//! The catalog: playbooks registered, listed, read and checked.
+
+use axum::extract::State;
+use model::playbook::Playbook;
+use serde_json::{Value, json};
+use store::CatalogEntry;
+use wire::api::{
+    CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, ValidateRequest,
+    Validated,
+};
+
+use crate::api::access::{Author, Authorized, View};
+use crate::api::error::{self, ApiError, Failures};
+use crate::api::extract::{Body, Segment};
+use crate::api::state::Api;
+use crate::api::{Answer, Json};
+
+/// The longest path.
+const PATH_MAX: usize = 512;
+
+/// Register a playbook. The same text again keeps its version.
+#[utoipa::path(post, path = "/api/catalog/register", tag = "catalog", request_body = RegisterRequest,
+    responses((status = 200, description = "it is in the catalog", body = Registered), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("author"))))]
+pub(crate) async fn register(
+    State(api): State<Api>,
+    _may: Authorized<Author>,
+    Body(request): Body<RegisterRequest>,
+) -> Answer<Registered> {
+    if let Some(kind) = &request.resource_type
+        && !kind.eq_ignore_ascii_case("playbook")
+    {
+        let detail = format!("`{kind}` is not a kind of resource this server keeps");
+        return Err(ApiError::invalid("RESOURCE_TYPE_UNKNOWN", detail).remedy("it keeps playbooks"));
+    }
+    let path = match request.path {
+        Some(path) => path,
+        None => own_path(&request.content)?,
+    };
+    if path.is_empty() || path.len() > PATH_MAX || path.contains(['\0', '@']) {
+        let detail = format!("`{path}` cannot be a catalog path");
+        return Err(ApiError::invalid("PATH_INVALID", detail)
+            .remedy("a path has 1 to 512 bytes, none of them NUL or `@`"));
+    }
+    let entry = api.server.register(&path, &request.content).await?.entry;
+    Ok(Json(Registered {
+        catalog_id: catalog_id(&entry),
+        path: entry.path.to_string(),
+        version: entry.version,
+        hash: entry.hash.to_string(),
+    }))
+}
+
+/// The path that a playbook gives itself.
+pub(crate) fn own_path(text: &str) -> Result<String, ApiError> {
+    Ok(parsed(text)?.path.to_string())
+}
+
+fn parsed(text: &str) -> Result<Playbook, ApiError> {
+    let parsed = model::playbook::parse("playbook.yaml", text.as_bytes());
+    parsed
+        .playbook
+        .ok_or_else(|| error::playbook(&parsed.diagnostics))
+}
+
+fn catalog_id(entry: &CatalogEntry) -> String {
+    format!("{}@{}", entry.path, entry.version)
+}
+
+fn shown(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
+    PlaybookEntry {
+        path: entry.path.to_string(),
+        version: entry.version,
+        hash: entry.hash.to_string(),
+        catalog_id: catalog_id(entry),
+        registered_at: entry.registered_at,
+        content,
+    }
+}
+
+/// List every path with its latest version.
+#[utoipa::path(post, path = "/api/catalog/list", tag = "catalog",
+    responses((status = 200, description = "the entries", body = CatalogList), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn list(State(api): State<Api>, _may: Authorized<View>) -> Answer<CatalogList> {
+    let entries = api.store().catalog().await?;
+    let entries = entries.iter().map(|entry| shown(entry, None)).collect();
+    Ok(Json(CatalogList { entries }))
+}
+
+async fn entry(api: &Api, path: &str, version: Option<u32>) -> Result<CatalogEntry, ApiError> {
+    let entry = api.store().latest(path, version).await?;
+    entry.ok_or_else(|| {
+        let detail = match version {
+            Some(version) => format!("the catalog has no version {version} of `{path}`"),
+            None => format!("the catalog has no `{path}`"),
+        };
+        ApiError::not_found("PLAYBOOK_NOT_FOUND", detail)
+    })
+}
+
+/// Read one version of a playbook, or its latest.
+#[utoipa::path(post, path = "/api/catalog/resource", tag = "catalog", request_body = PathRequest,
+    responses((status = 200, description = "the entry with its text", body = PlaybookEntry), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn resource(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Body(request): Body<PathRequest>,
+) -> Answer<PlaybookEntry> {
+    let entry = entry(&api, &request.path, request.version).await?;
+    Ok(Json(shown(&entry, Some(entry.text.to_string()))))
+}
+
+/// Check a text without keeping it: every error and warning, with its place.
+#[utoipa::path(post, path = "/api/catalog/playbooks/validate", tag = "catalog", request_body = ValidateRequest,
+    responses((status = 200, description = "what was found", body = Validated), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn validate(
+    State(_): State<Api>,
+    _may: Authorized<View>,
+    Body(request): Body<ValidateRequest>,
+) -> Answer<Validated> {
+    let parsed = model::playbook::parse("playbook.yaml", request.content.as_bytes());
+    let diagnostics = parsed.diagnostics.iter();
+    let diagnostics = diagnostics.filter_map(|found| serde_json::to_value(found).ok());
+    Ok(Json(Validated {
+        valid: !parsed.has_errors(),
+        diagnostics: diagnostics.collect(),
+    }))
+}
+
+/// The form that a playbook's inputs make: a JSON schema drawn from its `workload`.
+#[utoipa::path(get, path = "/api/catalog/{path}/ui_schema", tag = "catalog", params(("path" = String, Path)),
+    responses((status = 200, description = "the schema", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn ui_schema(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Segment(path): Segment,
+) -> Answer<Value> {
+    let entry = entry(&api, &path, None).await?;
+    let playbook = parsed(&entry.text)?;
+    let mut schema = schema(&Value::Object(playbook.workload));
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!(playbook.name);
+    Ok(Json(json!({
+        "path": entry.path,
+        "version": entry.version,
+        "description": playbook.description,
+        "schema": schema,
+    })))
+}
+
+/// The JSON schema of a value that stands as its own default.
+fn schema(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let properties: serde_json::Map<String, Value> = fields
+                .map(|(name, value)| (name.clone(), schema(value)))
+                .collect();
+            json!({"type": "object", "properties": properties})
+        }
+        Value::Array(items) => {
+            let items_schema = items.first().map_or(json!({}), schema);
+            json!({"type": "array", "items": items_schema, "default": items})
+        }
+        Value::String(text) => json!({"type": "string", "default": text}),
+        Value::Bool(flag) => json!({"type": "boolean", "default": flag}),
+        Value::Number(number) if number.is_f64() => json!({"type": "number", "default": number}),
+        Value::Number(number) => json!({"type": "integer", "default": number}),
+        Value::Null => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_becomes_a_form_with_its_defaults() {
+        let workload = json!({"region": "eu", "limit": 3, "tags": ["a"], "deep": {"on": true}});
+        let schema = schema(&workload);
+        assert_eq!(
+            schema["properties"]["region"],
+            json!({"type": "string", "default": "eu"})
+        );
+        assert_eq!(schema["properties"]["limit"]["type"], "integer");
+        assert_eq!(schema["properties"]["tags"]["items"]["type"], "string");
+        assert_eq!(
+            schema["properties"]["deep"]["properties"]["on"]["default"],
+            true
+        );
+    }
+}

@@ -1,0 +1,275 @@
+//! What workers call: claims, signs of life, and what they read while they run a command.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
+use model::raw::Raw;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use wire::api::{
+    BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
+    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer, WorkerPool,
+};
+use wire::{Ask, PlaybookText, Pulse, Transport};
+
+use crate::api::access::{Authorized, Cluster, View, Work};
+use crate::api::error::{ApiError, Failures};
+use crate::api::extract::{Body, Segment};
+use crate::api::state::Api;
+use crate::api::{Answer, Json};
+use crate::drive::Order;
+
+/// The longest that a claim waits for work.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// The longest that a worker's ear is held.
+const LISTEN_MAX: Duration = Duration::from_secs(25);
+/// So many commands may be claimed at once.
+const CLAIM_MAX: u32 = 1_024;
+/// So many events may be read at once.
+const EVENTS_MAX: usize = 10_000;
+/// The longest name of a worker.
+const NAME_MAX: usize = 200;
+
+/// Take commands to run.
+///
+/// Waits up to `wait_ms` for the first of them.
+#[utoipa::path(post, path = "/api/commands/claim", tag = "workers", request_body = ClaimRequest,
+    responses((status = 200, description = "commands, possibly none", body = ClaimAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn claim(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<ClaimRequest>,
+) -> Answer<ClaimAnswer> {
+    named(&request.worker)?;
+    if !(1..=CLAIM_MAX).contains(&request.max) {
+        let detail = format!("`max` is not a number from 1 to {CLAIM_MAX}");
+        return Err(ApiError::invalid("BODY_INVALID", detail));
+    }
+    // A worker that asks lives: without a session its claims would lapse at once.
+    api.workers.keep(&api.server, &request.worker).await?;
+    let ask = Ask {
+        worker: request.worker,
+        pool: request.pool,
+        kinds: request.kinds,
+        max: request.max,
+        wait: Duration::from_millis(request.wait_ms).min(WAIT_MAX),
+    };
+    let commands = api.transport().claim(&ask).await?;
+    Ok(Json(ClaimAnswer { commands }))
+}
+
+fn named(worker: &WorkerId) -> Result<(), ApiError> {
+    if worker.0.is_empty() || worker.0.len() > NAME_MAX {
+        let detail = format!("`worker` is not a name of 1 to {NAME_MAX} bytes");
+        return Err(ApiError::invalid("BODY_INVALID", detail));
+    }
+    Ok(())
+}
+
+/// A worker's call about one command.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OneCommand {
+    /// Who holds it.
+    #[schema(value_type = String)]
+    worker: WorkerId,
+    /// Under which claim.
+    #[schema(value_type = u32)]
+    lease_epoch: LeaseEpoch,
+}
+
+fn command(text: &str) -> Result<CommandId, ApiError> {
+    text.parse()
+        .map_err(|_| ApiError::invalid("ID_INVALID", format!("`{text}` is not a command id")))
+}
+
+/// Keep a command: renews the worker's session, and says how to go on.
+#[utoipa::path(post, path = "/api/commands/{id}/heartbeat", tag = "workers", params(("id" = String, Path)),
+    request_body = OneCommand,
+    responses((status = 200, description = "the claim is current", body = ToldAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn keep(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Segment(id): Segment,
+    Body(request): Body<OneCommand>,
+) -> Answer<ToldAnswer> {
+    let command = command(&id)?;
+    named(&request.worker)?;
+    api.workers.keep(&api.server, &request.worker).await?;
+    let held = api.store().held(&request.worker).await?;
+    let claim = held
+        .iter()
+        .find(|held| held.command == command && held.lease_epoch == request.lease_epoch);
+    let Some(claim) = claim else {
+        let detail = format!("the claim on command {command} is not current");
+        return Err(ApiError::conflict("FENCED", detail));
+    };
+    let told = crate::transport::told(claim).into_iter().collect();
+    Ok(Json(ToldAnswer { told }))
+}
+
+/// Give a command back; it is offered again at once.
+#[utoipa::path(post, path = "/api/commands/{id}/release", tag = "workers", params(("id" = String, Path)),
+    request_body = OneCommand,
+    responses((status = 200, description = "it is on offer again, or was not held", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn release(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Segment(id): Segment,
+    Body(request): Body<OneCommand>,
+) -> Answer<Value> {
+    let command = command(&id)?;
+    named(&request.worker)?;
+    api.store().release(command, request.lease_epoch).await?;
+    for order in [Order::Forget(command), Order::Offered] {
+        api.server.shared.drive.send(order).await?;
+    }
+    Ok(Json(json!({})))
+}
+
+/// Say that a worker begins.
+#[utoipa::path(post, path = "/api/worker/pool/register", tag = "workers", request_body = HeartbeatRequest,
+    responses((status = 200, description = "the session has begun", body = ToldAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn register(
+    State(api): State<Api>,
+    may: Authorized<Work>,
+    body: Body<HeartbeatRequest>,
+) -> Answer<ToldAnswer> {
+    heartbeat(State(api), may, body).await
+}
+
+/// Say that a worker lives, and what it holds.
+///
+/// A claim that its worker does not name for eight seconds never reached it, and is offered again.
+#[utoipa::path(post, path = "/api/worker/pool/heartbeat", tag = "workers", request_body = HeartbeatRequest,
+    responses((status = 200, description = "the session is renewed", body = ToldAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn heartbeat(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<HeartbeatRequest>,
+) -> Answer<ToldAnswer> {
+    named(&request.worker)?;
+    api.workers.seen(&request);
+    let pulse = Pulse {
+        worker: request.worker,
+        holds: request.holds,
+    };
+    api.transport().heartbeat(&pulse).await?;
+    Ok(Json(ToldAnswer { told: Vec::new() }))
+}
+
+/// Say that a worker ends; what it holds is offered to others at once.
+#[utoipa::path(post, path = "/api/worker/pool/deregister", tag = "workers", request_body = LeaveRequest,
+    responses((status = 200, description = "the session is over", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn deregister(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<LeaveRequest>,
+) -> Answer<Value> {
+    named(&request.worker)?;
+    api.workers.gone(&request.worker);
+    api.transport().leave(&request.worker).await?;
+    Ok(Json(json!({})))
+}
+
+/// Wait for what a worker should be told: stop a command, or begin nothing more.
+#[utoipa::path(post, path = "/api/worker/pool/listen", tag = "workers", request_body = LeaveRequest,
+    responses((status = 200, description = "what there is to tell, possibly nothing", body = ToldAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn listen(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<LeaveRequest>,
+) -> Answer<ToldAnswer> {
+    named(&request.worker)?;
+    let transport = api.transport();
+    let told = tokio::time::timeout(LISTEN_MAX, transport.listen(&request.worker)).await;
+    let told = told.unwrap_or(Ok(Vec::new()))?;
+    Ok(Json(ToldAnswer { told }))
+}
+
+/// The workers that this server has heard of.
+#[utoipa::path(get, path = "/api/worker/pools", tag = "workers",
+    responses((status = 200, description = "the workers", body = Vec<WorkerPool>), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn pools(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+) -> Answer<Vec<WorkerPool>> {
+    Ok(Json(api.workers.list()))
+}
+
+/// A playbook's text by its hash, for a worker that runs it.
+#[utoipa::path(get, path = "/api/catalog/hash/{hash}", tag = "workers", params(("hash" = String, Path)),
+    responses((status = 200, description = "the text", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn playbook(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Segment(hash): Segment,
+) -> Answer<PlaybookText> {
+    let hash = PlaybookHash(hash.into());
+    Ok(Json(api.transport().playbook(&hash).await?))
+}
+
+/// Events of a log, for outcomes that a pipeline needs again.
+#[utoipa::path(post, path = "/api/commands/events", tag = "workers", request_body = EventsAtRequest,
+    responses((status = 200, description = "the events that exist", body = EventsAtAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn events(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<EventsAtRequest>,
+) -> Answer<EventsAtAnswer> {
+    if request.seqs.len() > EVENTS_MAX {
+        let detail = format!("more than {EVENTS_MAX} events are asked for at once");
+        return Err(ApiError::invalid("BODY_INVALID", detail));
+    }
+    let events = api
+        .transport()
+        .events(request.execution_id, &request.seqs)
+        .await?;
+    Ok(Json(EventsAtAnswer::of(&events)))
+}
+
+/// A loop's results, `{results: […], stats: {…}}`.
+#[utoipa::path(post, path = "/api/commands/loop", tag = "workers", request_body = LoopRequest,
+    responses((status = 200, description = "the results in index order", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn loop_results(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<LoopRequest>,
+) -> Answer<Raw> {
+    let transport = api.transport();
+    let results = transport.loop_results(request.execution_id, &request.pointer);
+    Ok(Json(results.await?))
+}
+
+/// What a worker at another server needs to run commands of executions driven here.
+#[utoipa::path(post, path = "/api/cluster/build", tag = "workers", request_body = BuildRequest,
+    responses((status = 200, description = "those that can run", body = BuildAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("server"))))]
+pub(crate) async fn build(
+    State(api): State<Api>,
+    _may: Authorized<Cluster>,
+    Body(request): Body<BuildRequest>,
+) -> Answer<BuildAnswer> {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    let order = Order::Build {
+        worker: request.worker,
+        commands: request.commands,
+        reply,
+    };
+    api.server.shared.drive.send(order).await?;
+    let commands = answer.await.unwrap_or_default();
+    Ok(Json(BuildAnswer { commands }))
+}

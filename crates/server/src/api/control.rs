@@ -1,0 +1,137 @@
+//! A word to a run: cancel, pause, resume, retry, signal, and writes to its `ctx`.
+
+use axum::extract::State;
+use model::id::{ExecutionId, Name};
+use model::raw::Raw;
+use serde_json::{Value, json};
+use wire::api::{CancelRequest, CtxPatch, Execution, NoteRequest, RetryRequest};
+
+use crate::api::access::{Authorized, Operate, View};
+use crate::api::error::{ApiError, Failures};
+use crate::api::executions::{row, shown};
+use crate::api::extract::{Body, Id, IdAnd, MaybeBody};
+use crate::api::state::Api;
+use crate::api::{Answer, Json};
+use crate::control::Control;
+
+/// Says it, and shows how the run stands then.
+async fn say(api: &Api, id: ExecutionId, control: Control) -> Answer<Execution> {
+    api.server.control(id, control).await?;
+    Ok(Json(shown(row(api, id).await?)))
+}
+
+/// Stop a run for good.
+///
+/// Workers are told to stop their tools; the run has ended when all have answered, or after ten seconds.
+#[utoipa::path(post, path = "/api/executions/{id}/cancel", tag = "control", params(("id" = String, Path)),
+    request_body = Option<CancelRequest>,
+    responses((status = 200, description = "the request is in the log", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn cancel(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Id(id): Id,
+    MaybeBody(request): MaybeBody<CancelRequest>,
+) -> Answer<Execution> {
+    let control = Control::Cancel {
+        reason: request.reason,
+        cascade: request.cascade,
+    };
+    say(&api, id, control).await
+}
+
+/// Stop a run for a while.
+#[utoipa::path(post, path = "/api/executions/{id}/pause", tag = "control", params(("id" = String, Path)),
+    request_body = Option<NoteRequest>,
+    responses((status = 200, description = "the run is paused", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn pause(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Id(id): Id,
+    MaybeBody(request): MaybeBody<NoteRequest>,
+) -> Answer<Execution> {
+    let reason = request.reason;
+    say(&api, id, Control::Pause { reason }).await
+}
+
+/// Go on after a pause.
+#[utoipa::path(post, path = "/api/executions/{id}/resume", tag = "control", params(("id" = String, Path)),
+    request_body = Option<NoteRequest>,
+    responses((status = 200, description = "the run goes on", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn resume(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Id(id): Id,
+    MaybeBody(_): MaybeBody<NoteRequest>,
+) -> Answer<Execution> {
+    say(&api, id, Control::Resume).await
+}
+
+/// Do the failed work of a run again, in the same run.
+#[utoipa::path(post, path = "/api/executions/{id}/retry", tag = "control", params(("id" = String, Path)),
+    request_body = Option<RetryRequest>,
+    responses((status = 200, description = "a new generation has begun", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn retry(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Id(id): Id,
+    MaybeBody(request): MaybeBody<RetryRequest>,
+) -> Answer<Execution> {
+    let version = request.version;
+    say(&api, id, Control::Retry { version }).await
+}
+
+/// Send a signal to a run that waits for it, or will.
+#[utoipa::path(post, path = "/api/executions/{id}/signal/{name}", tag = "control",
+    params(("id" = String, Path), ("name" = String, Path)),
+    request_body(content = Option<Object>, description = "what the signal carries"),
+    responses((status = 200, description = "the signal is in the log", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn signal(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    IdAnd(id, name): IdAnd,
+    MaybeBody(payload): MaybeBody<Option<Raw>>,
+) -> Answer<Execution> {
+    if name.starts_with('$') {
+        let detail = format!("`{name}`: names that begin with `$` are the engine's own");
+        return Err(ApiError::invalid("SIGNAL_NAME_INVALID", detail));
+    }
+    let name = Name::from(name);
+    say(&api, id, Control::Signal { name, payload }).await
+}
+
+/// A run's `ctx` as it stands.
+#[utoipa::path(get, path = "/api/vars/{id}", tag = "control", params(("id" = String, Path)),
+    responses((status = 200, description = "the variables", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn variables(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+) -> Answer<Value> {
+    row(&api, id).await?;
+    let state = api.server.state_at(id).await?;
+    Ok(Json(json!({
+        "execution_id": id,
+        "variables": &*state.ctx,
+    })))
+}
+
+/// Write to a run's `ctx` from outside.
+#[utoipa::path(post, path = "/api/vars/{id}", tag = "control", params(("id" = String, Path)),
+    request_body = CtxPatch,
+    responses((status = 200, description = "the patch is in the log", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn patch(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Id(id): Id,
+    Body(request): Body<CtxPatch>,
+) -> Answer<Execution> {
+    let patch = Raw::of(&request.variables);
+    say(&api, id, Control::Patch(patch)).await
+}

@@ -1,0 +1,225 @@
+//! Errors become HTTP here, and nowhere else: problem details with a stable code and a remedy.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::Refusal;
+use model::diagnostic::Diagnostic;
+use serde_json::Value;
+use utoipa::openapi::{Content, RefOr, ResponseBuilder, Responses};
+use wire::api::Problem;
+
+use crate::control::ControlError;
+use crate::error::Error;
+use crate::submit::SubmitError;
+
+/// Why a request was not carried out.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    code: String,
+    detail: String,
+    remedy: Option<String>,
+    errors: Vec<Value>,
+}
+
+/// How long a client should leave a server alone that cannot answer now, in seconds.
+const RETRY_AFTER_S: &str = "1";
+
+impl ApiError {
+    /// An error with its code.
+    pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            code: code.to_owned(),
+            detail: detail.into(),
+            remedy: None,
+            errors: Vec::new(),
+        }
+    }
+
+    /// The request cannot be understood.
+    pub(crate) fn invalid(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
+    }
+
+    /// The thing asked for does not exist.
+    pub(crate) fn not_found(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, detail)
+    }
+
+    /// The request does not fit how things stand.
+    pub(crate) fn conflict(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    /// The server cannot do it now.
+    pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "SERVER_UNAVAILABLE",
+            detail,
+        )
+    }
+
+    /// With what to do about it.
+    #[must_use]
+    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// With every finding.
+    #[must_use]
+    pub(crate) fn errors(mut self, errors: Vec<Value>) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    fn problem(self) -> Problem {
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        Problem {
+            type_: format!("/docs#{}", self.code),
+            title: title.to_owned(),
+            status: self.status.as_u16(),
+            code: self.code,
+            detail: self.detail,
+            remedy: self.remedy,
+            errors: self.errors,
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.status;
+        let body = serde_json::to_vec(&self.problem()).unwrap_or_default();
+        let json = HeaderValue::from_static("application/problem+json");
+        let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
+        let headers = response.headers_mut();
+        if matches!(status.as_u16(), 429 | 503) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            headers.insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::NotFound(_) | Error::NoPlaybook(_) => StatusCode::NOT_FOUND,
+            Error::Store(store::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            Error::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
+            Error::Elsewhere(_) | Error::Stopping | Error::Body(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Error::Store(_) | Error::BrokenLog(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        if status.is_server_error() {
+            tracing::warn!(%error, "a request could not be carried out");
+        }
+        Self::new(status, error.code(), error.to_string())
+    }
+}
+
+impl From<store::Error> for ApiError {
+    fn from(error: store::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::TooLarge => Self::invalid(refusal.code(), refusal.to_string()),
+            _ => Self::conflict(refusal.code(), refusal.to_string()),
+        }
+    }
+}
+
+impl From<ControlError> for ApiError {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Failed(error) => error.into(),
+            ControlError::Refused(refusal) => refusal.into(),
+        }
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Failed(error) => error.into(),
+            SubmitError::Invalid(diagnostics) => playbook(&diagnostics),
+            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::NoPlaybook(path) => {
+                let detail = format!("playbook `{path}` is not in the catalog");
+                Self::not_found("PLAYBOOK_NOT_FOUND", detail).remedy(
+                    "register it first: POST /api/catalog/register, or `noetl register FILE`",
+                )
+            }
+        }
+    }
+}
+
+/// A playbook with errors; all of them are told.
+pub(crate) fn playbook(diagnostics: &[Diagnostic]) -> ApiError {
+    let first = diagnostics.iter().find(|found| found.is_error());
+    let detail = first.map_or("the playbook has errors", |found| found.message.as_str());
+    let errors = diagnostics.iter();
+    let errors = errors.filter_map(|found| serde_json::to_value(found).ok());
+    ApiError::invalid("PLAYBOOK_INVALID", detail).errors(errors.collect())
+}
+
+impl From<wire::Error> for ApiError {
+    fn from(error: wire::Error) -> Self {
+        match error {
+            wire::Error::Fenced(_) => Self::conflict("FENCED", error.to_string()),
+            wire::Error::NotFound(_) => Self::not_found("NOT_FOUND", error.to_string()),
+            wire::Error::Refused(why) => Self::invalid("REPORT_REFUSED", why),
+            wire::Error::Unavailable(source) => {
+                tracing::warn!(error = %source, "a worker's call could not be carried out");
+                Self::unavailable("the server cannot answer now; ask again")
+            }
+        }
+    }
+}
+
+/// The answers that any route may give instead of its own.
+pub(crate) struct Failures;
+
+impl utoipa::IntoResponses for Failures {
+    fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let kinds = [
+            ("400", "the request is malformed"),
+            ("401", "a token is needed"),
+            ("403", "the token does not allow it"),
+            ("404", "there is no such thing"),
+            ("405", "the path knows no such method"),
+            ("408", "the request took too long to arrive"),
+            ("409", "it does not fit how things stand"),
+            ("413", "the request is too large"),
+            ("415", "the body is not JSON"),
+            ("421", "the Host header names another server"),
+            ("422", "the request cannot be understood"),
+            ("429", "too many requests"),
+            ("503", "the server cannot answer now"),
+            ("507", "no space is left"),
+        ];
+        let schema = utoipa::openapi::Ref::from_schema_name("Problem");
+        let responses = kinds
+            .into_iter()
+            .fold(Responses::builder(), |all, (status, text)| {
+                let content = Content::new(Some(schema.clone()));
+                let response = ResponseBuilder::new()
+                    .description(text)
+                    .content("application/problem+json", content);
+                all.response(status, response.build())
+            });
+        responses.build().responses
+    }
+}

@@ -1,0 +1,380 @@
+//! Runs: started, listed, shown, read.
+
+use axum::extract::State;
+use model::id::{ExecutionId, Name, Seq};
+use model::raw::Raw;
+use model::status::RunStatus;
+use model::time::Time;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::{ExecutionRow, Filter};
+use utoipa::IntoParams;
+use wire::api::{
+    CancellationCheck, EventPage, ExecuteRequest, Execution, ExecutionPage, RunAnswer, Started,
+};
+
+use crate::api::access::{Authorized, Operate, View};
+use crate::api::error::{ApiError, Failures};
+use crate::api::extract::{Body, Id, IdAnd, Params, id};
+use crate::api::state::Api;
+use crate::api::{Answer, Json};
+
+/// So many runs or events fit on a page.
+const PAGE_MAX: usize = 1_000;
+const PAGE: usize = 50;
+/// So many events are looked at for one page when only some kinds are wanted.
+const LOOKED_AT_MAX: usize = 20_000;
+
+/// Start a run.
+///
+/// When this answers, the run is durable.
+#[utoipa::path(post, path = "/api/execute", tag = "runs", request_body = ExecuteRequest,
+    responses((status = 200, description = "the run has begun", body = Started), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn execute(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Body(request): Body<ExecuteRequest>,
+) -> Answer<Started> {
+    let execution_id = start(&api, request).await?;
+    Ok(Json(Started {
+        execution_id,
+        status: RunStatus::Running,
+    }))
+}
+
+async fn start(api: &Api, request: ExecuteRequest) -> Result<ExecutionId, ApiError> {
+    if let Some(payload) = &request.payload
+        && !payload.text().starts_with('{')
+    {
+        return Err(ApiError::invalid(
+            "PAYLOAD_INVALID",
+            "`payload` is not an object",
+        ));
+    }
+    let (path, version) = playbook(api, &request).await?;
+    let execution = match &request.dedup {
+        Some(word) => known(api, word).await?,
+        None => api.server.fresh_id(),
+    };
+    if request.dedup.is_some() && api.store().execution(execution).await?.is_some() {
+        return Ok(execution);
+    }
+    api.server
+        .submit_from_catalog(execution, &path, version, request.payload)
+        .await?;
+    Ok(execution)
+}
+
+/// The catalog's name of the playbook that a request means; a text is registered first.
+async fn playbook(api: &Api, request: &ExecuteRequest) -> Result<(String, Option<u32>), ApiError> {
+    if let Some(text) = &request.playbook {
+        let path = match &request.path {
+            Some(path) => path.clone(),
+            None => crate::api::catalog::own_path(text)?,
+        };
+        let registered = api.server.register(&path, text).await?;
+        return Ok((path, Some(registered.entry.version)));
+    }
+    if let Some(path) = &request.path {
+        return Ok((path.clone(), request.version));
+    }
+    let Some(id) = &request.catalog_id else {
+        let detail = "one of `path`, `catalog_id` and `playbook` is needed";
+        return Err(ApiError::invalid("PLAYBOOK_NOT_NAMED", detail));
+    };
+    match id
+        .rsplit_once('@')
+        .and_then(|(path, version)| Some((path, version.parse().ok()?)))
+    {
+        Some((path, version)) => Ok((path.to_owned(), Some(version))),
+        None => Ok((id.clone(), request.version)),
+    }
+}
+
+/// The id that the first request with this word got, or gets now.
+async fn known(api: &Api, word: &str) -> Result<ExecutionId, ApiError> {
+    let fresh = api.server.fresh_id().to_string();
+    let key = format!("dedup:{word}");
+    let first = api.store().set_setting_once(&key, &fresh).await?;
+    id(&first)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    /// Those that stand so: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED.
+    #[param(value_type = Option<String>)]
+    status: Option<RunStatus>,
+    /// Those of this playbook.
+    path: Option<String>,
+    /// Those started at or after.
+    #[param(value_type = Option<String>, format = DateTime)]
+    since: Option<Time>,
+    /// Those started before.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until: Option<Time>,
+    /// Those that this run started.
+    #[param(value_type = Option<String>)]
+    parent: Option<ExecutionId>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List runs, newest first.
+#[utoipa::path(get, path = "/api/executions", tag = "runs", params(ListParams),
+    responses((status = 200, description = "a page of runs", body = ExecutionPage), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Params(params): Params<ListParams>,
+) -> Answer<ExecutionPage> {
+    let limit = page(params.limit)?;
+    let filter = Filter {
+        status: params.status,
+        path: params.path.map(Name::from),
+        since: params.since,
+        until: params.until,
+        parent: params.parent,
+        before: params.cursor.as_deref().map(id).transpose()?,
+        limit: limit + 1,
+    };
+    let mut rows = api.store().executions(&filter).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next_cursor = more
+        .then(|| rows.last().map(|row| row.id.to_string()))
+        .flatten();
+    Ok(Json(ExecutionPage {
+        executions: rows.into_iter().map(shown).collect(),
+        next_cursor,
+    }))
+}
+
+/// A number of things per page that someone asks for.
+pub(crate) fn page(limit: Option<usize>) -> Result<usize, ApiError> {
+    match limit {
+        None => Ok(PAGE),
+        Some(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
+        Some(limit) => {
+            let detail = format!("`limit` is {limit}, not a number from 1 to {PAGE_MAX}");
+            Err(ApiError::invalid("PARAMETER_INVALID", detail))
+        }
+    }
+}
+
+/// A run as lists show it.
+pub(crate) fn shown(row: ExecutionRow) -> Execution {
+    Execution {
+        execution_id: row.id,
+        status: row.status,
+        name: row.name,
+        path: row.path,
+        version: row.playbook_version,
+        hash: row.hash.to_string(),
+        seq: row.version,
+        generation: row.generation,
+        cancelling: row.cancelling,
+        parent_execution_id: row.parent,
+        started_at: row.started_at,
+        finished_at: row.finished_at,
+        current_step: row.current,
+        error: row.error,
+    }
+}
+
+/// The run, or why there is none to show.
+pub(crate) async fn row(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
+    let row = api.store().execution(id).await?;
+    row.ok_or_else(|| {
+        ApiError::not_found("EXECUTION_NOT_FOUND", format!("there is no execution {id}"))
+    })
+}
+
+/// Show a run and its result.
+#[utoipa::path(get, path = "/api/executions/{id}", tag = "runs", params(("id" = String, Path)),
+    responses((status = 200, description = "the run", body = RunAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn show(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+) -> Answer<RunAnswer> {
+    let execution = shown(row(&api, id).await?);
+    let run = api.server.result(id).await?;
+    Ok(Json(RunAnswer {
+        execution_id: id,
+        status: run.status,
+        result: run.result,
+        error: run.error,
+        execution,
+    }))
+}
+
+/// How a run stands, in one word.
+#[utoipa::path(get, path = "/api/executions/{id}/status", tag = "runs", params(("id" = String, Path)),
+    responses((status = 200, description = "how it stands", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn status(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+) -> Answer<Execution> {
+    Ok(Json(shown(row(&api, id).await?)))
+}
+
+/// Whether work for a run should stop.
+#[utoipa::path(get, path = "/api/executions/{id}/cancellation-check", tag = "runs",
+    params(("id" = String, Path)),
+    responses((status = 200, description = "whether it should", body = CancellationCheck), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn cancellation(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+) -> Answer<CancellationCheck> {
+    let row = row(&api, id).await?;
+    Ok(Json(CancellationCheck {
+        execution_id: id,
+        status: row.status,
+        cancelled: row.cancelling || row.status == RunStatus::Cancelled,
+    }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventParams {
+    /// Those after this place.
+    after_seq: Option<u64>,
+    /// Those of this type, by its stored name or an alias.
+    #[serde(rename = "type")]
+    type_: Option<String>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Read a run's log.
+#[utoipa::path(get, path = "/api/executions/{id}/events", tag = "runs",
+    params(("id" = String, Path), EventParams),
+    responses((status = 200, description = "a page of the log", body = EventPage), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn events(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+    Params(params): Params<EventParams>,
+) -> Answer<EventPage> {
+    let end = row(&api, id).await?.version;
+    let limit = page(params.limit)?;
+    let kind = params.type_.as_deref().map(str::parse).transpose();
+    let kind: Option<model::event::Kind> =
+        kind.map_err(|error| ApiError::invalid("PARAMETER_INVALID", format!("{error}")))?;
+    let mut after = Seq(params.after_seq.unwrap_or(0).min(i64::MAX.unsigned_abs()));
+    let mut looked_at = 0;
+    let mut events = Vec::new();
+    while events.len() < limit && after < end && looked_at < LOOKED_AT_MAX {
+        let wanted = if kind.is_some() { PAGE_MAX } else { limit };
+        let found = api.store().events(id, after, wanted).await?;
+        let Some(last) = found.last().map(|event| event.seq) else {
+            break;
+        };
+        looked_at += found.len();
+        after = last;
+        for event in found {
+            if kind.is_some_and(|kind| event.kind() != kind) {
+                continue;
+            }
+            if events.len() == limit {
+                break;
+            }
+            after = event.seq;
+            events.push(Raw::of(&event.to_json()));
+        }
+        if events.len() < limit {
+            after = last;
+        }
+    }
+    Ok(Json(EventPage {
+        events,
+        next_after_seq: (after < end).then_some(after),
+    }))
+}
+
+/// The result of one step.
+#[utoipa::path(get, path = "/api/result/{id}/{step}", tag = "runs",
+    params(("id" = String, Path), ("step" = String, Path)),
+    responses((status = 200, description = "the result, references resolved", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn step_result(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    IdAnd(id, step): IdAnd,
+) -> Answer<Value> {
+    row(&api, id).await?;
+    let found = api.server.result_of(id, &Name::from(step.as_str())).await?;
+    let found = found.ok_or_else(|| {
+        let detail = format!("step `{step}` has no result in execution {id}");
+        ApiError::not_found("RESULT_NOT_FOUND", detail)
+    })?;
+    Ok(Json(
+        json!({ "execution_id": id, "step": step, "result": found }),
+    ))
+}
+
+/// How the iterations of a loop stand.
+#[utoipa::path(get, path = "/api/executions/{id}/loops/{step}", tag = "runs",
+    params(("id" = String, Path), ("step" = String, Path)),
+    responses((status = 200, description = "counts of the latest run of the loop", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn loops(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    IdAnd(id, step): IdAnd,
+) -> Answer<Value> {
+    row(&api, id).await?;
+    let found = api.server.loop_of(id, &Name::from(step.as_str())).await?;
+    found.map(Json).ok_or_else(|| {
+        let detail = format!("step `{step}` has not looped in execution {id}");
+        ApiError::not_found("LOOP_NOT_FOUND", detail)
+    })
+}
+
+/// The playbook of a run as a graph, with how each step stands.
+#[utoipa::path(get, path = "/api/executions/{id}/graph", tag = "runs", params(("id" = String, Path)),
+    responses((status = 200, description = "steps and arcs", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn graph(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+) -> Answer<Value> {
+    let row = row(&api, id).await?;
+    let net = api.server.shared.playbooks.net(&row.hash).await?;
+    let states = api.store().steps(id).await?;
+    let steps = net.playbook.steps.iter().map(|step| {
+        let state = states.iter().find(|state| state.step == step.name);
+        json!({
+            "step": step.name,
+            "loop": step.loop_.is_some(),
+            "tasks": step.tasks.iter().map(|task| json!({"label": task.label, "kind": task.kind})).collect::<Vec<_>>(),
+            "run": state.map(|state| state.run),
+            "status": state.map(|state| state.status),
+        })
+    });
+    let arcs = net.playbook.steps.iter().flat_map(|step| {
+        let arcs = step.next.arcs.iter();
+        arcs.map(|arc| json!({"from": step.name, "to": arc.step, "when": arc.when.as_ref().map(|when| when.source().to_owned())}))
+    });
+    Ok(Json(json!({
+        "execution_id": id,
+        "steps": steps.collect::<Vec<_>>(),
+        "arcs": arcs.collect::<Vec<_>>(),
+    })))
+}

@@ -1,0 +1,132 @@
+//! What a request carries, read at the door: bodies, parameters and ids, each refused in the API's own words.
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use model::id::ExecutionId;
+use serde::de::DeserializeOwned;
+
+use crate::api::error::ApiError;
+
+/// A JSON body.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        must_be_json(request.headers())?;
+        let bytes = bytes(request, state).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// A JSON body that may be left out altogether.
+pub(crate) struct MaybeBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let is_json = must_be_json(request.headers());
+        let bytes = bytes(request, state).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        is_json?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// Parameters after the question mark.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query
+            .map(|Query(params)| Self(params))
+            .map_err(|error| ApiError::invalid("PARAMETER_INVALID", error.body_text()))
+    }
+}
+
+/// The execution that a path names.
+pub(crate) struct Id(pub(crate) ExecutionId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(text) = segment(parts, state).await?;
+        id(&text).map(Self)
+    }
+}
+
+/// The execution that a path names, and what it says after it.
+pub(crate) struct IdAnd(pub(crate) ExecutionId, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for IdAnd {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((text, rest)) =
+            path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
+        Ok(Self(id(&text)?, rest))
+    }
+}
+
+/// One segment of a path, as text.
+pub(crate) struct Segment(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(text) = segment(parts, state).await?;
+        Ok(Self(text))
+    }
+}
+
+async fn segment<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Path<String>, ApiError> {
+    let path = Path::<String>::from_request_parts(parts, state).await;
+    path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))
+}
+
+/// Reads an execution id.
+pub(crate) fn id(text: &str) -> Result<ExecutionId, ApiError> {
+    text.parse()
+        .map_err(|_| ApiError::invalid("ID_INVALID", format!("`{text}` is not an execution id")))
+}
+
+fn must_be_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let type_ = headers.get(header::CONTENT_TYPE);
+    let type_ = type_.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = type_.split(';').next().unwrap_or("").trim();
+    if essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json") {
+        return Ok(());
+    }
+    let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    let detail = "the body must be JSON";
+    Err(ApiError::new(status, "NOT_JSON", detail).remedy("send `Content-Type: application/json`"))
+}
+
+async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
+    let bytes = Bytes::from_request(request, state).await;
+    bytes.map_err(|error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let detail = "the body is larger than this route takes";
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
+        }
+        _ => ApiError::new(StatusCode::BAD_REQUEST, "BODY_BROKEN", error.body_text()),
+    })
+}
+
+/// Reads JSON; what is wrong is told with its place.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::invalid("BODY_INVALID", error.to_string()))
+}

@@ -1,0 +1,263 @@
+//! Listening: connections in, with TLS or without, until the server is told to stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::Server;
+use crate::api::access::{AdminToken, first_admin, keep_admin};
+use crate::api::router;
+use crate::api::state::{Api, ApiConfig};
+
+/// A handshake that takes longer is given up.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Connections that wait to be served.
+const WAITING_MAX: usize = 64;
+/// How long accepting rests after an error such as too many open files.
+const REST: Duration = Duration::from_millis(50);
+
+/// The certificate and key of a server.
+pub struct Tls {
+    acceptor: TlsAcceptor,
+}
+
+/// Why the server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// A certificate or key cannot be used.
+    #[error("the certificate or its key cannot be used: {0}")]
+    Tls(String),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// The address.
+        address: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Tls {
+    /// Reads a certificate chain and its key, both PEM.
+    pub fn new(certificates: &[u8], key: &[u8]) -> Result<Self, ListenError> {
+        let broken = |error: &dyn std::fmt::Display| ListenError::Tls(error.to_string());
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates)
+            .collect::<Result<_, _>>()
+            .map_err(|error| broken(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| broken(&error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|error| broken(&error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        })
+    }
+}
+
+/// A port that is held, and not served yet.
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listening {
+    /// Takes an address.
+    pub async fn bind(address: &str) -> Result<Self, ListenError> {
+        let failed = |source| ListenError::Bind {
+            address: address.to_owned(),
+            source,
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address that was taken; a port of 0 is a real one here.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves the API of a server until `stop`, then until every answer under way has left.
+    pub async fn serve(
+        self,
+        server: Server,
+        config: ApiConfig,
+        tls: Option<Tls>,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
+        let (router, _) = router::routes(Api::new(server, &config));
+        let service = router.into_make_service_with_connect_info::<Peer>();
+        let connections = Connections::start(self.listener, self.address, tls, stop.clone());
+        let serving = axum::serve(connections, service);
+        serving.with_graceful_shutdown(stop.cancelled_owned()).await
+    }
+}
+
+impl Server {
+    /// Makes the store's first admin token, unless it has one.
+    pub async fn first_admin(&self) -> Result<Option<AdminToken>, crate::Error> {
+        Ok(first_admin(&*self.shared.store).await?)
+    }
+
+    /// Takes an admin token that someone else made.
+    pub async fn keep_admin(&self, token: &str) -> Result<(), crate::Error> {
+        Ok(keep_admin(&*self.shared.store, token).await?)
+    }
+
+    /// The document of the API, as JSON text.
+    pub fn api_document() -> &'static str {
+        router::document()
+    }
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+impl Connected<IncomingStream<'_, Connections>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+/// Connections that are ready to be served; a handshake never holds up another connection.
+pub(crate) struct Connections {
+    ready: mpsc::Receiver<(Stream, SocketAddr)>,
+    address: SocketAddr,
+}
+
+impl Connections {
+    fn start(
+        listener: TcpListener,
+        address: SocketAddr,
+        tls: Option<Tls>,
+        stop: CancellationToken,
+    ) -> Self {
+        let (sender, ready) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(async move {
+            let accepting = accept(listener, tls.map(|tls| tls.acceptor), sender);
+            tokio::select! {
+                () = accepting => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        Self { ready, address }
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    ready: mpsc::Sender<(Stream, SocketAddr)>,
+) {
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        // An answer is small and someone waits for it.
+        let _ = stream.set_nodelay(true);
+        let Some(acceptor) = acceptor.clone() else {
+            if ready.send((Stream::Plain(stream), peer)).await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let ready = ready.clone();
+        tokio::spawn(async move {
+            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => {
+                    // A server that stops serves nobody more.
+                    let _ = ready.send((Stream::Tls(Box::new(stream)), peer)).await;
+                }
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "a handshake failed"),
+                Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+            }
+        });
+    }
+}
+
+impl Listener for Connections {
+    type Io = Stream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Stream, SocketAddr) {
+        match self.ready.recv().await {
+            Some(connection) => connection,
+            // Stopping: the caller is told by the same token and asks no more.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+/// A connection, encrypted or not.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

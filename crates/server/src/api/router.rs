@@ -1,0 +1,168 @@
+//! The routes, each with its handler, and the document that is generated from them.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use utoipa::Modify;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::error::ApiError;
+use crate::api::state::Api;
+use crate::api::{
+    bodies, catalog, commands, control, events, executions, guard, replay, stream, system, tokens,
+};
+
+/// The largest JSON body of an ordinary request.
+const BODY_MAX: usize = 1024 * 1024;
+/// The largest batch of events.
+const BATCH_MAX: usize = 4 * 1024 * 1024;
+/// A request that takes longer than this, long polls and streams aside, is given up.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "NoETL", description = "Workflows as playbooks, run by an event-sourced engine.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")),
+    components(schemas(wire::api::Problem)),
+    modifiers(&Scheme),
+    tags(
+        (name = "runs", description = "Runs: started, listed, read"),
+        (name = "control", description = "A word to a run"),
+        (name = "catalog", description = "Playbooks"),
+        (name = "events", description = "Events on their way in"),
+        (name = "workers", description = "What workers call"),
+        (name = "tokens", description = "Who may do what"),
+        (name = "system", description = "Health and figures"),
+    )
+)]
+struct Document;
+
+struct Scheme;
+
+impl Modify for Scheme {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        components.add_security_scheme("token", bearer);
+    }
+}
+
+/// The document as text.
+pub(crate) fn document() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let document = all().into_openapi();
+        document.to_json().expect("a document serialises to JSON")
+    })
+}
+
+fn all() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(quick())
+        .merge(slow())
+}
+
+/// Every route, and the document of all of them.
+pub(crate) fn routes(api: Api) -> (Router, utoipa::openapi::OpenApi) {
+    let (router, document) = all().split_for_parts();
+    let router = router
+        .fallback(nowhere)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(api.clone(), guard::guard))
+        .with_state(api);
+    (router, document)
+}
+
+/// Routes that answer at once, or not at all.
+fn quick() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(executions::execute))
+        .routes(routes!(executions::list))
+        .routes(routes!(executions::show))
+        .routes(routes!(executions::status))
+        .routes(routes!(executions::cancellation))
+        .routes(routes!(executions::events))
+        .routes(routes!(executions::step_result))
+        .routes(routes!(executions::loops))
+        .routes(routes!(executions::graph))
+        .routes(routes!(control::cancel))
+        .routes(routes!(control::pause))
+        .routes(routes!(control::resume))
+        .routes(routes!(control::retry))
+        .routes(routes!(control::signal))
+        .routes(routes!(control::variables, control::patch))
+        .routes(routes!(replay::state))
+        .routes(routes!(catalog::register))
+        .routes(routes!(catalog::list))
+        .routes(routes!(catalog::resource))
+        .routes(routes!(catalog::validate))
+        .routes(routes!(catalog::ui_schema))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::audit))
+        .routes(routes!(commands::keep))
+        .routes(routes!(commands::release))
+        .routes(routes!(commands::register))
+        .routes(routes!(commands::heartbeat))
+        .routes(routes!(commands::deregister))
+        .routes(routes!(commands::pools))
+        .routes(routes!(commands::playbook))
+        .routes(routes!(commands::events))
+        .routes(routes!(commands::loop_results))
+        .routes(routes!(commands::build))
+        .routes(routes!(events::one))
+        .routes(routes!(events::batch_status))
+        .routes(routes!(system::healthz))
+        .routes(routes!(system::readyz))
+        .routes(routes!(system::metrics))
+        .routes(routes!(system::stats))
+        .routes(routes!(system::health))
+        .routes(routes!(system::api_health))
+        .routes(routes!(system::document))
+        .routes(routes!(system::docs))
+        .routes(routes!(system::docs_script))
+        .routes(routes!(system::docs_style))
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn(within_deadline))
+}
+
+/// Routes that wait, stream, or take much.
+fn slow() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(events::batch))
+        .routes(routes!(commands::claim))
+        .routes(routes!(commands::listen))
+        .routes(routes!(stream::one))
+        .routes(routes!(stream::all))
+        .routes(routes!(bodies::read))
+        .layer(DefaultBodyLimit::max(BATCH_MAX))
+        .merge(OpenApiRouter::new().routes(routes!(bodies::put)))
+}
+
+async fn within_deadline(
+    request: axum::extract::Request,
+    next: axum::middleware::Next,
+) -> Response {
+    match tokio::time::timeout(DEADLINE, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => ApiError::unavailable("the request took too long").into_response(),
+    }
+}
+
+async fn nowhere(uri: Uri) -> ApiError {
+    let detail = format!("there is nothing at `{}`", uri.path());
+    ApiError::not_found("PATH_NOT_FOUND", detail).remedy("GET /docs lists every path")
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+    let detail = format!("`{}` does not know {method}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
+}

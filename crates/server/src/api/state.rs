@@ -1,0 +1,70 @@
+//! What every handler has at hand.
+
+use std::sync::Arc;
+
+use store::Store;
+
+use crate::Server;
+use crate::api::access::{Access, Tokens, digest};
+use crate::api::guard::Hosts;
+use crate::api::workers::Workers;
+use crate::transport::InProcess;
+
+/// How the API is set up.
+#[derive(Debug, Clone)]
+pub struct ApiConfig {
+    /// Whether tokens are needed.
+    pub access: Access,
+    /// Whether only this machine can reach it.
+    pub is_loopback: bool,
+    /// Names that it answers to besides its own.
+    pub hosts: Vec<String>,
+    /// The secret that servers on the same store know each other by.
+    pub cluster_secret: Option<String>,
+}
+
+/// What every handler has at hand. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) server: Server,
+    pub(crate) access: Access,
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) workers: Arc<Workers>,
+    /// The hash of the cluster's secret.
+    pub(crate) cluster: Option<[u8; 32]>,
+    pub(crate) metrics: Arc<crate::metrics::Rendered>,
+}
+
+impl Api {
+    pub(crate) fn new(server: Server, config: &ApiConfig) -> Self {
+        Self {
+            access: config.access,
+            hosts: Arc::new(Hosts::new(config.is_loopback, &config.hosts)),
+            tokens: Arc::default(),
+            workers: Arc::default(),
+            cluster: config.cluster_secret.as_deref().map(digest),
+            metrics: Arc::new(crate::metrics::Rendered::new()),
+            server,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.server.shared.store
+    }
+
+    /// How a worker's call reaches the drive.
+    pub(crate) fn transport(&self) -> InProcess {
+        self.transport_for(false)
+    }
+
+    /// The same for a call that another server may have passed on.
+    pub(crate) fn transport_for(&self, is_passed_on: bool) -> InProcess {
+        let shared = self.server.shared.clone();
+        if is_passed_on {
+            InProcess::passed_on(shared)
+        } else {
+            InProcess::new(shared)
+        }
+    }
+}

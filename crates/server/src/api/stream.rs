@@ -1,0 +1,241 @@
+//! Streams: a run's log as it grows, and every run's changes, as server-sent events.
+//!
+//! The store is read, hints only say when: a stream misses nothing, whichever server wrote it.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use model::id::{ExecutionId, Seq};
+use serde::Deserialize;
+use store::Filter;
+use tokio::sync::broadcast::error::RecvError;
+use utoipa::IntoParams;
+
+use crate::Server;
+use crate::api::access::{Authorized, View};
+use crate::api::error::{ApiError, Failures};
+use crate::api::executions::{row, shown};
+use crate::api::extract::{Id, Params};
+use crate::api::state::Api;
+
+/// How often something is said so that nobody takes the stream for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// So many events are read at once.
+const PAGE: usize = 500;
+/// How many of the latest runs a stream of all runs follows.
+const FOLLOWED: usize = 200;
+
+type Events = Sse<
+    axum::response::sse::KeepAliveStream<
+        std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>,
+    >,
+>;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StreamParams {
+    /// Those after this place; the `Last-Event-ID` header goes before it.
+    after_seq: Option<u64>,
+}
+
+/// Follow a run's log. Each event's id is its place; the stream ends with the run.
+#[utoipa::path(get, path = "/api/executions/{id}/stream", tag = "runs",
+    params(("id" = String, Path), StreamParams, ("last-event-id" = Option<u64>, Header)),
+    responses((status = 200, description = "events as they happen", content_type = "text/event-stream", body = String), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn one(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+    Params(params): Params<StreamParams>,
+    headers: HeaderMap,
+) -> Result<Events, ApiError> {
+    row(&api, id).await?;
+    let after = last_event_id(&headers)?.or(params.after_seq).unwrap_or(0);
+    let follow = Follow {
+        waiting: Waiting::new(&api.server),
+        server: api.server,
+        id,
+        after: Seq(after),
+        ready: VecDeque::new(),
+        is_over: false,
+    };
+    let stream = unfold(follow, |mut follow| async move {
+        let event = follow.next().await?;
+        Some((Ok(event), follow))
+    });
+    Ok(sse(Box::pin(stream)))
+}
+
+fn sse(
+    stream: std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>,
+) -> Events {
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get("last-event-id") else {
+        return Ok(None);
+    };
+    let number = value.to_str().ok().and_then(|text| text.parse().ok());
+    number.map(Some).ok_or_else(|| {
+        let detail = "`Last-Event-ID` is not the id of an event of this stream";
+        ApiError::invalid("LAST_EVENT_ID_INVALID", detail)
+    })
+}
+
+/// What wakes a stream: a commit here, or a change of the store by someone else.
+struct Waiting {
+    published: tokio::sync::broadcast::Receiver<std::sync::Arc<crate::Published>>,
+}
+
+impl Waiting {
+    fn new(server: &Server) -> Self {
+        Self {
+            published: server.watch(),
+        }
+    }
+
+    /// Waits for news of a run, or of any; false when the server stops.
+    async fn news(&mut self, server: &Server, of: Option<ExecutionId>) -> bool {
+        loop {
+            tokio::select! {
+                published = self.published.recv() => match published {
+                    Ok(news) if of.is_none_or(|id| news.execution == id) => return true,
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => return true,
+                    Err(RecvError::Closed) => return false,
+                },
+                () = server.shared.store.changed() => return true,
+                () = server.shared.stop.cancelled() => return false,
+            }
+        }
+    }
+}
+
+/// One run being followed.
+struct Follow {
+    server: Server,
+    waiting: Waiting,
+    id: ExecutionId,
+    after: Seq,
+    ready: VecDeque<SseEvent>,
+    is_over: bool,
+}
+
+impl Follow {
+    async fn next(&mut self) -> Option<SseEvent> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.is_over {
+                return None;
+            }
+            let store = &self.server.shared.store;
+            // The status first: what is read after it holds everything up to the end it tells of.
+            let ended = store.execution(self.id).await.ok()??.status.is_terminal();
+            let events = store.events(self.id, self.after, PAGE).await.ok()?;
+            if events.is_empty() {
+                if ended {
+                    self.is_over = true;
+                    self.ready
+                        .push_back(SseEvent::default().event("end").data("{}"));
+                    continue;
+                }
+                if !self.waiting.news(&self.server, Some(self.id)).await {
+                    return None;
+                }
+                continue;
+            }
+            for event in events {
+                self.after = event.seq;
+                let text = event.to_json().to_string();
+                let shown = SseEvent::default().id(event.seq.to_string());
+                self.ready
+                    .push_back(shown.event(event.kind().name()).data(text));
+            }
+        }
+    }
+}
+
+/// Follow all runs: each change of how one stands, newest runs first at the start.
+#[utoipa::path(get, path = "/api/executions/stream", tag = "runs",
+    params(("last-event-id" = Option<u64>, Header)),
+    responses((status = 200, description = "runs as they change", content_type = "text/event-stream", body = String), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn all(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    headers: HeaderMap,
+) -> Result<Events, ApiError> {
+    let last = last_event_id(&headers)?;
+    let follow = FollowAll {
+        waiting: Waiting::new(&api.server),
+        server: api.server,
+        known: std::collections::HashMap::new(),
+        last: last.unwrap_or(0),
+        ready: VecDeque::new(),
+        has_begun: false,
+    };
+    let stream = unfold(follow, |mut follow| async move {
+        let event = follow.next().await?;
+        Some((Ok(event), follow))
+    });
+    Ok(sse(Box::pin(stream)))
+}
+
+/// All runs being followed. An event's id is the microsecond of the store's clock at which the change was seen; after a
+/// break everything that started or ended since is told again.
+struct FollowAll {
+    server: Server,
+    waiting: Waiting,
+    known: std::collections::HashMap<ExecutionId, Seq>,
+    last: u64,
+    ready: VecDeque<SseEvent>,
+    has_begun: bool,
+}
+
+impl FollowAll {
+    async fn next(&mut self) -> Option<SseEvent> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.has_begun && !self.waiting.news(&self.server, None).await {
+                return None;
+            }
+            self.look().await?;
+            self.has_begun = true;
+        }
+    }
+
+    async fn look(&mut self) -> Option<()> {
+        let store = self.server.shared.store.clone();
+        let filter = Filter {
+            limit: FOLLOWED,
+            ..Filter::default()
+        };
+        let rows = store.executions(&filter).await.ok()?;
+        self.known
+            .retain(|id, _| rows.iter().any(|row| row.id == *id));
+        let now = u64::try_from(store.now().0).unwrap_or(0).max(self.last + 1);
+        self.last = now;
+        for row in rows.into_iter().rev() {
+            if self.known.insert(row.id, row.version) == Some(row.version) {
+                continue;
+            }
+            let text = serde_json::to_string(&shown(row)).unwrap_or_default();
+            let event = SseEvent::default().id(now.to_string()).event("execution");
+            self.ready.push_back(event.data(text));
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,111 @@
+//! What makes an event the same event when it is sent again.
+
+use model::command::ReportEnd;
+use model::id::{CommandId, EventId, LeaseEpoch};
+use sha2::{Digest, Sha256};
+use wire::WireEvent;
+
+/// The sha256 of an event's content, however its fields were spelled and ordered.
+pub(super) fn hash(event: &WireEvent) -> [u8; 32] {
+    let content = WireEvent {
+        event_id: None,
+        created_at: None,
+        worker_id: None,
+        event_type: kind_name(event),
+        payload: event.payload.as_ref().map(canonical),
+        meta: None,
+        ..event.clone()
+    };
+    let text = serde_json::to_vec(&content).expect("an event serialises to JSON");
+    Sha256::digest(text).into()
+}
+
+fn kind_name(event: &WireEvent) -> String {
+    event
+        .kind()
+        .map_or_else(|_| event.event_type.clone(), |kind| kind.name().to_owned())
+}
+
+/// The same JSON with its keys in order.
+fn canonical(raw: &model::raw::Raw) -> model::raw::Raw {
+    fn sorted(value: serde_json::Value) -> serde_json::Value {
+        match value {
+            serde_json::Value::Object(fields) => {
+                let mut fields: Vec<(String, serde_json::Value)> = fields.into_iter().collect();
+                fields.sort_by(|a, b| a.0.cmp(&b.0));
+                let fields = fields.into_iter();
+                serde_json::Value::Object(fields.map(|(key, value)| (key, sorted(value))).collect())
+            }
+            serde_json::Value::Array(items) => {
+                serde_json::Value::Array(items.into_iter().map(sorted).collect())
+            }
+            scalar => scalar,
+        }
+    }
+    model::raw::Raw::of(&sorted(raw.value()))
+}
+
+/// The id of an event whose sender gave it none: the same for the same content under the same claim.
+pub(super) fn derived(event: &WireEvent, claim: (CommandId, LeaseEpoch)) -> EventId {
+    let (command, LeaseEpoch(epoch)) = claim;
+    let mut hasher = Sha256::new();
+    hasher.update(command.to_string());
+    hasher.update(epoch.to_be_bytes());
+    hasher.update(hash(event));
+    let digest: [u8; 32] = hasher.finalize().into();
+    let head: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
+    // Positive, as every id is.
+    EventId(i64::from_be_bytes(head) & i64::MAX)
+}
+
+/// Whether a report that holds a boundary is the last of its command.
+pub(super) fn end(events: &[model::event::Event]) -> ReportEnd {
+    if events.iter().any(|event| event.kind().is_boundary()) {
+        ReportEnd::Finished
+    } else {
+        ReportEnd::Open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::id::{ExecutionId, Seq};
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(payload: &serde_json::Value) -> WireEvent {
+        let text = json!({"execution_id": 1, "step": "a", "name": "call.done", "context": payload});
+        serde_json::from_str(&text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_same_content_has_the_same_hash_however_it_is_spelled() {
+        let mut other: WireEvent = serde_json::from_str(
+            r#"{"execution_id":"1","node_name":"a","event_type":"step.done","payload":{"y":[1],"x":2}}"#,
+        )
+        .unwrap();
+        let one = event(&json!({"x": 2, "y": [1]}));
+        assert_eq!(hash(&one), hash(&other));
+        other.step = Some("b".into());
+        assert_ne!(hash(&one), hash(&other));
+    }
+
+    #[test]
+    fn a_derived_id_depends_on_the_claim_and_the_content() {
+        let claim = |seq, epoch| {
+            let command = CommandId {
+                execution: ExecutionId(1),
+                seq: Seq(seq),
+            };
+            (command, LeaseEpoch(epoch))
+        };
+        let one = event(&json!({"x": 1}));
+        let id = derived(&one, claim(4, 1));
+        assert_eq!(id, derived(&one, claim(4, 1)));
+        assert_ne!(id, derived(&one, claim(4, 2)));
+        assert_ne!(id, derived(&one, claim(5, 1)));
+        assert_ne!(id, derived(&event(&json!({"x": 2})), claim(4, 1)));
+        assert!(id.0 >= 0);
+    }
+}

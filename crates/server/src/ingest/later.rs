@@ -1,0 +1,200 @@
+//! Batches that are durable first and decided later: a message to their execution holds them meanwhile.
+
+use engine::Input;
+use model::event::{Batch, Body};
+use model::id::{ExecutionId, Name, Seq};
+use model::outcome::{ErrorKind, TaskError};
+use model::raw::Raw;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use store::{Message, MessageKey};
+use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus};
+
+use crate::Shared;
+use crate::drive::{Extras, Posted};
+use crate::error::Error;
+use crate::ingest::intake::{Refused, take};
+
+/// A batch in a message.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Deferred {
+    /// What it is known by.
+    pub(crate) request_id: Name,
+    /// The events.
+    pub(crate) request: BatchRequest,
+}
+
+/// How a batch ended, for those who ask.
+#[derive(Debug, Serialize, Deserialize)]
+struct End {
+    status: BatchState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<TaskError>,
+}
+
+/// What is known of a batch from the start.
+#[derive(Debug, Serialize, Deserialize)]
+struct Begin {
+    execution_id: ExecutionId,
+    events: u32,
+}
+
+fn begin_key(request_id: &Name) -> String {
+    format!("batch:{request_id}")
+}
+
+fn end_key(request_id: &Name) -> String {
+    format!("batch-end:{request_id}")
+}
+
+/// Keeps a batch durably; it is decided soon. The same batch again is the same batch.
+pub(crate) async fn accept(
+    shared: &Shared,
+    request_id: Name,
+    request: BatchRequest,
+) -> Result<BatchAnswer, Refused> {
+    let execution = request.execution_id;
+    if shared
+        .store
+        .execution(execution)
+        .await
+        .map_err(Error::from)?
+        .is_none()
+    {
+        return Err(Error::NotFound(execution).into());
+    }
+    let begin = Begin {
+        execution_id: execution,
+        events: u32::try_from(request.events.len()).unwrap_or(u32::MAX),
+    };
+    let (key_text, text) = (begin_key(&request_id), Raw::of(&begin));
+    let kept = shared.store.set_setting_once(&key_text, text.text()).await;
+    kept.map_err(Error::from)?;
+
+    let deferred = Deferred {
+        request_id: request_id.clone(),
+        request,
+    };
+    let message = Message {
+        key: key(&request_id),
+        to: execution,
+        body: Raw::of(&deferred),
+    };
+    shared.store.send(message).await.map_err(Error::from)?;
+    shared.sweeps.messages.notify_one();
+    Ok(BatchAnswer {
+        request_id: request_id.to_string(),
+        status: BatchState::Accepted,
+        events: Vec::new(),
+        verdict: None,
+        next: Vec::new(),
+    })
+}
+
+/// A message's key that depends on the batch's name alone.
+fn key(request_id: &Name) -> MessageKey {
+    let digest: [u8; 32] = Sha256::digest(request_id.as_str().as_bytes()).into();
+    let head: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
+    MessageKey {
+        from: ExecutionId(i64::from_be_bytes(head) & i64::MAX),
+        seq: Seq(0),
+        n: 0,
+    }
+}
+
+/// Decides a batch that was kept. The message is consumed with the last word on it.
+pub(crate) async fn decide(
+    shared: &Shared,
+    deferred: Deferred,
+    consumed: MessageKey,
+) -> Result<(), Error> {
+    let Deferred {
+        request_id,
+        request,
+    } = deferred;
+    let execution = request.execution_id;
+    let batch = |error| Batch {
+        request_id: request_id.clone(),
+        events: u32::try_from(request.events.len()).unwrap_or(u32::MAX),
+        error,
+    };
+    for body in [
+        Body::BatchAccepted(batch(None)),
+        Body::BatchProcessing(batch(None)),
+    ] {
+        record(shared, execution, body, None).await?;
+    }
+    let taken = take(
+        shared,
+        execution,
+        request.worker_id.clone(),
+        request.events.clone(),
+    );
+    let (end, body) = match taken.await {
+        Ok(_) => {
+            let status = BatchState::Completed;
+            (
+                End {
+                    status,
+                    error: None,
+                },
+                Body::BatchCompleted(batch(None)),
+            )
+        }
+        Err(Refused::Failed(error)) if error.is_passing() => return Err(error),
+        Err(refused) => {
+            let error = TaskError {
+                retryable: false,
+                ..TaskError::new(ErrorKind::ClientError, "BATCH_REFUSED", refused.to_string())
+            };
+            let status = BatchState::Failed;
+            let end = End {
+                status,
+                error: Some(error.clone()),
+            };
+            (end, Body::BatchFailed(batch(Some(error))))
+        }
+    };
+    let text = Raw::of(&end);
+    shared
+        .store
+        .set_setting_once(&end_key(&request_id), text.text())
+        .await?;
+    record(shared, execution, body, Some(consumed)).await
+}
+
+/// Writes a word on a batch into the log. An execution that has ended takes none, and needs none.
+async fn record(
+    shared: &Shared,
+    execution: ExecutionId,
+    body: Body,
+    consumed: Option<MessageKey>,
+) -> Result<(), Error> {
+    let input = Input::Record(Box::new(body));
+    let extras = Extras::consuming(consumed);
+    match shared.drive.post(execution, input, extras).await {
+        Ok(_) | Err(Posted::Refused(_)) => Ok(()),
+        Err(Posted::Failed(error)) => Err(error),
+    }
+}
+
+/// How a batch stands.
+pub(crate) async fn status(
+    shared: &Shared,
+    request_id: &Name,
+) -> Result<Option<BatchStatus>, Error> {
+    let begin = shared.store.setting(&begin_key(request_id)).await?;
+    let Some(begin) = begin.and_then(|text| serde_json::from_str::<Begin>(&text).ok()) else {
+        return Ok(None);
+    };
+    let end = shared.store.setting(&end_key(request_id)).await?;
+    let end = end.and_then(|text| serde_json::from_str::<End>(&text).ok());
+    let (status, error) = end.map_or((BatchState::Accepted, None), |end| (end.status, end.error));
+    Ok(Some(BatchStatus {
+        request_id: request_id.to_string(),
+        execution_id: begin.execution_id,
+        status,
+        events: begin.events,
+        error,
+    }))
+}

@@ -1,0 +1,88 @@
+//! Figures for monitoring: every name in one table, each rendered from the first moment on, at zero if need be.
+
+use std::sync::OnceLock;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// Commits that became durable.
+pub(crate) const COMMITS: &str = "noetl_commits_total";
+/// Events that became durable.
+pub(crate) const EVENTS: &str = "noetl_events_total";
+/// Commands handed to workers.
+pub(crate) const CLAIMED: &str = "noetl_commands_claimed_total";
+/// Reports refused because their claim was not current.
+pub(crate) const FENCED: &str = "noetl_reports_fenced_total";
+/// Commands offered again because their holder was gone.
+pub(crate) const LOST: &str = "noetl_claims_lost_total";
+/// Commits that did not happen because the log had moved on.
+pub(crate) const MOVED: &str = "noetl_commits_moved_total";
+/// Commits that did not happen because the store could not be reached.
+pub(crate) const STORE_FAILURES: &str = "noetl_store_failures_total";
+/// Executions in memory.
+pub(crate) const IN_MEMORY: &str = "noetl_executions_in_memory";
+/// How long a batch of commits takes.
+pub(crate) const COMMIT_SECONDS: &str = "noetl_commit_seconds";
+
+const COUNTERS: [(&str, &str); 7] = [
+    (COMMITS, "commits that became durable"),
+    (EVENTS, "events that became durable"),
+    (CLAIMED, "commands handed to workers"),
+    (
+        FENCED,
+        "reports refused because their claim was not current",
+    ),
+    (LOST, "commands offered again because their holder was gone"),
+    (
+        MOVED,
+        "commits that did not happen because the log had moved on",
+    ),
+    (
+        STORE_FAILURES,
+        "commits that did not happen because the store failed",
+    ),
+];
+
+const BUCKETS: [f64; 10] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5,
+];
+
+/// The figures as text.
+pub(crate) struct Rendered {
+    handle: Option<PrometheusHandle>,
+}
+
+static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+
+impl Rendered {
+    /// The figures of this process; all its servers share them.
+    pub(crate) fn new() -> Self {
+        let handle = RECORDER.get_or_init(|| {
+            let builder = PrometheusBuilder::new()
+                .set_buckets_for_metric(Matcher::Full(COMMIT_SECONDS.to_owned()), &BUCKETS)
+                .ok()?;
+            let handle = builder.install_recorder().ok()?;
+            for (name, text) in COUNTERS {
+                metrics::describe_counter!(name, text);
+                metrics::counter!(name).increment(0);
+            }
+            metrics::describe_gauge!(IN_MEMORY, "executions in memory");
+            metrics::gauge!(IN_MEMORY).set(0.0);
+            metrics::describe_histogram!(COMMIT_SECONDS, "how long a batch of commits takes");
+            Some(handle)
+        });
+        Self {
+            handle: handle.clone(),
+        }
+    }
+
+    /// The figures now.
+    pub(crate) fn text(&self) -> String {
+        match &self.handle {
+            Some(handle) => {
+                handle.run_upkeep();
+                handle.render()
+            }
+            None => String::new(),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the HTTP API takes and answers, one file per subject. The API document is generated from these types.
+
+mod batch;
+mod bodies;
+mod catalog;
+mod commands;
+mod executions;
+mod problem;
+mod tokens;
+
+pub use batch::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
+pub use bodies::BodyStored;
+pub use catalog::{
+    CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, ValidateRequest,
+    Validated,
+};
+pub use commands::{
+    BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
+    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer, WorkerPool,
+};
+pub use executions::{
+    CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,
+    ExecutionPage, NoteRequest, ReplayState, RerunRequest, RetryRequest, RunAnswer, Started,
+};
+pub use problem::Problem;
+pub use tokens::{AuditPage, Role, TokenCreated, TokenEntry, TokenList, TokenRequest};

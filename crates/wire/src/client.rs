@@ -1,0 +1,313 @@
+//! The client of the HTTP API: one pool of connections, several servers, whichever answers.
+//!
+//! Every call is safe to repeat, so a server that cannot be reached is passed over for the next one.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::Problem;
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long an ordinary call may take.
+const CALL: Duration = Duration::from_secs(30);
+
+/// How long a body may take.
+const BODY: Duration = Duration::from_secs(600);
+
+/// Bytes on their way to a server: all of them, or a stream.
+pub use reqwest::Body as Upload;
+
+/// Says which server of a cluster speaks, and that the call must not be passed on again.
+pub const FORWARDED: &str = "x-noetl-forwarded";
+
+/// Speaks to a server, or to whichever of several answers.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    servers: std::sync::Arc<[String]>,
+    /// The one that answered last.
+    current: std::sync::Arc<AtomicUsize>,
+    token: Option<Token>,
+    forwarded: bool,
+}
+
+/// A bearer token; never shown.
+#[derive(Clone)]
+pub struct Token(std::sync::Arc<str>);
+
+impl Token {
+    /// A token.
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().into())
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Why a call did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No server could be reached.
+    #[error("no server can be reached at {servers}")]
+    Unreachable {
+        /// Where it was tried.
+        servers: String,
+        /// What the last one said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The server said no.
+    #[error("{}", .0.detail)]
+    Problem(Box<Problem>),
+    /// The answer is not what this client understands.
+    #[error("the server's answer cannot be read")]
+    Answer(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// An address is not one.
+    #[error("`{0}` is not the address of a server: give http://HOST:PORT")]
+    Address(String),
+}
+
+impl CallError {
+    /// Whether the same call may succeed later.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Answer(_) => true,
+            Self::Problem(problem) => problem.status >= 500 || problem.status == 429,
+            Self::Address(_) => false,
+        }
+    }
+
+    /// The server's code, if it said no.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Problem(problem) => Some(&problem.code),
+            _ => None,
+        }
+    }
+}
+
+impl Client {
+    /// A client of these servers, `http://host:port` each.
+    pub fn new(servers: &[String], token: Option<Token>) -> Result<Self, CallError> {
+        install_crypto();
+        let mut addresses = Vec::with_capacity(servers.len());
+        for server in servers {
+            let address = server.trim().trim_end_matches('/');
+            let url = reqwest::Url::parse(address).ok();
+            let fits = url.is_some_and(|url| matches!(url.scheme(), "http" | "https"));
+            if !fits {
+                return Err(CallError::Address(server.clone()));
+            }
+            addresses.push(address.to_owned());
+        }
+        if addresses.is_empty() {
+            return Err(CallError::Address(String::new()));
+        }
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(Duration::from_secs(15))
+            .tcp_nodelay(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| CallError::Answer(Box::new(error)))?;
+        Ok(Self {
+            http,
+            servers: addresses.into(),
+            current: std::sync::Arc::default(),
+            token,
+            forwarded: false,
+        })
+    }
+
+    /// The same client for calls that one server passes on to another.
+    #[must_use]
+    pub fn forwarding(mut self) -> Self {
+        self.forwarded = true;
+        self
+    }
+
+    /// Asks for something.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+        let answer = self.send(Method::GET, path, None::<&()>, CALL).await?;
+        read(answer).await
+    }
+
+    /// Says something.
+    pub async fn post<B: Serialize + Sync, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, CallError> {
+        self.post_within(path, body, CALL).await
+    }
+
+    /// Says something that may take so long.
+    pub async fn post_within<B: Serialize + Sync, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+        patience: Duration,
+    ) -> Result<T, CallError> {
+        let answer = self.send(Method::POST, path, Some(body), patience).await?;
+        read(answer).await
+    }
+
+    /// Sends bytes.
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: Upload) -> Result<T, CallError> {
+        // A stream can be read once, so only one server is tried.
+        let server = &self.servers[self.current.load(Ordering::Relaxed) % self.servers.len()];
+        let mut request = self.http.put(format!("{server}{path}")).body(body);
+        if let Some(Token(token)) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        match request.send().await {
+            Ok(answer) if answer.status().is_success() => read(answer).await,
+            Ok(answer) => Err(CallError::Problem(Box::new(problem(answer).await))),
+            Err(error) => Err(CallError::Unreachable {
+                servers: server.clone(),
+                source: Box::new(error),
+            }),
+        }
+    }
+
+    /// Says something and takes bytes for an answer.
+    pub async fn post_for_bytes<B: Serialize + Sync>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<bytes::Bytes, CallError> {
+        let answer = self.send(Method::POST, path, Some(body), BODY).await?;
+        let bytes = answer.bytes().await;
+        bytes.map_err(|error| CallError::Answer(Box::new(error)))
+    }
+
+    /// Takes something away.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+        let answer = self.send(Method::DELETE, path, None::<&()>, CALL).await?;
+        read(answer).await
+    }
+
+    /// Opens a stream that lasts as long as the server likes.
+    pub async fn stream(
+        &self,
+        path: &str,
+        last_event_id: Option<u64>,
+    ) -> Result<Response, CallError> {
+        let last = last_event_id.map(|id| id.to_string());
+        self.each(|server| {
+            let request = self.http.get(format!("{server}{path}"));
+            let request = request.header("accept", "text/event-stream");
+            match &last {
+                Some(id) => request.header("last-event-id", id),
+                None => request,
+            }
+        })
+        .await
+    }
+
+    async fn send<B: Serialize + Sync>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&B>,
+        patience: Duration,
+    ) -> Result<Response, CallError> {
+        let text = body.map(serde_json::to_vec).transpose();
+        let text = text.map_err(|error| CallError::Answer(Box::new(error)))?;
+        self.each(|server| {
+            let request = self
+                .http
+                .request(method.clone(), format!("{server}{path}"))
+                .timeout(patience);
+            match &text {
+                Some(text) => request
+                    .header("content-type", "application/json")
+                    .body(text.clone()),
+                None => request,
+            }
+        })
+        .await
+    }
+
+    /// Tries the servers in turn, beginning with the one that answered last.
+    async fn each(&self, make: impl Fn(&str) -> RequestBuilder) -> Result<Response, CallError> {
+        let begin = self.current.load(Ordering::Relaxed);
+        let count = self.servers.len();
+        let mut last: Option<CallError> = None;
+        for turn in 0..count {
+            let index = (begin + turn) % count;
+            let mut request = make(&self.servers[index]);
+            if let Some(Token(token)) = &self.token {
+                request = request.bearer_auth(token);
+            }
+            if self.forwarded {
+                request = request.header(FORWARDED, "1");
+            }
+            match request.send().await {
+                Ok(answer) if answer.status().is_success() => {
+                    self.current.store(index, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Ok(answer) => {
+                    let problem = problem(answer).await;
+                    let passing = matches!(problem.status, 502..=504);
+                    last = Some(CallError::Problem(Box::new(problem)));
+                    if !passing {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    let servers = self.servers.join(", ");
+                    let source = Box::new(error);
+                    last = Some(CallError::Unreachable { servers, source });
+                }
+            }
+        }
+        let last = last.expect("there is at least one server");
+        if last.is_passing() && count > 1 {
+            self.current.store((begin + 1) % count, Ordering::Relaxed);
+        }
+        Err(last)
+    }
+}
+
+async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, CallError> {
+    if answer.status() == StatusCode::NO_CONTENT {
+        return serde_json::from_str("null").map_err(|error| CallError::Answer(Box::new(error)));
+    }
+    let bytes = answer
+        .bytes()
+        .await
+        .map_err(|error| CallError::Answer(Box::new(error)))?;
+    serde_json::from_slice(&bytes).map_err(|error| CallError::Answer(Box::new(error)))
+}
+
+/// What the server said is wrong; of an answer in no form we know, the status.
+async fn problem(answer: Response) -> Problem {
+    let status = answer.status();
+    let bytes = answer.bytes().await.unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
+        type_: "about:blank".to_owned(),
+        title: status.canonical_reason().unwrap_or("Error").to_owned(),
+        status: status.as_u16(),
+        code: format!("HTTP_{}", status.as_u16()),
+        detail: format!("the server answered {status}"),
+        remedy: None,
+        errors: Vec::new(),
+    })
+}
+
+/// TLS needs its algorithms named once in a process; who comes second finds them there.
+fn install_crypto() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

@@ -1,0 +1,217 @@
+//! The transport over HTTP: how a worker reaches a server elsewhere, and one server another.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::command::ReportEnd;
+use model::event::Event;
+use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
+use model::raw::Raw;
+use model::template::LoopPointer;
+use model::time::Time;
+
+use crate::api::{
+    BatchAnswer, BatchRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
+    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer,
+};
+use crate::client::{CallError, Client};
+use crate::event::WireEvent;
+use crate::transport::{
+    Ask, Claimed, Error, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict,
+};
+
+/// What an answer may take beyond the time that the server was asked to wait.
+const MARGIN: Duration = Duration::from_secs(10);
+/// A heartbeat that takes longer is as good as lost.
+const BEAT: Duration = Duration::from_secs(4);
+/// How long the server holds a worker's ear.
+const LISTEN: Duration = Duration::from_secs(25);
+
+/// So many events fit into a batch.
+const BATCH_EVENTS_MAX: usize = 256;
+/// So many bytes of payload and envelopes go into a batch; the server takes a quarter more.
+const BATCH_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// What an event takes besides its payload.
+const ENVELOPE_BYTES: usize = 512;
+
+/// Reaches a server over HTTP.
+pub struct Remote {
+    client: Client,
+}
+
+impl Remote {
+    /// A transport through this client.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    async fn send(
+        &self,
+        report: &Report,
+        events: Vec<WireEvent>,
+        end: ReportEnd,
+    ) -> Result<Receipt, Error> {
+        let command = report.command;
+        let request = BatchRequest {
+            execution_id: command.execution,
+            worker_id: Some(report.worker.clone()),
+            events,
+            command_id: Some(command),
+            lease_epoch: Some(report.lease_epoch),
+            end,
+            pool: Some(report.pool.clone()),
+            kinds: report.kinds.clone(),
+            free: if end == ReportEnd::Open {
+                0
+            } else {
+                report.free
+            },
+        };
+        let answer: BatchAnswer = match self.client.post("/api/events/batch", &request).await {
+            Ok(answer) => answer,
+            Err(CallError::Problem(problem)) if problem.code == "FENCED" => {
+                return Err(Error::Fenced(command));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(Receipt {
+            verdict: answer.verdict.unwrap_or(Verdict::Proceed),
+            next: answer.next,
+        })
+    }
+}
+
+/// Events in batches that the API takes, in order.
+fn batches(events: Vec<WireEvent>) -> Vec<Vec<WireEvent>> {
+    let mut batches = Vec::new();
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    for event in events {
+        let size = event
+            .payload
+            .as_ref()
+            .map_or(0, |payload| payload.text().len());
+        if batch.len() == BATCH_EVENTS_MAX || bytes + size > BATCH_BYTES_MAX {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += size + ENVELOPE_BYTES;
+        batch.push(event);
+    }
+    batches.push(batch);
+    batches
+}
+
+#[async_trait]
+impl Transport for Remote {
+    async fn claim(&self, ask: &Ask) -> Result<Vec<Claimed>, Error> {
+        let request = ClaimRequest {
+            worker: ask.worker.clone(),
+            pool: ask.pool.clone(),
+            kinds: ask.kinds.clone(),
+            max: ask.max,
+            wait_ms: u64::try_from(ask.wait.as_millis()).unwrap_or(u64::MAX),
+        };
+        let patience = ask.wait + MARGIN;
+        let answer = self
+            .client
+            .post_within("/api/commands/claim", &request, patience);
+        let answer: ClaimAnswer = answer.await.map_err(failed)?;
+        Ok(answer.commands)
+    }
+
+    async fn report(&self, report: Report) -> Result<Receipt, Error> {
+        let events: Vec<WireEvent> = report.events.iter().map(WireEvent::of).collect();
+        let mut batches = batches(events);
+        let last = batches.pop().unwrap_or_default();
+        for events in batches {
+            // The end of the report comes with its last batch.
+            let receipt = self.send(&report, events, ReportEnd::Open).await?;
+            if receipt.verdict == Verdict::Stop {
+                return Ok(receipt);
+            }
+        }
+        self.send(&report, last, report.end).await
+    }
+
+    async fn heartbeat(&self, pulse: &Pulse) -> Result<(), Error> {
+        let request = HeartbeatRequest {
+            worker: pulse.worker.clone(),
+            holds: pulse.holds.clone(),
+            pool: None,
+            slots: None,
+        };
+        let path = "/api/worker/pool/heartbeat";
+        let answer = self.client.post_within(path, &request, BEAT).await;
+        answer.map(|_: ToldAnswer| ()).map_err(failed)
+    }
+
+    async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
+        let request = LeaveRequest {
+            worker: worker.clone(),
+        };
+        let answer = self
+            .client
+            .post("/api/worker/pool/deregister", &request)
+            .await;
+        answer.map(|_: serde_json::Value| ()).map_err(failed)
+    }
+
+    async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, Error> {
+        let request = LeaveRequest {
+            worker: worker.clone(),
+        };
+        let path = "/api/worker/pool/listen";
+        let answer = self.client.post_within(path, &request, LISTEN + MARGIN);
+        let answer: ToldAnswer = answer.await.map_err(failed)?;
+        Ok(answer.told)
+    }
+
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error> {
+        let path = format!("/api/catalog/hash/{hash}");
+        self.client.get(&path).await.map_err(failed)
+    }
+
+    async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
+        let request = EventsAtRequest {
+            execution_id: execution,
+            seqs: seqs.to_vec(),
+        };
+        let answer = self.client.post("/api/commands/events", &request).await;
+        let answer: EventsAtAnswer = answer.map_err(failed)?;
+        let mut events = Vec::with_capacity(answer.events.len());
+        for (seq, event) in answer.events {
+            let mut event = event
+                .event(Time::default())
+                .map_err(|error| Error::Unavailable(Box::new(error)))?;
+            event.seq = seq;
+            events.push(event);
+        }
+        Ok(events)
+    }
+
+    async fn loop_results(
+        &self,
+        execution: ExecutionId,
+        pointer: &LoopPointer,
+    ) -> Result<Raw, Error> {
+        let request = LoopRequest {
+            execution_id: execution,
+            pointer: pointer.clone(),
+        };
+        let answer = self.client.post("/api/commands/loop", &request).await;
+        answer.map_err(failed)
+    }
+}
+
+/// What a failed call means to a worker. A token that is not taken may be put right while the worker waits.
+fn failed(error: CallError) -> Error {
+    match error {
+        CallError::Problem(problem) if matches!(problem.status, 400 | 413 | 422) => {
+            Error::Refused(problem.detail)
+        }
+        CallError::Problem(problem) if problem.status == 404 => Error::NotFound(problem.detail),
+        CallError::Problem(problem) if problem.status == 409 => Error::Refused(problem.detail),
+        error => Error::Unavailable(Box::new(error)),
+    }
+}
