@@ -116,7 +116,7 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result
     Ok(worker::Config {
         worker: WorkerId("bench".into()),
         pool: "default".into(),
-            kinds: None,
+        kinds: None,
         slots: 32,
         tools,
         bodies,

@@ -383,7 +383,13 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
     /// The server, or several with commas; whichever answers is asked
-    #[arg(long, required = true, value_name = "URL", value_delimiter = ',', env = "NOETL_SERVER")]
+    #[arg(
+        long,
+        required = true,
+        value_name = "URL",
+        value_delimiter = ',',
+        env = "NOETL_SERVER"
+    )]
     pub(crate) server: Vec<String>,
     /// The pool to serve
     #[arg(long, default_value = "default", value_name = "NAME")]

@@ -196,10 +196,13 @@ impl Follow<'_> {
         match self
             .session
             .server
-            .control(self.id, Control::Cancel {
+            .control(
+                self.id,
+                Control::Cancel {
                     reason,
                     cascade: true,
-                })
+                },
+            )
             .await
         {
             // A run that ended in this moment needs no cancelling.

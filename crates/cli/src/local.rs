@@ -168,10 +168,7 @@ impl Session {
             store: log.store.clone(),
             bodies: log.bodies.clone(),
             limits: engine::Limits::default(),
-            files: setup
-                .cluster_secret
-                .is_none()
-                .then(|| PathBuf::from(".")),
+            files: setup.cluster_secret.is_none().then(|| PathBuf::from(".")),
             takes_over: setup.takes_over,
             cluster_secret: setup.cluster_secret,
         };

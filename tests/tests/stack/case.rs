@@ -64,9 +64,9 @@ async fn start(case: &Case) -> Result<Running, String> {
         bodies: bodies.clone(),
         limits: case.limits,
         files: None,
-            takes_over: false,
-            cluster_secret: None,
-        };
+        takes_over: false,
+        cluster_secret: None,
+    };
     for (path, text) in &case.children {
         store.put_playbook(path, text).await.map_err(said)?;
     }

@@ -43,7 +43,9 @@ impl Bodies for ServerBodies {
                     let chunk: io::Result<Bytes> = receiver.recv().await?;
                     Some((chunk, receiver))
                 });
-                let sending = self.client.put("/api/bodies", wire::Upload::wrap_stream(chunks));
+                let sending = self
+                    .client
+                    .put("/api/bodies", wire::Upload::wrap_stream(chunks));
                 let (stored, read) = tokio::join!(sending, feed(stream, sender));
                 read.map_err(Error::Interrupted)?;
                 stored
@@ -85,7 +87,10 @@ async fn feed(
 ) -> io::Result<()> {
     loop {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-        let read = stream.take(CHUNK_BYTES as u64).read_to_end(&mut chunk).await;
+        let read = stream
+            .take(CHUNK_BYTES as u64)
+            .read_to_end(&mut chunk)
+            .await;
         if let Err(error) = read {
             let copy = io::Error::new(error.kind(), error.to_string());
             let _ = sender.send(Err(copy)).await;

@@ -24,13 +24,18 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let place = local::place(&app.settings);
-    let advertised = args.advertise.clone().unwrap_or_else(|| reachable(&url, address));
+    let advertised = args
+        .advertise
+        .clone()
+        .unwrap_or_else(|| reachable(&url, address));
     let opened = local::open_place(&place, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
     let setup = Setup::serving(&opened).await?;
     let cluster_secret = setup.cluster_secret.clone();
     let mut session = Session::start_with(opened.log, setup)?;
-    let slots = args.local_slots.unwrap_or(if is_cluster { 0 } else { app.settings.slots });
+    let slots = args
+        .local_slots
+        .unwrap_or(if is_cluster { 0 } else { app.settings.slots });
     if slots > 0 {
         let driving = Driving {
             slots: Some(slots),
@@ -48,7 +53,9 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     };
     let stop = stop::on_signal();
     app.out.note(&format!("serving   {url}   {}", work(slots)));
-    let served = listening.serve(session.server.clone(), config, tls, stop).await;
+    let served = listening
+        .serve(session.server.clone(), config, tls, stop)
+        .await;
     session.stop().await;
     served.map_err(|error| {
         let message = format!("the server broke off: {error}");
@@ -87,7 +94,10 @@ fn access(args: &ServeArgs, is_loopback: bool, has_tls: bool) -> Result<Access, 
         return Ok(if asked { Access::Tokens } else { Access::Open });
     }
     if !has_tls && !args.behind_tls_proxy {
-        let message = format!("{} can be reached from elsewhere, and has no TLS", args.listen);
+        let message = format!(
+            "{} can be reached from elsewhere, and has no TLS",
+            args.listen
+        );
         return Err(Problem::new(Exit::Usage, "TLS_REQUIRED", message)
             .help("give --tls-cert and --tls-key, or --behind-tls-proxy if a proxy in front speaks TLS")
             .help("or listen on 127.0.0.1"));
@@ -143,10 +153,14 @@ async fn admin(
     match &args.token_file {
         Some(file) => {
             write_secret(file, token.reveal())?;
-            app.out.note(&format!("the admin token is in {}", file.display()));
+            app.out
+                .note(&format!("the admin token is in {}", file.display()));
         }
         None => {
-            app.out.note(&format!("the admin token, shown this once: {}", token.reveal()));
+            app.out.note(&format!(
+                "the admin token, shown this once: {}",
+                token.reveal()
+            ));
         }
     }
     Ok(())

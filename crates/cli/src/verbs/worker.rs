@@ -42,7 +42,8 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
         .note(&format!("working   {id}   pool {pool}, {slots} slots"));
     let worker = Worker::new(config, Arc::new(Remote::new(client)));
     worker.run(stop).await;
-    app.out.note("stopped; what was not done is offered to others");
+    app.out
+        .note("stopped; what was not done is offered to others");
     Ok(Exit::Done)
 }
 
@@ -57,7 +58,9 @@ fn config(
     let dir = local::logs(settings);
     let logs = FileLogs::open(dir.clone())
         .map_err(|error| Problem::unwritable(&dir.display().to_string(), &error))?;
-    let allowed = app.environment.allowed(args.allow_env.iter().map(String::as_str));
+    let allowed = app
+        .environment
+        .allowed(args.allow_env.iter().map(String::as_str));
     let env: Map<String, Value> = allowed
         .into_iter()
         .map(|(name, value)| (name, Value::String(value)))
@@ -74,7 +77,7 @@ fn config(
         env,
         base_dir: PathBuf::from("."),
         heartbeat: HEARTBEAT,
-        jumps_max: engine::Limits::default().jumps_max,
+        jumps_max: worker::JUMPS_MAX,
     })
 }
 

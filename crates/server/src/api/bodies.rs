@@ -36,7 +36,13 @@ pub(crate) async fn put(
     // One byte more than is allowed tells a body that is too large from one that just fits.
     let mut reader = StreamReader::new(chunks).take(BODY_BYTES_MAX + 1);
     let source = ::results::Source::Stream(&mut reader);
-    let stored = api.server.shared.bodies.put(source).await.map_err(Error::from)?;
+    let stored = api
+        .server
+        .shared
+        .bodies
+        .put(source)
+        .await
+        .map_err(Error::from)?;
     if stored.bytes > BODY_BYTES_MAX {
         let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
         let detail = format!("a body has at most {BODY_BYTES_MAX} bytes");
