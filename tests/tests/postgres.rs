@@ -461,3 +461,56 @@ async fn a_process_whose_heart_stopped_is_dead_after_three_seconds_by_the_databa
     assert!(!is_alive(3_500_000).await);
     assert_eq!(store.abandoned().await.unwrap(), [id]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_sslmode_trusts_as_far_as_it_says() {
+    let server = peers::Postgres::private();
+    let database = server.fresh_database();
+    let plain = refused(&format!("{}?sslmode=require", database.url())).await;
+    assert!(matches!(plain, Error::Unreachable { .. }), "{plain:?}");
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    server.secure(&made.cert.pem(), &made.signing_key.serialize_pem());
+    let dir = tempfile::tempdir().unwrap();
+    let roots = dir.path().join("roots.pem");
+    std::fs::write(&roots, made.cert.pem()).unwrap();
+    let by_address = database.url();
+    let by_name = by_address.replace("127.0.0.1", "localhost");
+    let known = format!("sslrootcert={}", roots.display());
+    for (url, is_trusted) in [
+        (format!("{by_address}?sslmode=require"), true),
+        (format!("{by_address}?sslmode=verify-ca&{known}"), true),
+        (format!("{by_address}?sslmode=verify-full&{known}"), false),
+        (format!("{by_name}?sslmode=verify-full&{known}"), true),
+    ] {
+        let opened = Postgres::open(options(&url)).await;
+        assert_eq!(opened.is_ok(), is_trusted, "{url}: {:?}", opened.err());
+    }
+    let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'noetl'";
+    let store = Postgres::open(options(&by_address)).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&by_address, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    store.health().unwrap();
+    let all: bool = client.query_one(encrypted, &[]).await.unwrap().get(0);
+    assert!(all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
+    let site = site();
+    let store = site.join_publishing();
+    let raw = site.raw().await;
+    raw.batch_execute(
+        "BEGIN; INSERT INTO noetl.outbox (execution_id, seq_first, seq_last) VALUES (7, 1, 2)",
+    )
+    .await
+    .unwrap();
+    let late = started(&*store).await.execution;
+    assert!(store.outbox(0, 9).await.unwrap().is_empty());
+    raw.batch_execute("COMMIT").await.unwrap();
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        found = store.outbox(0, 9).await.unwrap();
+    }
+    let order: Vec<_> = found.iter().map(|row| row.execution).collect();
+    assert_eq!(order, [ExecutionId(7), late]);
+}

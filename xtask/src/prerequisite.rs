@@ -84,7 +84,7 @@ fn make_environment(environment: &Path, python: &Path, requirements: &Path) -> a
     .context("the packages of tests/requirements.txt could not be installed from PyPI")
 }
 
-/// Postgres's programs: those of the machine, else those that a package of PyPI carries.
+/// Postgres's programs: those of the machine, else those that a Python package carries.
 pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
     let is_packaged = Path::new("/usr/lib/postgresql").is_dir();
     if is_packaged || succeeds(Command::new("initdb").arg("--version")) {

@@ -83,3 +83,38 @@ impl Nats {
         self.watch.lock().expect("starting a peer does not panic")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn greeting(nats: &Nats) -> std::io::Result<String> {
+        let mut line = String::new();
+        let connection = TcpStream::connect(("127.0.0.1", nats.port()))?;
+        BufReader::new(connection).read_line(&mut line)?;
+        Ok(line)
+    }
+
+    #[test]
+    fn a_server_can_be_killed_started_again_and_emptied() {
+        let nats = Nats::private();
+        let line = greeting(&nats).expect("it runs");
+        assert!(
+            line.starts_with("INFO ") && line.contains("\"jetstream\":true"),
+            "{line}"
+        );
+        nats.kill();
+        assert!(greeting(&nats).is_err());
+        nats.start();
+        greeting(&nats).expect("it runs again");
+        let kept = nats.dir.path().join("store/kept");
+        std::fs::create_dir_all(nats.dir.path().join("store")).expect("it can be made");
+        std::fs::write(&kept, "").expect("it can be written");
+        nats.wipe();
+        assert!(!kept.exists());
+        greeting(&nats).expect("it runs once more");
+    }
+}
