@@ -1,21 +1,26 @@
 //! The store in Postgres keeps the contract, and what only a database over the network can get wrong.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use store::contract::Site;
-use store::{Postgres, PostgresOptions, PostgresUrl, Store};
-use tests::peers::{self, Database};
+use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
+use serde_json::Value;
+use store::contract::{PlainStep, Site, request};
+use store::{
+    Adoption, CommandChange, Commit, Committed, Error, Fence, OwnerId, Postgres, PostgresOptions,
+    PostgresUrl, Snapshot, Store,
+};
+use tests::peers::{self, Database, Proxy};
 use tokio::runtime::Handle;
+use tokio_postgres::{Client, NoTls};
 
 /// A fresh database that processes can join.
 struct Shared(Database);
 
-impl Shared {
-    fn options(&self) -> PostgresOptions {
-        PostgresOptions {
-            pool_size: 4,
-            ..PostgresOptions::new(PostgresUrl::new(self.0.url()))
-        }
+fn options(url: &str) -> PostgresOptions {
+    PostgresOptions {
+        pool_size: 4,
+        ..PostgresOptions::new(PostgresUrl::new(url))
     }
 }
 
@@ -25,16 +30,32 @@ fn open(options: PostgresOptions) -> Arc<dyn Store> {
     Arc::new(opened.unwrap_or_else(|error| panic!("{error:?}")))
 }
 
+async fn refused(url: &str) -> Error {
+    match Postgres::open(options(url)).await {
+        Ok(_) => panic!("it opened"),
+        Err(error) => error,
+    }
+}
+
 impl Site for Shared {
     fn join(&self) -> Arc<dyn Store> {
-        open(self.options())
+        open(options(&self.0.url()))
     }
 
     fn join_publishing(&self) -> Arc<dyn Store> {
         open(PostgresOptions {
             publishes: true,
-            ..self.options()
+            ..options(&self.0.url())
         })
+    }
+}
+
+impl Shared {
+    /// A connection beside the store.
+    async fn raw(&self) -> Client {
+        let (client, connection) = tokio_postgres::connect(&self.0.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
     }
 }
 
@@ -42,4 +63,454 @@ fn site() -> Shared {
     Shared(peers::Postgres::shared().fresh_database())
 }
 
+async fn started(store: &dyn Store) -> Commit {
+    let first = request(store);
+    assert_eq!(store.commit(first.clone()).await.unwrap(), Committed::Done);
+    first
+}
+
 store::contract_suite!(site());
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_start_at_once_on_an_empty_database_all_come_up() {
+    let site = site();
+    let url = site.0.url();
+    let opening = (0..4).map(|_| {
+        let options = options(&url);
+        tokio::spawn(async move { Postgres::open(options).await })
+    });
+    let mut owners = Vec::new();
+    let mut open = Vec::new();
+    for opening in opening.collect::<Vec<_>>() {
+        let store = opening.await.unwrap().unwrap();
+        owners.push(store.owner().unwrap());
+        open.push(store);
+    }
+    owners.sort();
+    owners.dedup();
+    assert_eq!(owners.len(), 4);
+    let mut ids: Vec<_> = open
+        .iter()
+        .flat_map(|store| (0..100).map(|_| store.ids(1)))
+        .collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_newer_than_the_binary_is_refused_by_its_number() {
+    let site = site();
+    drop(site.join());
+    let newer = "INSERT INTO noetl.migration (version) VALUES (99)";
+    site.raw().await.batch_execute(newer).await.unwrap();
+    let refused = refused(&site.0.url()).await;
+    assert!(
+        matches!(refused, Error::SchemaTooNew { found: 99, .. }),
+        "{refused:?}"
+    );
+    assert!(refused.to_string().contains("schema 99"), "{refused}");
+}
+
+/// Tables, columns, keys, indexes, triggers and functions, in words that no version of Postgres changes.
+const SCHEMA: &str = "
+    SELECT 'column ' || table_name || '.' || column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END AS line
+        FROM information_schema.columns WHERE table_schema = 'noetl'
+    UNION ALL SELECT 'index ' || pg_get_indexdef(indexrelid) FROM pg_index
+        JOIN pg_class c ON c.oid = indexrelid WHERE c.relnamespace = 'noetl'::regnamespace
+    UNION ALL SELECT 'constraint ' || conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = 'noetl'::regnamespace AND contype IN ('p', 'u', 'c', 'f')
+    UNION ALL SELECT 'trigger ' || pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
+        WHERE c.relnamespace = 'noetl'::regnamespace AND NOT tgisinternal
+    UNION ALL SELECT 'function ' || proname || ' ' || md5(prosrc) FROM pg_proc WHERE pronamespace = 'noetl'::regnamespace";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_is_the_one_on_record() {
+    let site = site();
+    drop(site.join());
+    let rows = site.raw().await.query(SCHEMA, &[]).await.unwrap();
+    let mut lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    lines.sort();
+    let schema = lines.join("\n") + "\n";
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/store/migrations/postgres/schema.txt"
+    );
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "accepting a new expectation is asked for in the environment"
+    )]
+    let accepts = std::env::var_os("NOETL_ACCEPT").is_some();
+    if accepts {
+        std::fs::write(file, &schema).unwrap();
+    }
+    let recorded = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        schema == recorded,
+        "schema.txt is stale: run with NOETL_ACCEPT=1"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_event_view_shows_what_the_api_shows() {
+    let site = site();
+    let store = site.join();
+    let id = started(&*store).await.execution;
+    let step = PlainStep::new("a", 1);
+    store
+        .commit(step.schedule(&*store, id, Seq(2)))
+        .await
+        .unwrap();
+    store
+        .commit(step.finish(&*store, id, Seq(4)))
+        .await
+        .unwrap();
+    let view = "SELECT to_json(e)::text FROM noetl.event e ORDER BY seq";
+    let rows = site.raw().await.query(view, &[]).await.unwrap();
+    let events = store.events(id, Seq(0), 99).await.unwrap();
+    assert_eq!((events.len(), rows.len()), (6, 6));
+    for (event, row) in events.iter().zip(rows) {
+        let stored: serde_json::Map<String, Value> = serde_json::from_str(row.get(0)).unwrap();
+        let shown = event.to_json();
+        assert!(stored.len() > 20);
+        for (column, value) in stored {
+            let wanted = &shown[&column];
+            let same = value == *wanted || wanted.as_str() == Some(&value.to_string());
+            assert!(
+                same,
+                "{column} of {}: {value} is not {wanted}",
+                event.kind()
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_keeps_a_store_from_opening_is_named_without_the_password() {
+    let site = site();
+    let good = site.0.url();
+    let (before, after) = good.split_once("a-password-of-the-tests").unwrap();
+    let wrong = refused(&format!("{before}hunter2{after}")).await;
+    assert!(
+        matches!(&wrong, Error::Authentication { user, .. } if user == "postgres"),
+        "{wrong:?}"
+    );
+    let port = {
+        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        free.local_addr().unwrap().port()
+    };
+    let nobody = refused(&format!("postgres://me:hunter2@127.0.0.1:{port}/x")).await;
+    assert!(matches!(nobody, Error::Unreachable { .. }), "{nobody:?}");
+    assert!(
+        nobody.to_string().contains(&format!("127.0.0.1:{port}")),
+        "{nobody}"
+    );
+    let missing = refused(&good.replace(site.0.name(), "no_such_database")).await;
+    assert!(matches!(missing, Error::NoDatabase { .. }), "{missing:?}");
+    let role = format!("reader_{}", site.0.name());
+    let raw = site.raw().await;
+    raw.batch_execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'hunter2'"))
+        .await
+        .unwrap();
+    let weak = refused(&good.replace(
+        "postgres:a-password-of-the-tests",
+        &format!("{role}:hunter2"),
+    ))
+    .await;
+    raw.batch_execute(&format!("DROP ROLE {role}"))
+        .await
+        .unwrap();
+    assert!(matches!(weak, Error::Permission { .. }), "{weak:?}");
+    for error in [wrong, nobody, missing, weak] {
+        let shown = format!("{error} {error:?}");
+        assert!(
+            !shown.contains("hunter2") && !shown.contains("a-password"),
+            "{shown}"
+        );
+    }
+}
+
+/// A store behind a network that fails on demand.
+fn behind(proxy: &Proxy, site: &Shared) -> Arc<dyn Store> {
+    open(options(&site.0.url_at(proxy.port())))
+}
+
+fn proxy(site: &Shared) -> Proxy {
+    let url = site.0.url();
+    let (_, place) = url.rsplit_once('@').unwrap();
+    Proxy::start(place.split('/').next().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_is_found_in_the_log() {
+    let site = site();
+    let proxy = Arc::new(proxy(&site));
+    let store = behind(&proxy, &site);
+    let id = started(&*store).await.execution;
+    let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    if let CommandChange::Issue(issue) = &mut commit.commands[0] {
+        issue.claimed = Some((WorkerId("w".into()), LeaseEpoch(1)));
+    }
+    store.commit(commit).await.unwrap();
+    // The report closes the command that entitles to it: sent again, it is fenced by itself.
+    let mut report = PlainStep::new("a", 1).finish(&*store, id, Seq(4));
+    report.fences.push(Fence {
+        command: Seq(4),
+        lease_epoch: LeaseEpoch(1),
+    });
+    report.commands.push(CommandChange::Close { seq: Seq(4) });
+    proxy.swallow_answers(true);
+    let cutting = {
+        let proxy = Arc::clone(&proxy);
+        tokio::task::spawn_blocking(move || {
+            proxy.wait_until_swallowed();
+            proxy.cut();
+            proxy.swallow_answers(false);
+        })
+    };
+    assert_eq!(store.commit(report).await.unwrap(), Committed::Done);
+    cutting.await.unwrap();
+    assert_eq!(store.events(id, Seq(0), 99).await.unwrap().len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_does_not_hide_that_another_commit_won() {
+    let site = site();
+    let proxy = Arc::new(proxy(&site));
+    let store = behind(&proxy, &site);
+    let there = site.join();
+    let id = started(&*store).await.execution;
+    let rival = PlainStep::new("b", 1).schedule(&*there, id, Seq(2));
+    there.commit(rival).await.unwrap();
+    let mine = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    proxy.swallow_answers(true);
+    let cutting = {
+        let proxy = Arc::clone(&proxy);
+        tokio::task::spawn_blocking(move || {
+            proxy.wait_until_swallowed();
+            proxy.cut();
+            proxy.swallow_answers(false);
+        })
+    };
+    let answer = store.commit(mine).await.unwrap();
+    assert_eq!(answer, Committed::Moved { version: Seq(4) });
+    cutting.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_stays_away_makes_a_commit_unavailable() {
+    let site = site();
+    let proxy = proxy(&site);
+    let store = behind(&proxy, &site);
+    let id = started(&*store).await.execution;
+    proxy.refuse(true);
+    proxy.cut();
+    let commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    let failed = store.commit(commit.clone()).await.unwrap_err();
+    assert!(failed.is_passing(), "{failed:?}");
+    proxy.refuse(false);
+    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_cannot_be_reached_says_so_until_it_can() {
+    let site = site();
+    let proxy = proxy(&site);
+    let store = behind(&proxy, &site);
+    store.health().unwrap();
+    proxy.refuse(true);
+    proxy.cut();
+    let told = async |wanted: bool| {
+        while store.health().is_ok() != wanted {
+            store.changed().await;
+        }
+    };
+    let soon = Duration::from_secs(20);
+    tokio::time::timeout(soon, told(false)).await.unwrap();
+    proxy.refuse(false);
+    tokio::time::timeout(soon, told(true)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_go_on_after_the_database_has_crashed() {
+    let server = peers::Postgres::private();
+    let database = Shared(server.fresh_database());
+    let store = database.join();
+    let id = started(&*store).await.execution;
+    server.restart_immediate();
+    let commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    assert_eq!(store.events(id, Seq(0), 9).await.unwrap().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_lists_do_not_hold_up_commits_and_leases() {
+    let site = site();
+    let store = site.join();
+    let raw = site.raw().await;
+    raw.batch_execute("BEGIN; LOCK TABLE noetl.catalog IN ACCESS EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    let lists: Vec<_> = (0..8)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.catalog().await })
+        })
+        .collect();
+    let soon = Duration::from_secs(10);
+    let work = async {
+        started(&*store).await;
+        store.renew(&WorkerId("w".into()), soon).await.unwrap();
+        store.lost_claims(None).await.unwrap();
+    };
+    tokio::time::timeout(soon, work).await.unwrap();
+    assert!(lists.iter().all(|list| !list.is_finished()));
+    raw.batch_execute("ROLLBACK").await.unwrap();
+    for list in lists {
+        list.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_snapshot_is_passed_over() {
+    let site = site();
+    let store = site.join();
+    let id = started(&*store).await.execution;
+    let mut second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    second.snapshot = Some(Snapshot {
+        version: 1,
+        seq: Seq(4),
+        bytes: vec![1, 2, 3],
+    });
+    store.commit(second).await.unwrap();
+    let damage = "UPDATE noetl.snapshot SET bytes = '\\x00'";
+    site.raw().await.batch_execute(damage).await.unwrap();
+    let loaded = store.load(id, 1).await.unwrap().unwrap();
+    assert_eq!((loaded.snapshot, loaded.tail.len()), (None, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_the_log_and_of_the_audit_trail_cannot_be_changed() {
+    let site = site();
+    let store = site.join();
+    started(&*store).await;
+    let raw = site.raw().await;
+    raw.batch_execute("SELECT noetl.append_audit('{}')")
+        .await
+        .unwrap();
+    for sql in [
+        "UPDATE noetl.log SET body = '{}'",
+        "UPDATE noetl.audit SET body = ''",
+        "DELETE FROM noetl.audit",
+        "TRUNCATE noetl.audit",
+    ] {
+        let refused = raw.batch_execute(sql).await.unwrap_err();
+        let message = refused.as_db_error().unwrap().message().to_owned();
+        assert!(message.contains("never change"), "{sql}: {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_left_no_longer_holds_its_executions() {
+    let site = site();
+    let there = site.join();
+    let here = site.join();
+    let owned = async |store: &dyn Store| -> ExecutionId {
+        let mut first = request(store);
+        first.creation.owner = Some(store.owner().unwrap());
+        store.commit(first.clone()).await.unwrap();
+        first.execution
+    };
+    let id = owned(&*there).await;
+    let me = here.owner().unwrap();
+    assert!(matches!(
+        here.adopt(id, &me).await.unwrap(),
+        Adoption::HeldBy(_)
+    ));
+    drop(there);
+    let freed = async {
+        while here.abandoned().await.unwrap() != [id] {
+            here.changed().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), freed)
+        .await
+        .unwrap();
+    assert_eq!(here.adopt(id, &me).await.unwrap(), Adoption::Mine);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_whose_heart_stopped_is_dead_after_three_seconds_by_the_databases_clock() {
+    let site = site();
+    let store = site.join();
+    let mut first = request(&*store);
+    first.creation.owner = Some(OwnerId("ghost".into()));
+    let id = first.execution;
+    store.commit(first).await.unwrap();
+    let raw = site.raw().await;
+    let is_alive = async |age: i64| {
+        let sql = "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat)
+            VALUES (63, 'ghost', 'http://ghost', 0, noetl.micros() - $1)
+            ON CONFLICT (node) DO UPDATE SET heartbeat = excluded.heartbeat";
+        raw.execute(sql, &[&age]).await.unwrap();
+        let driver = store.owner_of(id).await.unwrap().unwrap();
+        assert_eq!(driver.address.as_deref(), Some("http://ghost"));
+        driver.alive
+    };
+    assert!(is_alive(500_000).await);
+    assert!(!is_alive(3_500_000).await);
+    assert_eq!(store.abandoned().await.unwrap(), [id]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_sslmode_trusts_as_far_as_it_says() {
+    let server = peers::Postgres::private();
+    let database = server.fresh_database();
+    let plain = refused(&format!("{}?sslmode=require", database.url())).await;
+    assert!(matches!(plain, Error::Unreachable { .. }), "{plain:?}");
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    server.secure(&made.cert.pem(), &made.signing_key.serialize_pem());
+    let dir = tempfile::tempdir().unwrap();
+    let roots = dir.path().join("roots.pem");
+    std::fs::write(&roots, made.cert.pem()).unwrap();
+    let by_address = database.url();
+    let by_name = by_address.replace("127.0.0.1", "localhost");
+    let known = format!("sslrootcert={}", roots.display());
+    for (url, is_trusted) in [
+        (format!("{by_address}?sslmode=require"), true),
+        (format!("{by_address}?sslmode=verify-ca&{known}"), true),
+        (format!("{by_address}?sslmode=verify-full&{known}"), false),
+        (format!("{by_name}?sslmode=verify-full&{known}"), true),
+    ] {
+        let opened = Postgres::open(options(&url)).await;
+        assert_eq!(opened.is_ok(), is_trusted, "{url}: {:?}", opened.err());
+    }
+    let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'noetl'";
+    let store = Postgres::open(options(&by_address)).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&by_address, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    store.health().unwrap();
+    let all: bool = client.query_one(encrypted, &[]).await.unwrap().get(0);
+    assert!(all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
+    let site = site();
+    let store = site.join_publishing();
+    let raw = site.raw().await;
+    raw.batch_execute(
+        "BEGIN; INSERT INTO noetl.outbox (execution_id, seq_first, seq_last) VALUES (7, 1, 2)",
+    )
+    .await
+    .unwrap();
+    let late = started(&*store).await.execution;
+    assert!(store.outbox(0, 9).await.unwrap().is_empty());
+    raw.batch_execute("COMMIT").await.unwrap();
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        found = store.outbox(0, 9).await.unwrap();
+    }
+    let order: Vec<_> = found.iter().map(|row| row.execution).collect();
+    assert_eq!(order, [ExecutionId(7), late]);
+}

@@ -1,4 +1,4 @@
-//! What the verbs need besides the toolchain: two cargo programs and a private Python environment.
+//! What the verbs need besides the toolchain: two cargo programs, a private Python environment, and Postgres.
 //!
 //! What is missing is fetched from its registry by name; where that fails, the error says what to install.
 
@@ -82,4 +82,27 @@ fn make_environment(environment: &Path, python: &Path, requirements: &Path) -> a
         ])
         .arg(requirements))
     .context("the packages of tests/requirements.txt could not be installed from PyPI")
+}
+
+/// Postgres's programs: those of the machine, else those that a Python package carries.
+pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
+    let is_packaged = Path::new("/usr/lib/postgresql").is_dir();
+    if is_packaged || succeeds(Command::new("initdb").arg("--version")) {
+        return Ok(());
+    }
+    let carried = "import pgserver, pathlib, sys; sys.exit(not (pathlib.Path(pgserver.__file__).parent / 'pginstall/bin/initdb').exists())";
+    if succeeds(Command::new(python).args(["-c", carried])) {
+        return Ok(());
+    }
+    run(Command::new(python).args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "pgserver",
+    ]))
+    .context(
+        "Postgres is missing and could not be fetched from PyPI; install it (Debian: postgresql)",
+    )
 }

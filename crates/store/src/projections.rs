@@ -36,8 +36,26 @@ pub(crate) struct Patch {
     pub(crate) playbook: Option<(u32, PlaybookHash)>,
     /// When and why it ended, or that it goes on.
     pub(crate) end: Option<End>,
-    /// The step scheduled last, or that there is none.
-    pub(crate) current: Option<Option<Name>>,
+    /// The step scheduled last.
+    pub(crate) current: Option<Place>,
+}
+
+/// Where an execution stands in its playbook.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// At this step.
+    At(Name),
+    /// At none: it is over.
+    Nowhere,
+}
+
+impl Place {
+    pub(crate) fn name(&self) -> Option<&Name> {
+        match self {
+            Self::At(step) => Some(step),
+            Self::Nowhere => None,
+        }
+    }
 }
 
 /// When a generation ended, and why it failed; neither while it goes on.
@@ -69,7 +87,7 @@ impl Patch {
         self.generation = Some(finished.generation);
         self.status = Some(finished.ended.into());
         self.cancelling = Some(false);
-        self.current = Some(None);
+        self.current = Some(Place::Nowhere);
         self.end = Some(End {
             at: Some(at),
             error: error.map(|error| format!("{}: {}", error.code, error.message)),
@@ -109,8 +127,8 @@ impl Delta {
             }
             Body::PlaybookFinished(finished) => self.patch.finish(finished, event.recorded_at),
             Body::StepScheduled(_) => {
-                if event.at.step.is_some() {
-                    self.patch.current = Some(event.at.step.clone());
+                if let Some(step) = &event.at.step {
+                    self.patch.current = Some(Place::At(step.clone()));
                 }
                 self.step(event, |change| {
                     change.run = Some(event.at.run);
@@ -214,7 +232,7 @@ impl ExecutionRow {
             self.error.clone_from(&end.error);
         }
         if let Some(current) = &patch.current {
-            self.current.clone_from(current);
+            self.current = current.name().cloned();
         }
     }
 }

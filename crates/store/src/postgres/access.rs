@@ -125,7 +125,7 @@ pub(super) async fn outbox(pool: &Pool, after: u64, limit: usize) -> Result<Vec<
     const WAITING: &str = "SELECT xid::text::bigint, execution_id, seq_first, seq_last FROM (
             SELECT xid, execution_id, seq_first, seq_last FROM noetl.outbox
             WHERE xid > $1::text::xid8 AND xid < pg_snapshot_xmin(pg_current_snapshot())
-            ORDER BY xid FETCH FIRST $2::bigint ROWS WITH TIES
+            ORDER BY xid FETCH FIRST ($2::bigint) ROWS WITH TIES
         ) AS waiting ORDER BY xid, execution_id, seq_first";
     let read = |row: &Row| {
         Ok(OutboxRow {

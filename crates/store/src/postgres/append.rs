@@ -10,7 +10,8 @@ use tokio_postgres::Row;
 use crate::commit::{Commit, Committed};
 use crate::error::Error;
 use crate::postgres::batch::Batch;
-use crate::postgres::failure::{Fault, WAITS};
+use crate::postgres::clock::instant;
+use crate::postgres::failure::{Fault, TRIES_MAX, WAITS};
 use crate::postgres::pool::Pool;
 use crate::postgres::rows::integer;
 
@@ -58,6 +59,7 @@ async fn write(pool: &Pool, batch: &Batch, commits: &[&Commit], publishes: bool)
     let values = batch.values(&rare, &publishes);
     let mut waits = WAITS.iter();
     let mut is_unknown = false;
+    let begun = instant();
     loop {
         let fault = match pool.once(APPEND, &values).await {
             Ok(rows) => {
@@ -81,7 +83,9 @@ async fn write(pool: &Pool, batch: &Batch, commits: &[&Commit], publishes: bool)
             Fault::Row(_) | Fault::Firm(_) => false,
         };
         match waits.next() {
-            Some(wait) if may_help => tokio::time::sleep(*wait).await,
+            Some(wait) if may_help && begun.elapsed() < TRIES_MAX => {
+                tokio::time::sleep(*wait).await;
+            }
             _ => return all(commits, pool, fault),
         }
     }

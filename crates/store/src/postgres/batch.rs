@@ -9,14 +9,16 @@ use model::command::TimerChange;
 use model::event::{Body, pack};
 use model::id::{Name, Seq};
 use model::raw::Raw;
-use serde::Serialize;
 use tokio_postgres::types::{Json, ToSql};
 
-use crate::commit::{CommandChange, Commit, Issue, Key, Message};
+use crate::commit::{CommandChange, Commit, Issue, Key};
 use crate::error::Error;
+use crate::postgres::rare::{
+    ConsumedRow, CreatedRow, HandRow, IndexRow, MessageRow, PatchRow, TimerRow,
+};
 use crate::postgres::rows::{checksum, integer, small, status_name};
-use crate::projections::{Delta, Patch};
-use crate::rows::{ExecutionRow, ResultRow};
+use crate::projections::{Delta, Patch, Place};
+use crate::rows::ExecutionRow;
 
 type Column<T> = Vec<T>;
 
@@ -96,88 +98,6 @@ struct Snapshots {
     bytes: Column<Vec<u8>>,
 }
 
-#[derive(Debug, Serialize)]
-struct PatchRow {
-    m: i32,
-    status: Option<&'static str>,
-    cancelling: Option<bool>,
-    generation: Option<u32>,
-    playbook_version: Option<u32>,
-    hash: Option<String>,
-    ends: bool,
-    finished_at: Option<i64>,
-    error: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct CreatedRow {
-    m: i32,
-    execution_id: i64,
-    version: i64,
-    status: &'static str,
-    cancelling: bool,
-    generation: u32,
-    name: String,
-    path: String,
-    playbook_version: u32,
-    hash: String,
-    parent_id: Option<i64>,
-    owner: Option<String>,
-    started_at: i64,
-    finished_at: Option<i64>,
-    current: Option<String>,
-    error: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct HandRow {
-    m: i32,
-    seq: u64,
-    worker: String,
-    lease_epoch: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct TimerRow {
-    m: i32,
-    seq: u64,
-    due: Option<i64>,
-}
-
-#[derive(Debug, Serialize)]
-struct MessageRow {
-    m: i32,
-    from_id: i64,
-    seq: u64,
-    n: u32,
-    to_id: i64,
-    body: String,
-}
-
-#[derive(Debug, Serialize)]
-struct ConsumedRow {
-    m: i32,
-    from_id: i64,
-    seq: u64,
-    n: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct IndexRow {
-    m: i32,
-    seq: u64,
-    step: String,
-    run: u32,
-    task: Option<String>,
-    visit: u32,
-    iteration: Option<u64>,
-    page: Option<i64>,
-    attempt: u32,
-    result_ref: String,
-    status: &'static str,
-    created_at: i64,
-}
-
 impl Batch {
     /// Adds a commit as the next member; one that contradicts itself is refused and leaves the batch as it was.
     pub(super) fn add(&mut self, commit: &Commit) -> Result<(), Error> {
@@ -189,7 +109,7 @@ impl Batch {
         match created {
             Some(row) => self.created.push(CreatedRow::of(member, row)),
             None if !delta.patch.is_plain() => {
-                self.patches.push(PatchRow::of(member, &delta.patch))
+                self.patches.push(PatchRow::of(member, &delta.patch));
             }
             None => {}
         }
@@ -225,7 +145,7 @@ impl Batch {
         members.types.push(types);
         members.body.push(body);
         members.sets_current.push(patch.current.is_some());
-        let current = patch.current.as_ref().and_then(Option::as_ref);
+        let current = patch.current.as_ref().and_then(Place::name);
         members.current.push(current.map(ToString::to_string));
     }
 
@@ -462,84 +382,6 @@ fn created(commit: &Commit) -> Result<Option<ExecutionRow>, Error> {
     let mut row = ExecutionRow::new(first, request, &commit.creation);
     row.apply(&Delta::of(&commit.events), commit.version());
     Ok(Some(row))
-}
-
-/// The database's text cannot hold the character 0; messages of failed tools can.
-fn printable(text: Option<String>) -> Option<String> {
-    text.map(|text| text.replace('\0', "\u{FFFD}"))
-}
-
-impl CreatedRow {
-    fn of(member: i32, row: ExecutionRow) -> Self {
-        Self {
-            m: member,
-            execution_id: row.id.0,
-            version: integer(row.version.0),
-            status: row.status.name(),
-            cancelling: row.cancelling,
-            generation: row.generation,
-            name: row.name.to_string(),
-            path: row.path.to_string(),
-            playbook_version: row.playbook_version,
-            hash: row.hash.0.to_string(),
-            parent_id: row.parent.map(|parent| parent.0),
-            owner: row.owner.map(|owner| owner.0.to_string()),
-            started_at: row.started_at.0,
-            finished_at: row.finished_at.map(|time| time.0),
-            current: row.current.as_ref().map(Name::to_string),
-            error: printable(row.error),
-        }
-    }
-}
-
-impl PatchRow {
-    fn of(member: i32, patch: &Patch) -> Self {
-        let (playbook_version, hash) = patch.playbook.clone().unzip();
-        let end = patch.end.clone();
-        Self {
-            m: member,
-            status: patch.status.map(model::status::RunStatus::name),
-            cancelling: patch.cancelling,
-            generation: patch.generation,
-            playbook_version,
-            hash: hash.map(|hash| hash.0.to_string()),
-            ends: end.is_some(),
-            finished_at: end.as_ref().and_then(|end| end.at).map(|time| time.0),
-            error: printable(end.and_then(|end| end.error)),
-        }
-    }
-}
-
-impl MessageRow {
-    fn of(member: i32, message: &Message) -> Self {
-        Self {
-            m: member,
-            from_id: message.key.from.0,
-            seq: message.key.seq.0,
-            n: message.key.n,
-            to_id: message.to.0,
-            body: message.body.text().to_owned(),
-        }
-    }
-}
-
-impl IndexRow {
-    fn of(member: i32, result: &ResultRow) -> Self {
-        Self {
-            m: member,
-            seq: result.seq.0,
-            step: result.run.step.to_string(),
-            run: result.run.run,
-            task: result.task.as_ref().map(Name::to_string),
-            visit: result.visit,
-            iteration: result.iteration,
-            page: result.page,
-            attempt: result.attempt,
-            result_ref: result.result_ref.text().to_owned(),
-            status: status_name(result.status),
-            created_at: result.created_at.0,
-        }
-    }
 }
 
 impl Issues {

@@ -13,8 +13,11 @@ pub(super) const WAITS: [Duration; 5] = [
     Duration::from_millis(50),
     Duration::from_millis(200),
     Duration::from_millis(500),
-    Duration::from_millis(1000),
+    Duration::from_secs(1),
 ];
+
+/// No further try begins after so long.
+pub(super) const TRIES_MAX: Duration = Duration::from_secs(12);
 
 /// Why a statement did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +48,9 @@ impl From<tokio_postgres::Error> for Fault {
             if error.to_string().contains("deserializing") {
                 return Self::Row(error.into());
             }
-            return if error.is_closed()
-                || std::error::Error::source(&error)
-                    .is_some_and(|source| source.is::<std::io::Error>())
-            {
+            let source = std::error::Error::source(&error);
+            let is_lost = source.is_some_and(<dyn std::error::Error>::is::<std::io::Error>);
+            return if is_lost || error.is_closed() {
                 Self::Unknown(error)
             } else {
                 Self::Firm(error)

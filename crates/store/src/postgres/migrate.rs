@@ -58,7 +58,10 @@ fn check(target: &Target, found: u32, known: u32) -> Result<(), Error> {
 
 /// The number of the last migration; 0 in an empty database.
 async fn version(client: &Client) -> Result<u32, tokio_postgres::Error> {
-    let table = "SELECT to_regclass('noetl.migration') IS NOT NULL";
+    // A query of the catalog, because looking a name up may answer from what was known before the lock was had.
+    let table =
+        "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'noetl' AND c.relname = 'migration')";
     let exists: bool = client.query_one(table, &[]).await?.try_get(0)?;
     if !exists {
         return Ok(0);

@@ -15,6 +15,7 @@ mod migrate;
 mod options;
 mod pool;
 mod pooler;
+mod rare;
 mod read;
 mod rebuild;
 mod rows;

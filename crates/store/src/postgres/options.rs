@@ -98,8 +98,8 @@ impl Target {
                 _ => kept.push(pair),
             }
         }
-        let bare = format!("{base}?{}", kept.join("&"));
-        let mut config: Config = bare.parse().map_err(|_| {
+        let plain = format!("{base}?{}", kept.join("&"));
+        let mut config: Config = plain.parse().map_err(|_| {
             Error::Address(
                 "it is not of the form `postgres://user:password@host:port/database`".to_owned(),
             )

@@ -10,7 +10,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Connection, Row, Socket, Statement};
 
 use crate::error::Error;
-use crate::postgres::failure::{Fault, WAITS, named};
+use crate::postgres::clock::instant;
+use crate::postgres::failure::{Fault, TRIES_MAX, WAITS, named};
 use crate::postgres::options::Target;
 use crate::postgres::tls::{Encrypted, Tls};
 
@@ -226,6 +227,7 @@ impl Pool {
         values: Values<'_>,
     ) -> Result<Vec<Row>, Error> {
         let mut waits = WAITS.iter();
+        let begun = instant();
         loop {
             let fault = match self.once(sql, values).await {
                 Ok(rows) => return Ok(rows),
@@ -238,7 +240,9 @@ impl Pool {
                 Fault::Silent(_) | Fault::Row(_) | Fault::Firm(_) => false,
             };
             match waits.next() {
-                Some(wait) if may_help => tokio::time::sleep(*wait).await,
+                Some(wait) if may_help && begun.elapsed() < TRIES_MAX => {
+                    tokio::time::sleep(*wait).await;
+                }
                 _ => return Err(fault.named(&self.connector.target)),
             }
         }

@@ -96,7 +96,7 @@ async fn serve(hints: &Hints, connector: &Connector, owner: &OwnerId) -> Result<
         loop {
             match poll_fn(|cx| connection.poll_message(cx)).await {
                 Some(Ok(AsyncMessage::Notification(hint))) if hint.payload() != &*owner.0 => {
-                    hints.hear()
+                    hints.hear();
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error),

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::commit::{CommandChange, Commit, Committed, Fence, Issue, Key, Message, MessageKey};
 use crate::error::Error;
-use crate::projections::Delta;
+use crate::projections::{Delta, Place};
 use crate::rows::{ExecutionRow, Snapshot};
 use crate::sqlite::rows::{execution_row, integer, project, text_of};
 use crate::sqlite::writer::{Job, Refused};
@@ -116,8 +116,8 @@ impl Append {
         if !self.delta.patch.is_plain() {
             return self.turn(db);
         }
-        let current = self.delta.patch.current.as_ref();
-        let current = current.and_then(|current| Some(current.as_ref()?.as_str()));
+        let current = self.delta.patch.current.as_ref().and_then(Place::name);
+        let current = current.map(model::id::Name::as_str);
         let changed = db
             .prepare_cached(
                 "UPDATE execution SET version = ?3, current = coalesce(?4, current)

@@ -1,0 +1,33 @@
+//! Runs a command beside a private Postgres: `with_postgres cargo nextest run`.
+//!
+//! The command finds the server in `NOETL_TEST_POSTGRES`; however this program ends, the server ends with it.
+
+use std::process::{Command, ExitCode};
+
+use tests::peers::Postgres;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    let Some(program) = words.next() else {
+        eprintln!("usage: with_postgres COMMAND [ARGS]");
+        return ExitCode::from(2);
+    };
+    let server = Postgres::private();
+    let status = Command::new(&program)
+        .args(words)
+        .env("NOETL_TEST_POSTGRES", server.admin_url())
+        .status();
+    drop(server);
+    match status {
+        Ok(status) => ExitCode::from(
+            status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
+        ),
+        Err(error) => {
+            eprintln!("`{}` cannot be started: {error}", program.display());
+            ExitCode::FAILURE
+        }
+    }
+}
