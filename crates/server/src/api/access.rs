@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::StatusCode;
@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use model::time::Time;
 use sha2::{Digest, Sha256};
 use store::{AccessId, AuditEntry, AuditOutcome, Store, TokenRow};
+use tokio::time::Instant;
 use wire::api::Role;
 
 use crate::api::error::ApiError;

@@ -70,6 +70,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         drains: Vec::new(),
     };
     let mut taken = Vec::with_capacity(ORDERS_AT_ONCE);
+    let in_memory = metrics::gauge!(crate::metrics::IN_MEMORY);
     loop {
         tokio::select! {
             biased;
@@ -84,6 +85,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         }
         drive.flush();
         drive.answer_drains();
+        in_memory.set(f64::from(
+            u32::try_from(drive.slots.len()).unwrap_or(u32::MAX),
+        ));
     }
 }
 

@@ -8,6 +8,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::raw::Raw;
 use model::time::Time;
 use store::{Commit, Committed, Fence, Foreign, Issue, Message, MessageKey, Snapshot};
+use tokio::time::Instant;
 use wire::{Told, Verdict};
 
 use crate::Shared;
@@ -189,6 +190,7 @@ impl Drive {
             return;
         };
         let decided = slot.under_way.take().unwrap_or_default();
+        count(&outcome);
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
             Ok(Committed::Moved { .. } | Committed::Fenced) => {
@@ -346,6 +348,21 @@ impl Drive {
     }
 }
 
+/// Takes what became of a commit into the figures.
+fn count(outcome: &Outcome) {
+    use crate::metrics::{COMMITS, EVENTS, FENCED, MOVED, STORE_FAILURES};
+    let name = match &outcome.result {
+        Ok(Committed::Done) => {
+            metrics::counter!(EVENTS).increment(outcome.rest.events.len() as u64);
+            COMMITS
+        }
+        Ok(Committed::Moved { .. }) => MOVED,
+        Ok(Committed::Fenced) => FENCED,
+        Err(_) => STORE_FAILURES,
+    };
+    metrics::counter!(name).increment(1);
+}
+
 /// What new commands are issued with.
 struct Issuing {
     now: Time,
@@ -488,7 +505,9 @@ async fn write(shared: &Shared, batch: Vec<Pending>) -> Vec<(ExecutionId, Outcom
             }
         }
     }
+    let begun = Instant::now();
     let committed = shared.store.commit_all(commits).await;
+    metrics::histogram!(crate::metrics::COMMIT_SECONDS).record(begun.elapsed().as_secs_f64());
     for ((execution, rest), result) in rests.into_iter().zip(committed) {
         let result = result.map_err(Error::from);
         outcomes.push((execution, Outcome { result, rest }));

@@ -40,7 +40,7 @@ pub(crate) enum Refused {
     Failed(#[from] Error),
     /// The engine does not take it.
     #[error(transparent)]
-    Refused(#[from] engine::Refusal),
+    Unfit(#[from] engine::Refusal),
 }
 
 /// A batch was taken, or everything in it had been before.
