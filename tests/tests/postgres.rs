@@ -53,7 +53,8 @@ impl Site for Shared {
 impl Shared {
     /// A connection beside the store.
     async fn raw(&self) -> Client {
-        let (client, connection) = tokio_postgres::connect(&self.0.url(), NoTls).await.unwrap();
+        let connected = tokio_postgres::connect(&self.0.url(), NoTls).await;
+        let (client, connection) = connected.expect("the database runs");
         tokio::spawn(connection);
         client
     }
@@ -65,7 +66,8 @@ fn site() -> Shared {
 
 async fn started(store: &dyn Store) -> Commit {
     let first = request(store);
-    assert_eq!(store.commit(first.clone()).await.unwrap(), Committed::Done);
+    let committed = store.commit(first.clone()).await;
+    assert!(matches!(committed, Ok(Committed::Done)), "{committed:?}");
     first
 }
 
@@ -236,9 +238,7 @@ fn behind(proxy: &Proxy, site: &Shared) -> Arc<dyn Store> {
 }
 
 fn proxy(site: &Shared) -> Proxy {
-    let url = site.0.url();
-    let (_, place) = url.rsplit_once('@').unwrap();
-    Proxy::start(place.split('/').next().unwrap())
+    Proxy::start(&site.0.place())
 }
 
 #[tokio::test(flavor = "multi_thread")]
