@@ -514,3 +514,20 @@ async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
     let order: Vec<_> = found.iter().map(|row| row.execution).collect();
     assert_eq!(order, [ExecutionId(7), late]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along() {
+    let site = site();
+    let store = site.join();
+    let (one, two) = (started(&*store).await, started(&*store).await);
+    let commits = vec![
+        PlainStep::new("a\0b", 1).schedule(&*store, one.execution, Seq(2)),
+        PlainStep::new("a", 1).schedule(&*store, two.execution, Seq(2)),
+    ];
+    let answers = store.commit_all(commits).await;
+    assert!(
+        matches!(answers[0], Err(Error::Malformed(_))),
+        "{answers:?}"
+    );
+    assert!(matches!(answers[1], Ok(Committed::Done)), "{answers:?}");
+}
