@@ -128,6 +128,23 @@ pub(crate) struct Authorized<A> {
     action: PhantomData<A>,
 }
 
+impl<A: Action> Authorized<A> {
+    /// Checks that the asker may do something else as well, which only the request's body shows to be wanted.
+    pub(crate) fn also<B: Action>(&self) -> Result<(), ApiError> {
+        if self.principal.may::<B>() {
+            Ok(())
+        } else {
+            Err(forbidden::<B>())
+        }
+    }
+}
+
+fn forbidden<A: Action>() -> ApiError {
+    let detail = format!("this needs the role `{}`", A::NEEDS);
+    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
+        .remedy("use a token with that role: `noetl token create NAME --role ROLE`")
+}
+
 impl<A: Action> FromRequestParts<Api> for Authorized<A> {
     type Rejection = ApiError;
 
@@ -135,9 +152,7 @@ impl<A: Action> FromRequestParts<Api> for Authorized<A> {
         let principal = authenticate(parts, api).await?;
         if !principal.may::<A>() {
             deny(parts, api, &principal.name()).await;
-            let detail = format!("this needs the role `{}`", A::NEEDS);
-            return Err(ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
-                .remedy("use a token with that role: `noetl token create NAME --role ROLE`"));
+            return Err(forbidden::<A>());
         }
         Ok(Self {
             principal,
