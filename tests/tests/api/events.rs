@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::site::{Answered, HELLO, Site};
+use crate::site::{Answered, HELLO, Site, http};
 
 /// Claims one command as an old client would.
 async fn claim(site: &Site, worker: &str) -> Value {
@@ -165,9 +165,7 @@ async fn garbage_is_refused_by_name_and_place() {
             "{body}"
         );
     }
-    let text = reqwest::Client::new()
-        .post(format!("{}/api/events", site.url))
-        .body("{}");
+    let text = http().post(format!("{}/api/events", site.url)).body("{}");
     assert_eq!(
         text.send().await.unwrap().status(),
         StatusCode::UNSUPPORTED_MEDIA_TYPE
@@ -223,7 +221,7 @@ async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
     );
     let batch = json!({"execution_id": execution, "events": [done]});
     let send = async || {
-        let request = reqwest::Client::new()
+        let request = http()
             .post(format!("{}/api/events/batch", site.url))
             .header("prefer", "respond-async")
             .header("idempotency-key", "batch-one")

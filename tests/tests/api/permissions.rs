@@ -4,7 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::Server;
 
-use crate::site::{Site, answered};
+use crate::site::{Site, answered, http};
 
 /// The roles, and which of them a route that needs the named one lets in.
 const ROLES: [&str; 5] = ["worker", "viewer", "operator", "author", "admin"];
@@ -55,16 +55,6 @@ fn routes() -> Vec<Route> {
     routes
 }
 
-async fn token(site: &Site, admin: &str, role: &str) -> String {
-    let request = json!({"name": role, "role": role});
-    let made = site
-        .send(Method::POST, "/api/tokens", Some(admin), Some(&request))
-        .await;
-    let made = answered(made).await;
-    assert_eq!(made.status, StatusCode::OK, "{:?}", made.body);
-    made.body["token"].as_str().unwrap().to_owned()
-}
-
 /// Whether the permission layer let a request through; a long poll that waits was let through.
 async fn is_let_in(site: &Site, route: &Route, token: Option<&str>) -> Result<(), StatusCode> {
     let body = json!({});
@@ -96,7 +86,7 @@ async fn every_route_needs_what_it_says() {
     let admin = admin.reveal();
     let mut tokens = Vec::new();
     for role in ROLES {
-        tokens.push((role, token(&site, admin, role).await));
+        tokens.push((role, site.token(admin, role).await));
     }
     let routes = routes();
     assert!(routes.len() > 40, "{} routes", routes.len());
@@ -194,7 +184,7 @@ async fn guessing_tokens_becomes_slow() {
 async fn a_page_of_another_site_cannot_start_anything() {
     let site = Site::open().await;
     let send = async |origin: &str| {
-        let request = reqwest::Client::new().post(format!("{}/api/execute", site.url));
+        let request = http().post(format!("{}/api/execute", site.url));
         let request = request
             .header("origin", origin)
             .json(&json!({"path": "none"}));
@@ -210,7 +200,7 @@ async fn a_page_of_another_site_cannot_start_anything() {
         (own.status, own.code()),
         (StatusCode::NOT_FOUND, "PLAYBOOK_NOT_FOUND")
     );
-    let rebound = reqwest::Client::new()
+    let rebound = http()
         .get(format!("{}/api/executions", site.url))
         .header("host", "evil.example");
     let rebound = answered(rebound.send().await.unwrap()).await;

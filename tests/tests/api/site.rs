@@ -57,6 +57,7 @@ impl Site {
             bodies: Arc::new(bodies),
             limits: engine::Limits::default(),
             files: None,
+            bus: None,
             takes_over: true,
             cluster_secret: None,
         })
@@ -87,7 +88,7 @@ impl Site {
         token: Option<&str>,
         body: Option<&Value>,
     ) -> Response {
-        let mut request = reqwest::Client::new().request(method, format!("{}{path}", self.url));
+        let mut request = http().request(method, format!("{}{path}", self.url));
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
@@ -103,6 +104,15 @@ impl Site {
 
     pub(crate) async fn get(&self, path: &str) -> Answered {
         answered(self.send(Method::GET, path, None, None).await).await
+    }
+
+    /// A token of this role.
+    pub(crate) async fn token(&self, admin: &str, role: &str) -> String {
+        let request = json!({"name": role, "role": role});
+        let made = self.send(Method::POST, "/api/tokens", Some(admin), Some(&request));
+        let made = answered(made.await).await;
+        assert_eq!(made.status, StatusCode::OK, "{:?}", made.body);
+        made.body["token"].as_str().expect("a token").to_owned()
     }
 
     /// Starts a run of this text.
@@ -125,6 +135,13 @@ pub(crate) async fn answered(response: Response) -> Answered {
         status,
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
     }
+}
+
+/// A client of its own.
+pub(crate) fn http() -> reqwest::Client {
+    // TLS needs its algorithms named once in a process; who comes second finds them there.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
 }
 
 /// Two steps, the second of which uses the first.

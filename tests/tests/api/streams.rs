@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use reqwest::Response;
 use serde_json::{Value, json};
 
-use crate::site::{HELLO, Site};
+use crate::site::{HELLO, Site, http};
 
 /// Reads server-sent events until `enough` says so or the stream ends.
 async fn read(response: Response, enough: impl Fn(&[(u64, Value)]) -> bool) -> Vec<(u64, Value)> {
@@ -33,7 +33,7 @@ async fn read(response: Response, enough: impl Fn(&[(u64, Value)]) -> bool) -> V
 }
 
 async fn stream(site: &Site, path: &str, last: Option<u64>) -> Response {
-    let mut request = reqwest::Client::new().get(format!("{}{path}", site.url));
+    let mut request = http().get(format!("{}{path}", site.url));
     if let Some(last) = last {
         request = request.header("last-event-id", last.to_string());
     }

@@ -193,7 +193,11 @@ impl Drive {
         count(&outcome);
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
-            Ok(Committed::Moved { .. } | Committed::Fenced) => {
+            Ok(Committed::Fenced) => {
+                slot.is_fenced = true;
+                self.put_back(execution, decided, &outcome.rest.handed, None);
+            }
+            Ok(Committed::Moved { .. }) => {
                 self.put_back(execution, decided, &outcome.rest.handed, None);
             }
             Err(error) if error.is_passing() => {
@@ -273,6 +277,7 @@ impl Drive {
             slot.waits_for_commit = false;
         }
         self.decide(execution);
+        self.hint(&rest.offered);
         for Offered { pool, kinds, seq } in rest.offered {
             self.offer(&pool, kinds, CommandId { execution, seq });
         }
@@ -289,6 +294,16 @@ impl Drive {
         });
         if ended {
             self.slots.remove(&execution);
+        }
+    }
+
+    /// Tells the bus, if there is one, of work that nobody here was waiting for and of events to publish.
+    fn hint(&self, offered: &[Offered]) {
+        let Some(bus) = &self.shared.bus else { return };
+        self.shared.sweeps.outbox.notify_one();
+        for offered in offered {
+            let (bus, pool) = (bus.clone(), offered.pool.clone());
+            tokio::spawn(async move { bus.offer(&pool).await });
         }
     }
 
