@@ -252,15 +252,19 @@ impl Drive {
             if slot.is_loading || slot.waits_for_commit {
                 return;
             }
-            let Some(net) = slot.net.clone() else { return };
             let Some(waiting) = slot.queue.pop_front() else {
+                return;
+            };
+            let Some((net, input)) = slot.decided_with(&waiting) else {
+                slot.queue.push_front(waiting);
                 return;
             };
             let stamp = stamp(&self.shared, &waiting.input);
             let state: Option<&State> = slot.state.as_ref();
-            match engine::decide(&net, state, waiting.input.clone(), stamp, &slot.loaded) {
+            match engine::decide(&net, state, input, stamp, &slot.loaded) {
                 Ok(decision) => {
                     slot.loaded = model::template::Loaded::default();
+                    slot.net = Some(net);
                     self.gather(execution, waiting, decision);
                 }
                 Err(Undecided::Needs(needs)) => {
@@ -361,6 +365,7 @@ fn refuse_all(queue: VecDeque<Waiting>, mut error: impl FnMut() -> Error) {
 fn stamp(shared: &Shared, input: &Input) -> engine::Stamp {
     let reported = match input {
         Input::Report(report) => report.events.len(),
+        Input::Submit(submit) => submit.reuse.as_ref().map_or(0, |reuse| reuse.events_max()),
         _ => 0,
     };
     let count = u32::try_from(reported + IDS_PER_DECISION).unwrap_or(u32::MAX);

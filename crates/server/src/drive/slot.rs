@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{BodyToKeep, Decision, Input, Net, State};
+use engine::{BodyToKeep, Decision, Input, Net, State, Switch};
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::template::Loaded;
@@ -135,6 +135,24 @@ impl Slot {
     pub(super) fn is_new(&self) -> bool {
         let first = self.queue.front().map(|waiting| &waiting.input);
         self.net.is_some() && matches!(first, Some(Input::Submit(_)))
+    }
+
+    /// The playbook that an input is decided with, and the input; a retry may bring another text.
+    pub(super) fn decided_with(&self, waiting: &Waiting) -> Option<(Arc<Net>, Input)> {
+        let net = self.net.clone()?;
+        let input = waiting.input.clone();
+        Some(match (&input, &waiting.extras.switch) {
+            (Input::Retry { .. }, Some(to)) => {
+                let switch = Box::new(Switch {
+                    version: to.entry.version,
+                    hash: to.entry.hash.clone(),
+                    was: net.playbook.clone(),
+                });
+                let switch = Some(switch);
+                (to.net.clone(), Input::Retry { switch })
+            }
+            _ => (net, input),
+        })
     }
 
     /// Keeps the events of a decision at hand: the store does not have them yet.
