@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Net, State};
 use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
-use model::id::{ExecutionId, Seq};
+use model::id::{EventId, ExecutionId, Seq};
 use model::outcome::Outcome;
 use model::template::{Data, Loaded, LoopPointer, Need};
 use serde_json::{Value, json};
@@ -27,7 +27,12 @@ pub(crate) struct Opened {
     pub(crate) snapshot_seq: Seq,
     /// Who drives it.
     pub(crate) owner: Option<store::OwnerId>,
+    /// The events asked about that are in the log.
+    pub(crate) landed: Vec<Mark>,
 }
+
+/// An event by its place and its id: no other event has both.
+pub(crate) type Mark = (Seq, EventId);
 
 /// Folds an execution's log, from its newest snapshot on.
 pub(crate) async fn open(
@@ -57,7 +62,26 @@ pub(crate) async fn open(
         tail,
         snapshot_seq,
         owner: recorded.row.owner,
+        landed: Vec::new(),
     })))
+}
+
+/// Folds an execution's log and tells which of these events are in it.
+pub(crate) async fn reopen(
+    shared: &Shared,
+    execution: ExecutionId,
+    doubts: Vec<Mark>,
+) -> Result<Option<Box<Opened>>, Error> {
+    let Some(mut opened) = open(shared, execution).await? else {
+        return Ok(None);
+    };
+    if !doubts.is_empty() {
+        let seqs: Vec<Seq> = doubts.iter().map(|(seq, _)| *seq).collect();
+        let found = shared.store.events_at(execution, &seqs).await?;
+        let marks = found.iter().map(|event| (event.seq, event.event_id));
+        opened.landed = marks.filter(|mark| doubts.contains(mark)).collect();
+    }
+    Ok(Some(opened))
 }
 
 /// Loads what a decision needs.

@@ -19,7 +19,7 @@ use crate::drive::fetch::Fetched;
 use crate::drive::handle::{Extras, Order, Posted, Reply};
 use crate::drive::slot::{Slot, Waiting};
 use crate::error::Error;
-use crate::loading::{self, Opened};
+use crate::loading::{self, Mark, Opened};
 
 /// How long the drive waits before it tries again what the store or the disk refused.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -101,6 +101,7 @@ impl Drive {
                     input: Input::Submit(submit),
                     extras: Extras::consuming(consumed),
                     reply: Some(reply),
+                    doubts: Vec::new(),
                 };
                 let slot = Slot::new(Some(net), None, Vec::new(), Seq(0));
                 self.slots.insert(execution, slot);
@@ -116,6 +117,7 @@ impl Drive {
                     input,
                     extras,
                     reply: Some(reply),
+                    doubts: Vec::new(),
                 };
                 if self.slots.contains_key(&execution) {
                     self.line_up(execution, waiting);
@@ -168,12 +170,16 @@ impl Drive {
     /// Brings an execution into memory; its inputs wait.
     pub(super) fn open(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>) {
         let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
+        let doubts = queue.iter().flat_map(|waiting| waiting.doubts.iter());
+        let doubts: Vec<Mark> = doubts.copied().collect();
         slot.queue = queue;
         slot.is_loading = true;
         self.slots.insert(execution, slot);
         let shared = self.shared.clone();
-        let opening =
-            async move { Done::Opened(execution, loading::open(&shared, execution).await) };
+        let opening = async move {
+            let opened = loading::reopen(&shared, execution, doubts).await;
+            Done::Opened(execution, opened)
+        };
         self.work.push(Box::pin(opening));
     }
 
@@ -186,17 +192,7 @@ impl Drive {
                 let owner = opened.owner.expect("someone else drives it");
                 refuse_all(slot.queue, || Error::Elsewhere(owner.clone()));
             }
-            Ok(Some(opened)) => {
-                let mut fresh = Slot::new(
-                    Some(opened.net),
-                    Some(opened.state),
-                    opened.tail,
-                    opened.snapshot_seq,
-                );
-                fresh.queue = accept_submissions(slot.queue);
-                self.slots.insert(execution, fresh);
-                self.decide(execution);
-            }
+            Ok(Some(opened)) => self.reopened(execution, *opened, slot.queue),
             Ok(None) if slot.is_new() => {
                 let mut fresh = Slot::new(slot.net, None, Vec::new(), Seq(0));
                 fresh.queue = slot.queue;
@@ -217,6 +213,28 @@ impl Drive {
                 });
             }
         }
+    }
+
+    /// An execution is in memory; what turns out to be in its log already is answered, the rest is decided.
+    fn reopened(&mut self, execution: ExecutionId, opened: Opened, queue: VecDeque<Waiting>) {
+        let landed = opened.landed;
+        let first = landed.iter().map(|(seq, _)| *seq).min();
+        let tail = opened.tail.iter();
+        let unseen = tail.filter(|event| first.is_some_and(|first| event.seq >= first));
+        let unseen: Vec<_> = unseen.cloned().collect();
+        let mut fresh = Slot::new(
+            Some(opened.net),
+            Some(opened.state),
+            opened.tail,
+            opened.snapshot_seq,
+        );
+        let queue = accept_submissions(queue);
+        fresh.queue = accept_landed(&fresh, queue, &landed);
+        self.slots.insert(execution, fresh);
+        if first.is_some() {
+            self.catch_up(execution, unseen);
+        }
+        self.decide(execution);
     }
 
     /// Whether another server drives it: this one never did, or was taken for dead and has lost it.
@@ -285,6 +303,11 @@ impl Drive {
             // Nobody waits for the answer any more: nothing to do.
             let _ = reply.send(Err(Posted::Refused(refusal)));
         }
+        // A submission that is refused leaves nothing behind.
+        let is_nothing = |slot: &Slot| slot.state.is_none() && slot.is_idle();
+        if self.slots.get(&execution).is_some_and(is_nothing) {
+            self.slots.remove(&execution);
+        }
     }
 
     fn load(&mut self, execution: ExecutionId, needs: Vec<Need>) {
@@ -335,6 +358,33 @@ impl Drive {
             }
         }
     }
+}
+
+/// An input whose commit turns out to have happened has succeeded; to decide it again would be to do it twice.
+fn accept_landed(slot: &Slot, queue: VecDeque<Waiting>, landed: &[Mark]) -> VecDeque<Waiting> {
+    let has_landed = |waiting: &Waiting| waiting.doubts.iter().any(|doubt| landed.contains(doubt));
+    let mut rest = VecDeque::with_capacity(queue.len());
+    for waiting in queue {
+        if !has_landed(&waiting) {
+            rest.push_back(waiting);
+            continue;
+        }
+        let verdict = match &waiting.input {
+            Input::Report(report) => slot.verdict(report.command),
+            _ => Verdict::Proceed,
+        };
+        let foreign = waiting.extras.foreign.keys();
+        let recorded = foreign.filter_map(|id| Some((*id, slot.place_of(*id)?)));
+        let recorded = recorded.collect();
+        if let Some(reply) = waiting.reply {
+            let _ = reply.send(Ok(Reply {
+                verdict,
+                next: Vec::new(),
+                recorded,
+            }));
+        }
+    }
+    rest
 }
 
 /// A submission that turns out to be in the store already has succeeded.

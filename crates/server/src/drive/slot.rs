@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use wire::{Context, Verdict};
 
 use crate::drive::handle::{Extras, Posted, Reply};
+use crate::loading::Mark;
 
 /// How many recent events are kept at hand for templates.
 const TAIL_MAX: usize = 512;
@@ -54,6 +55,8 @@ pub(super) struct Waiting {
     pub(super) input: Input,
     pub(super) extras: Extras,
     pub(super) reply: Option<oneshot::Sender<Result<Reply, Posted>>>,
+    /// The first events of commits it was in and of which nobody knows whether they happened.
+    pub(super) doubts: Vec<Mark>,
 }
 
 /// An input that is decided and waits to be durable.
@@ -96,6 +99,7 @@ impl Waiting {
             input,
             extras: Extras::default(),
             reply: None,
+            doubts: Vec::new(),
         }
     }
 }
@@ -168,6 +172,12 @@ impl Slot {
         let first = self.tail.front()?.seq;
         let index = usize::try_from(seq.0.checked_sub(first.0)?).ok()?;
         self.tail.get(index)
+    }
+
+    /// Where a recent event stands.
+    pub(super) fn place_of(&self, id: EventId) -> Option<Seq> {
+        let found = self.tail.iter().find(|event| event.event_id == id);
+        found.map(|event| event.seq)
     }
 
     /// The execution's data for the workers of a step run; the same value until `ctx` or a step's result changes.
