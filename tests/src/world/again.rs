@@ -40,7 +40,9 @@ impl Server {
             .iter()
             .for_each(|event| cut.read(event));
         let entry = self.version_of(of, again.version)?;
-        let (Ok(reuse), Some(entry)) = (cut.plan(), entry) else {
+        let row = self.row(of)?;
+        let has_ended = row.is_some_and(|row| row.status.is_terminal());
+        let (true, Ok(reuse), Some(entry)) = (has_ended, cut.plan(), entry) else {
             return Ok(None);
         };
         let execution = ExecutionId(self.store.ids(1).0);

@@ -57,7 +57,7 @@ async fn start(case: &Case) -> Result<Running, String> {
     let dir = tempfile::tempdir().map_err(said)?;
     let clock = Virtual::start();
     let store = store::Sqlite::open_with_clock(dir.path(), clock.for_store()).map_err(said)?;
-    let store = Arc::new(Stored(store));
+    let store = Arc::new(Stored::new(store));
     let bodies = results::Local::open(&dir.path().join("bodies")).map_err(said)?;
     let bodies: Arc<dyn results::Bodies> = Arc::new(bodies);
     let config = server::Config {

@@ -2,27 +2,17 @@
 
 mod case;
 mod clock;
+mod doubt;
 mod mortal;
 mod stored;
 mod tool;
 
 use std::path::Path;
 
-use tests::conformance::{Case, What, cases};
-
-/// Why the stack does not run a case, if it does not.
-fn is_engine_only(case: &Case) -> bool {
-    // Nobody can write to `ctx` from outside before there is an API to do it by.
-    case.inputs
-        .iter()
-        .any(|happening| matches!(happening.what, What::Patch(_)))
-}
+use tests::conformance::{Case, cases};
 
 fn check(folder: &Path) -> Result<(), String> {
     let case = Case::load(folder).map_err(|error| error.to_string())?;
-    if is_engine_only(&case) {
-        return Ok(());
-    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
