@@ -6,10 +6,10 @@ use std::time::Duration;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;
-use server::{Control, ControlError, Server, Submission};
+use server::{Control, ControlError, Rerun, Server, Submission, SubmitError};
 use store::{Filter, Store};
 use tempfile::TempDir;
-use tests::conformance::{Agenda, Case, Log, Script, What, normalise};
+use tests::conformance::{Again, Agenda, Case, Log, Script, What, normalise};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Virtual;
@@ -38,6 +38,7 @@ struct Running {
     workers: u32,
     death: CancellationToken,
     root: ExecutionId,
+    latest: ExecutionId,
     agenda: Agenda,
     jumps_max: u32,
 }
@@ -56,7 +57,7 @@ async fn start(case: &Case) -> Result<Running, String> {
     let dir = tempfile::tempdir().map_err(said)?;
     let clock = Virtual::start();
     let store = store::Sqlite::open_with_clock(dir.path(), clock.for_store()).map_err(said)?;
-    let store = Arc::new(Stored(store));
+    let store = Arc::new(Stored::new(store));
     let bodies = results::Local::open(&dir.path().join("bodies")).map_err(said)?;
     let bodies: Arc<dyn results::Bodies> = Arc::new(bodies);
     let config = server::Config {
@@ -77,6 +78,10 @@ async fn start(case: &Case) -> Result<Running, String> {
         payload: case.payload.as_ref().map(Raw::of),
     };
     let root = server.submit(submission).await.map_err(said)?;
+    for text in &case.versions {
+        let registered = store.put_playbook("playbook", text).await;
+        registered.map_err(said)?;
+    }
     let mut running = Running {
         clock,
         store,
@@ -86,6 +91,7 @@ async fn start(case: &Case) -> Result<Running, String> {
         workers: 0,
         death: CancellationToken::new(),
         root,
+        latest: root,
         agenda: case.agenda(),
         jumps_max: case.jumps_max,
         dir,
@@ -167,10 +173,18 @@ impl Running {
             return Ok(false);
         };
         let control = match what {
-            What::Cancel => Control::Cancel { reason: None },
+            What::Cancel { cascade } => Control::Cancel {
+                reason: None,
+                cascade,
+            },
+            What::Finalize(ending) => Control::Finalize {
+                ending,
+                reason: None,
+            },
+            What::Rerun(again) => return self.rerun(again).await,
             What::Pause => Control::Pause { reason: None },
             What::Resume => Control::Resume,
-            What::Retry => Control::Retry,
+            What::Retry(version) => Control::Retry { version },
             What::Signal(name, payload) => Control::Signal {
                 name,
                 payload: payload.as_ref().map(Raw::of),
@@ -179,13 +193,30 @@ impl Running {
                 self.employ()?;
                 return Ok(true);
             }
-            What::Patch(_) => return Err("nobody can write to `ctx` from outside".to_owned()),
+            What::Patch(patch) => Control::Patch(Raw::of(&patch)),
         };
         match self.server.control(self.root, control).await {
             // The engine alone refuses the same way, and leaves no trace of it.
             Ok(()) | Err(ControlError::Refused(_)) => Ok(true),
             Err(ControlError::Failed(error)) => Err(error.to_string()),
         }
+    }
+
+    /// Has the root, or its latest rerun, run again.
+    async fn rerun(&mut self, again: Again) -> Result<bool, String> {
+        let of = if again.latest { self.latest } else { self.root };
+        let rerun = Rerun {
+            from_step: again.from_step,
+            from_iteration: again.from_iteration,
+            payload: again.payload.as_ref().map(Raw::of),
+            version: again.version,
+        };
+        match self.server.rerun(of, rerun).await {
+            Ok(execution) => self.latest = execution,
+            Err(SubmitError::Refused(_)) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(true)
     }
 
     async fn version(&self) -> Result<u64, String> {

@@ -97,6 +97,8 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(control::pause))
         .routes(routes!(control::resume))
         .routes(routes!(control::retry))
+        .routes(routes!(control::rerun))
+        .routes(routes!(control::finalize))
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
         .routes(routes!(replay::state))

@@ -20,7 +20,8 @@ pub use commands::{
 };
 pub use executions::{
     CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,
-    ExecutionPage, NoteRequest, ReplayState, RerunRequest, RetryRequest, RunAnswer, Started,
+    ExecutionPage, FinalizeRequest, NoteRequest, ReplayState, RerunRequest, RetryRequest,
+    RunAnswer, Started,
 };
 pub use problem::Problem;
 pub use tokens::{AuditPage, Role, TokenCreated, TokenEntry, TokenList, TokenRequest};
