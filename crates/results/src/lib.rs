@@ -6,17 +6,21 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod bodies;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 mod error;
 mod extract;
 mod json;
 mod keep;
 mod keeper;
 mod local;
+mod postgres;
 
-pub use bodies::{Bodies, Source, Stored};
+pub use bodies::{Bodies, Pieces, Reading, Source, Stored};
 pub use error::Error;
 pub use extract::{extract, preview};
 pub use json::{NotJson, Scanner};
 pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
 pub use local::{Local, sha256};
+pub use postgres::{Connect, ConnectError, Postgres};
