@@ -1,4 +1,4 @@
-//! Result bodies: kept inline in the log while small, behind a `ResultRef` once they are not.
+//! Result bodies: kept inline in the log while small, behind a `ResultRef` once they are not. Beside them, what tasks print.
 //!
 //! [`keep`] decides and cuts, a [`Keeper`] does so with text that is never held whole; a [`Bodies`] store holds what does not stay. A reference is handed out only after its
 //! body is durable, and a body is handed out only after its hash was checked.
@@ -14,6 +14,7 @@ mod json;
 mod keep;
 mod keeper;
 mod local;
+mod logs;
 mod postgres;
 
 pub use bodies::{Bodies, Pieces, Reading, Source, Stored};
@@ -23,4 +24,5 @@ pub use json::{NotJson, Scanner};
 pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
 pub use local::{Local, sha256};
-pub use postgres::{Connect, ConnectError, Postgres};
+pub use logs::{FileLogs, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs, read_logs};
+pub use postgres::{Connect, ConnectError, Postgres, PostgresClient, PostgresLogs};

@@ -7,12 +7,14 @@
 pub mod api;
 mod client;
 mod context;
+mod download;
 mod event;
 mod remote;
 mod transport;
 
 pub use client::{CallError, Client, FORWARDED, Token, Upload};
 pub use context::Context;
+pub use download::Download;
 pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
 pub use remote::Remote;
 pub use transport::{

@@ -15,6 +15,7 @@ use tokio_postgres::types::Type;
 
 use super::draft::{CHUNK_BYTES, Draft, sweep, whole};
 use super::head::{Head, Lost};
+use super::logs::PostgresLogs;
 use super::pool::{Connect, Pool};
 use crate::bodies::{hash, within};
 use crate::{Bodies, Error, Reading, Source, Stored};
@@ -37,6 +38,13 @@ impl Postgres {
         let pool = Arc::new(Pool::new(connect));
         sweep(&pool).await?;
         Ok(Self { pool })
+    }
+
+    /// The task logs in the same database.
+    pub fn logs(&self) -> PostgresLogs {
+        PostgresLogs {
+            pool: Arc::clone(&self.pool),
+        }
     }
 
     async fn head(&self, reference: &ResultRef) -> Result<Head, Error> {

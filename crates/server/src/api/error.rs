@@ -111,7 +111,8 @@ impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let status = match &error {
             Error::NotFound(_) | Error::NoPlaybook(_) => StatusCode::NOT_FOUND,
-            Error::Store(store::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            Error::Store(store::Error::Full { .. })
+            | Error::Body(::results::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Error::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
             Error::Elsewhere(_) | Error::Stopping | Error::Body(_) => {

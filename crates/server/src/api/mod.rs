@@ -13,6 +13,8 @@ mod executions;
 mod extract;
 mod guard;
 mod listen;
+mod logs;
+mod range;
 mod replay;
 mod router;
 mod state;

@@ -17,7 +17,8 @@ use utoipa_axum::routes;
 use crate::api::error::ApiError;
 use crate::api::state::Api;
 use crate::api::{
-    bodies, catalog, commands, control, events, executions, guard, replay, stream, system, tokens,
+    bodies, catalog, commands, control, events, executions, guard, logs, replay, stream, system,
+    tokens,
 };
 
 /// The largest JSON body of an ordinary request.
@@ -93,6 +94,7 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(executions::step_result))
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
+        .routes(routes!(logs::read))
         .routes(routes!(control::cancel))
         .routes(routes!(control::pause))
         .routes(routes!(control::resume))
@@ -118,6 +120,7 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(commands::events))
         .routes(routes!(commands::loop_results))
         .routes(routes!(commands::build))
+        .routes(routes!(logs::take))
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
         .routes(routes!(system::healthz))

@@ -11,7 +11,7 @@ use crate::api::workers::Workers;
 use crate::transport::InProcess;
 
 /// How the API is set up.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ApiConfig {
     /// Whether tokens are needed.
     pub access: Access,
@@ -21,6 +21,8 @@ pub struct ApiConfig {
     pub hosts: Vec<String>,
     /// The secret that servers on the same store know each other by.
     pub cluster_secret: Option<String>,
+    /// What tasks print.
+    pub logs: Arc<dyn ::results::TaskLogs>,
 }
 
 /// What every handler has at hand. Cheap to clone.
@@ -34,6 +36,7 @@ pub(crate) struct Api {
     /// The hash of the cluster's secret.
     pub(crate) cluster: Option<[u8; 32]>,
     pub(crate) metrics: Arc<crate::metrics::Rendered>,
+    pub(crate) logs: Arc<dyn ::results::TaskLogs>,
 }
 
 impl Api {
@@ -45,6 +48,7 @@ impl Api {
             workers: Arc::default(),
             cluster: config.cluster_secret.as_deref().map(digest),
             metrics: Arc::new(crate::metrics::Rendered::new()),
+            logs: Arc::clone(&config.logs),
             server,
         }
     }

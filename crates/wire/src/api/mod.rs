@@ -5,6 +5,7 @@ mod bodies;
 mod catalog;
 mod commands;
 mod executions;
+mod logs;
 mod problem;
 mod tokens;
 
@@ -22,5 +23,6 @@ pub use executions::{
     CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,
     ExecutionPage, NoteRequest, ReplayState, RerunRequest, RetryRequest, RunAnswer, Started,
 };
+pub use logs::{LogLines, LogsRequest, LogsTaken};
 pub use problem::Problem;
 pub use tokens::{AuditPage, Role, TokenCreated, TokenEntry, TokenList, TokenRequest};
