@@ -11,9 +11,8 @@ use model::result_ref::ResultRef;
 use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio_postgres::types::Type;
 
-use super::draft::{CHUNK_BYTES, Draft, sweep, whole};
+use super::draft::{CHUNK_BYTES, Draft, delete, sweep, whole};
 use super::head::{Head, Lost};
 use super::logs::PostgresLogs;
 use super::pool::{Connect, Pool};
@@ -22,9 +21,6 @@ use crate::{Bodies, Error, Reading, Source, Stored};
 
 /// The name of this kind of store in references.
 const STORE: &str = "postgres";
-
-const DELETE: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 RETURNING draft) \
-    DELETE FROM noetl.body_chunk c USING head WHERE c.draft = head.draft";
 
 /// Bodies in Postgres, in pieces of a mebibyte.
 #[derive(Clone)]
@@ -82,23 +78,11 @@ impl Postgres {
             return self.put_small(&chunk).await;
         }
         let mut draft = Draft::begin(&self.pool).await?;
-        loop {
-            let moved = match draft.write(&chunk).await {
-                Ok(()) => fill(reader, &mut chunk).await,
-                Err(error) => Err(error),
-            };
-            match moved {
-                // The body ended with the piece before.
-                Ok(true) if chunk.is_empty() => return finish(draft).await,
-                Ok(true) => {
-                    draft.write(&chunk).await?;
-                    return finish(draft).await;
-                }
-                Ok(false) => {}
-                Err(error) => {
-                    draft.abandon().await;
-                    return Err(error);
-                }
+        match pour(&mut draft, reader, &mut chunk).await {
+            Ok(()) => finish(draft).await,
+            Err(error) => {
+                draft.abandon().await;
+                Err(error)
             }
         }
     }
@@ -111,6 +95,24 @@ impl Postgres {
             Err(Lost::Failed(error)) => Err(error),
         }
     }
+}
+
+/// Writes a first piece and all that follow it.
+async fn pour(
+    draft: &mut Draft<'_>,
+    reader: &mut (dyn AsyncRead + Send + Unpin),
+    chunk: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let mut is_last = false;
+    // A body that fills its last piece ends with an empty read, which is no piece.
+    while !chunk.is_empty() {
+        draft.write(chunk).await?;
+        if is_last {
+            return Ok(());
+        }
+        is_last = fill(reader, chunk).await?;
+    }
+    Ok(())
 }
 
 /// Reads one piece; true if the body ended in it.
@@ -220,7 +222,6 @@ impl Bodies for Postgres {
         let Ok(hash) = hash(reference) else {
             return Ok(());
         };
-        self.pool.ask(DELETE, &[(&&hash[..], Type::BYTEA)]).await?;
-        Ok(())
+        delete(&self.pool, &hash).await
     }
 }

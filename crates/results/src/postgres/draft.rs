@@ -20,8 +20,9 @@ const BEGIN: &str = "INSERT INTO noetl.body_draft (draft, begun_at) \
 const WRITE: &str = "INSERT INTO noetl.body_chunk (draft, n, sha256, bytes) VALUES ($1, $2, $3, $4) \
     ON CONFLICT DO NOTHING";
 
-/// The lock on the draft keeps a sweep from taking the pieces away meanwhile.
-const FINISH: &str = "WITH mine AS (SELECT draft FROM noetl.body_draft WHERE draft = $1 FOR UPDATE), \
+/// The lock on the draft keeps a sweep from condemning it meanwhile.
+const FINISH: &str = "WITH mine AS (SELECT draft FROM noetl.body_draft \
+        WHERE draft = $1 AND begun_at > 0 FOR UPDATE), \
     head AS (INSERT INTO noetl.body (sha256, draft, bytes, chunks, chunk_bytes, stored_at) \
         SELECT $2, draft, $3, $4, $5, noetl.micros() FROM mine ON CONFLICT DO NOTHING RETURNING draft), \
     gone AS (DELETE FROM noetl.body_draft d USING head WHERE d.draft = head.draft) \
@@ -30,18 +31,25 @@ const FINISH: &str = "WITH mine AS (SELECT draft FROM noetl.body_draft WHERE dra
 /// The damaged pieces become a draft that the next sweep takes away, if nobody does so before.
 const MEND: &str = "WITH head AS (UPDATE noetl.body SET draft = $1, chunks = $4, chunk_bytes = $5, \
         bytes = $6, stored_at = noetl.micros() \
-        WHERE sha256 = $2 AND draft = $3 AND EXISTS (SELECT FROM noetl.body_draft WHERE draft = $1) \
+        WHERE sha256 = $2 AND draft = $3 AND EXISTS (SELECT FROM noetl.body_draft WHERE draft = $1 AND begun_at > 0) \
         RETURNING draft), \
     gone AS (DELETE FROM noetl.body_draft d USING head WHERE d.draft = head.draft), \
     left_over AS (INSERT INTO noetl.body_draft (draft, begun_at) SELECT $3, 0 FROM head) \
     SELECT draft FROM head";
 
-const DISCARD: &str = "WITH gone AS (DELETE FROM noetl.body_draft WHERE draft = $1 RETURNING draft) \
-    DELETE FROM noetl.body_chunk c USING gone WHERE c.draft = gone.draft";
+/// A draft of time 0 is dead: it cannot become a body any more.
+const CONDEMN: &str = "UPDATE noetl.body_draft SET begun_at = 0 WHERE draft = $1";
 
-const SWEEP: &str = "WITH gone AS (DELETE FROM noetl.body_draft \
-        WHERE begun_at < noetl.micros() - $1 RETURNING draft) \
-    DELETE FROM noetl.body_chunk c USING gone WHERE c.draft = gone.draft";
+/// A few at a time, so that no statement takes long however large the body is.
+const CLEAR: &str = "DELETE FROM noetl.body_chunk WHERE draft = $1 AND n IN \
+    (SELECT n FROM noetl.body_chunk WHERE draft = $1 LIMIT 128) RETURNING n";
+
+const FORGET: &str = "DELETE FROM noetl.body_draft WHERE draft = $1";
+
+const LEFT: &str = "SELECT draft FROM noetl.body_draft WHERE begun_at < noetl.micros() - $1";
+
+const DELETE: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 RETURNING draft) \
+    INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
 
 /// A small body in one statement.
 const WHOLE: &str = "WITH head AS (INSERT INTO noetl.body (sha256, draft, bytes, chunks, chunk_bytes, stored_at) \
@@ -61,7 +69,17 @@ pub(super) struct Draft<'p> {
 
 /// Takes away what dead processes left.
 pub(super) async fn sweep(pool: &Pool) -> Result<(), Error> {
-    pool.ask(SWEEP, &[(&DRAFT_AGE_MAX_US, Type::INT8)]).await?;
+    for row in pool.ask(LEFT, &[(&DRAFT_AGE_MAX_US, Type::INT8)]).await? {
+        discard(pool, row.get(0)).await;
+    }
+    Ok(())
+}
+
+/// Takes a body away: first its row, then its pieces.
+pub(super) async fn delete(pool: &Pool, hash: &[u8]) -> Result<(), Error> {
+    for row in pool.ask(DELETE, &[(&hash, Type::BYTEA)]).await? {
+        discard(pool, row.get(0)).await;
+    }
     Ok(())
 }
 
@@ -168,9 +186,17 @@ impl<'p> Draft<'p> {
 
 /// Takes pieces away that nothing needs; a sweep does what fails here.
 async fn discard(pool: &Pool, draft: i64) {
-    if let Err(error) = pool.ask(DISCARD, &[(&draft, Type::INT8)]).await {
+    if let Err(error) = clear(pool, draft).await {
         tracing::debug!(%error, draft, "pieces of a body are left for the next sweep");
     }
+}
+
+async fn clear(pool: &Pool, draft: i64) -> Result<(), Error> {
+    let which = [(&draft as _, Type::INT8)];
+    pool.ask(CONDEMN, &which).await?;
+    while !pool.ask(CLEAR, &which).await?.is_empty() {}
+    pool.ask(FORGET, &which).await?;
+    Ok(())
 }
 
 /// The pieces were taken away while they were written, which takes a day of silence.

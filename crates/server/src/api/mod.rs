@@ -15,6 +15,7 @@ mod guard;
 mod listen;
 mod logs;
 mod range;
+mod references;
 mod replay;
 mod router;
 mod state;

@@ -55,8 +55,8 @@ pub(crate) fn answer(reading: Reading, content_type: &str, is_part: bool) -> Res
     }
     let last = end.saturating_sub(1);
     let range = format!("bytes {start}-{last}/{}", reading.bytes);
-    let head = (StatusCode::PARTIAL_CONTENT, head, [(CONTENT_RANGE, range)]);
-    (head.0, head.1, head.2, body).into_response()
+    let range = [(CONTENT_RANGE, range)];
+    (StatusCode::PARTIAL_CONTENT, range, head, body).into_response()
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use crate::api::error::ApiError;
 use crate::api::state::Api;
 use crate::api::{
-    bodies, catalog, commands, control, events, executions, guard, logs, replay, stream, system,
-    tokens,
+    bodies, catalog, commands, control, events, executions, guard, logs, references, replay,
+    stream, system, tokens,
 };
 
 /// The largest JSON body of an ordinary request.
@@ -95,6 +95,7 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
         .routes(routes!(logs::read))
+        .routes(routes!(references::list))
         .routes(routes!(control::cancel))
         .routes(routes!(control::pause))
         .routes(routes!(control::resume))
@@ -146,6 +147,7 @@ fn slow() -> OpenApiRouter<Api> {
         .routes(routes!(stream::one))
         .routes(routes!(stream::all))
         .routes(routes!(bodies::read))
+        .routes(routes!(references::resolve))
         .layer(DefaultBodyLimit::max(BATCH_MAX))
         .merge(OpenApiRouter::new().routes(routes!(bodies::put)))
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use wire::api::BodyStored;
 use wire::{Client, Download};
 
-use super::failed;
+use super::refusal::failed;
 
 /// What is read from a stream at a time.
 const CHUNK_BYTES: usize = 256 * 1024;

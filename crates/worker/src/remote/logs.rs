@@ -7,7 +7,7 @@ use results::{Error, LogAsk, LogPage, TaskLogs};
 use wire::Client;
 use wire::api::{LogLines, LogsRequest, LogsTaken};
 
-use super::failed;
+use super::refusal::failed;
 
 /// What is being read and written, in the words of errors.
 const PLACE: &str = "the server's task logs";
@@ -58,9 +58,12 @@ impl TaskLogs for ServerLogs {
 fn encode(name: &Name) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let bytes = name.as_str().bytes();
-    let encoded = bytes.map(|byte| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
+    let encoded = bytes.map(|byte| {
+        if plain(byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
     });
     encoded.collect()
 }
