@@ -113,7 +113,8 @@ impl From<Error> for ApiError {
             Error::NotFound(_) | Error::NoPlaybook(_) | Error::NoVersion { .. } => {
                 StatusCode::NOT_FOUND
             }
-            Error::Store(store::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            Error::Store(store::Error::Full { .. })
+            | Error::Body(::results::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Error::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
             Error::Elsewhere(_) | Error::Stopping | Error::Body(_) => {
