@@ -57,12 +57,8 @@ pub(crate) fn open(dir: &Path) -> Result<Log, Problem> {
 }
 
 fn bodies(dir: &Path) -> Result<results::Local, Problem> {
-    results::Local::open(&dir.join(BODIES)).map_err(|error| Problem {
-        exit: Exit::Unreachable,
-        code: error.code().into(),
-        message: error.to_string(),
-        help: Vec::new(),
-    })
+    results::Local::open(&dir.join(BODIES))
+        .map_err(|error| Problem::coded(Exit::Unreachable, error.code(), error.to_string()))
 }
 
 /// Where runs are kept.
@@ -254,12 +250,8 @@ impl From<server::Error> for Problem {
             | server::Error::Stopping => Exit::Unreachable,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        Problem {
-            exit,
-            code: error.code().into(),
-            message: format!("{error}{}", cause.unwrap_or_default()),
-            help: Vec::new(),
-        }
+        let message = format!("{error}{}", cause.unwrap_or_default());
+        Problem::coded(exit, error.code(), message)
     }
 }
 

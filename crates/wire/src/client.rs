@@ -22,6 +22,9 @@ const BODY: Duration = Duration::from_secs(600);
 /// Bytes on their way to a server: all of them, or a stream.
 pub use reqwest::Body as Upload;
 
+/// A server's answer whose bytes are read as they come.
+pub use reqwest::Response as Answer;
+
 /// Says which server of a cluster speaks, and that the call must not be passed on again.
 pub const FORWARDED: &str = "x-noetl-forwarded";
 
@@ -127,6 +130,11 @@ impl Client {
             token,
             forwarded: false,
         })
+    }
+
+    /// The servers it speaks to.
+    pub fn servers(&self) -> &[String] {
+        &self.servers
     }
 
     /// The same client for calls that one server passes on to another.

@@ -9,12 +9,14 @@ mod client;
 mod context;
 mod event;
 mod remote;
+mod shown;
 mod transport;
 
-pub use client::{CallError, Client, FORWARDED, Token, Upload};
+pub use client::{Answer, CallError, Client, FORWARDED, Token, Upload};
 pub use context::Context;
 pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
 pub use remote::Remote;
+pub use shown::{InvalidShown, read_shown};
 pub use transport::{
     Ask, Claimed, Error, Held, PlaybookText, Pulse, Receipt, Report, Resume, Told, Transport,
     Verdict,

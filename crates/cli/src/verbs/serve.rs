@@ -20,7 +20,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let listening = Listening::bind(&args.listen).await.map_err(cannot_listen)?;
     let address = listening.address();
     let is_loopback = address.ip().is_loopback();
-    let access = access(args, is_loopback, tls.is_some())?;
+    let access = access(app, args, is_loopback, tls.is_some())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let place = local::place(&app.settings);
@@ -44,7 +44,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         };
         session.work(app, &driving)?;
     }
-    admin(app, args, access, &session.server).await?;
+    admin(app, access, &session.server).await?;
     let config = ApiConfig {
         access,
         is_loopback,
@@ -88,9 +88,14 @@ fn reachable(url: &str, address: SocketAddr) -> String {
 }
 
 /// Beyond loopback nobody gets in without a token, and no token travels in the clear.
-fn access(args: &ServeArgs, is_loopback: bool, has_tls: bool) -> Result<Access, Problem> {
+fn access(
+    app: &App,
+    args: &ServeArgs,
+    is_loopback: bool,
+    has_tls: bool,
+) -> Result<Access, Problem> {
     if is_loopback {
-        let asked = args.token_file.is_some();
+        let asked = app.settings.token_file.is_some();
         return Ok(if asked { Access::Tokens } else { Access::Open });
     }
     if !has_tls && !args.behind_tls_proxy {
@@ -126,16 +131,15 @@ fn cannot_listen(error: server::api::ListenError) -> Problem {
 }
 
 /// The admin's token: the one in the file, or a fresh one that is shown once.
-async fn admin(
-    app: &App,
-    args: &ServeArgs,
-    access: Access,
-    server: &Server,
-) -> Result<(), Problem> {
+async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem> {
     if access == Access::Open {
         return Ok(());
     }
-    let existing = args.token_file.as_deref().filter(|file| file.exists());
+    let existing = app
+        .settings
+        .token_file
+        .as_deref()
+        .filter(|file| file.exists());
     if let Some(file) = existing {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file);
@@ -150,7 +154,7 @@ async fn admin(
     let Some(token) = server.first_admin().await? else {
         return Ok(());
     };
-    match &args.token_file {
+    match &app.settings.token_file {
         Some(file) => {
             write_secret(file, token.reveal())?;
             app.out
