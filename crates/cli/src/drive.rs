@@ -129,7 +129,13 @@ impl Follow<'_> {
         match events.first() {
             Some(first) if first.seq == view.last.next() => {
                 self.fold(events, view);
-                Ok(())
+                // Events from elsewhere may come in pieces; the end of a run is read whole.
+                match news {
+                    News::Events(_) if view.status != RunStatus::Running => {
+                        self.catch_up(view).await
+                    }
+                    _ => Ok(()),
+                }
             }
             Some(first) if first.seq > view.last => self.catch_up(view).await,
             _ => Ok(()),

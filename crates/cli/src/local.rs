@@ -260,7 +260,7 @@ impl From<server::ControlError> for Problem {
         match error {
             server::ControlError::Failed(error) => error.into(),
             server::ControlError::Refused(refusal) => {
-                Problem::new(Exit::NotAllowed, "REFUSED", refusal.to_string())
+                Problem::coded(Exit::NotAllowed, refusal.code(), refusal.to_string())
             }
         }
     }

@@ -242,7 +242,7 @@ impl Driven for DrivenElsewhere<'_> {
         };
         match say(self.client, self.id, word).await {
             // A run that ended in this moment needs no cancelling.
-            Err(problem) if problem.code != "RUN_ENDED" => Err(problem),
+            Err(problem) if problem.code != "EXECUTION_ENDED" => Err(problem),
             _ => Ok(()),
         }
     }

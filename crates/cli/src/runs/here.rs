@@ -91,7 +91,7 @@ impl<'a> DrivenHere<'a> {
 fn refused(row: &ExecutionRow, refusal: engine::Refusal) -> Problem {
     let status = row.status.name().to_ascii_lowercase();
     let message = format!("run {}: {refusal}", row.id);
-    Problem::new(Exit::NotAllowed, "REFUSED", message)
+    Problem::coded(Exit::NotAllowed, refusal.code(), message)
         .help(format!("it is {status}: look at `noetl show {}`", row.id))
 }
 

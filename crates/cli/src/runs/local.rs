@@ -209,7 +209,9 @@ fn refused(error: SubmitError) -> Problem {
         SubmitError::NoPlaybook(_) => {
             Problem::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", error.to_string())
         }
-        SubmitError::Refused(refusal) => Problem::new(Exit::Usage, "REFUSED", refusal.to_string()),
+        SubmitError::Refused(refusal) => {
+            Problem::coded(Exit::Usage, refusal.code(), refusal.to_string())
+        }
         SubmitError::Invalid(diagnostics) => {
             let first = diagnostics
                 .first()
