@@ -109,7 +109,7 @@ fn begin(desk: &Desk, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
 /// Reads until a line begins so.
 fn line(said: &mut BufReader<ChildStderr>, begins: &str) -> String {
     let mut before = String::new();
-    for line in said.by_ref().lines().map_while(Result::ok) {
+    for line in said.lines().map_while(Result::ok) {
         if line.starts_with(begins) {
             return line;
         }
@@ -486,7 +486,7 @@ fn playbooks_are_registered_on_a_server_and_run_by_path() {
 #[test]
 fn a_context_says_which_server_is_meant() {
     let desk = desk();
-    let shown = |args: &[&str]| desk.json(&[&["context", "show", "-o", "json"], args].concat());
+    let shown = |args: &[&str]| desk.json(&[&["context", "show", "-o", "json"][..], args].concat());
     assert_eq!(shown(&[])["context"], "local");
     let add = |name: &str, url: &str| desk.run(&["context", "add", name, "--server", url]);
     assert_eq!(
