@@ -360,6 +360,28 @@ fn every_template_begins_valid_and_those_without_a_network_run() {
 }
 
 #[test]
+fn a_registered_playbook_runs_by_its_path_in_the_store() {
+    let desk = desk();
+    desk.write("answer.txt", "by path\n");
+    let none = desk.run(&["run", "failing"]);
+    assert_eq!(none.code, Some(4), "{none:?}");
+    assert!(!desk.path(".noetl").exists(), "looking makes no store");
+    let said = desk.run(&["register", "failing.yaml", "waiting.yaml"]);
+    assert_eq!(said.out, "failing@1   new\nwaiting@1   new\n", "{said:?}");
+    let again = desk.run(&["register", "failing.yaml"]);
+    assert_eq!(again.out, "failing@1   unchanged\n");
+    for path in ["failing", "failing@1"] {
+        let said = desk.run(&["run", path, "-q"]);
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "by path\n"));
+    }
+    assert_eq!(desk.run(&["run", "failing@2"]).code, Some(4));
+    assert_eq!(desk.run(&["catalog", "get", "failing"]).out, FAILING);
+    assert_eq!(desk.run(&["catalog", "get", "failing@7"]).code, Some(4));
+    let list = desk.json(&["catalog", "list", "-o", "json"]);
+    assert_eq!(list.as_array().map(Vec::len), Some(2), "{list:#}");
+}
+
+#[test]
 fn graphs_are_drawn_for_people_and_for_programs() {
     let desk = desk();
     let ascii = desk.run(&["graph", "failing.yaml"]);

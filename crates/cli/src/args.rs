@@ -43,6 +43,12 @@ pub(crate) struct Global {
     /// The directory that runs are kept in [default: ./.noetl]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
+    /// The server that runs are on, or several with commas; whichever answers is asked
+    #[arg(long, global = true, value_name = "URL", value_delimiter = ',')]
+    pub(crate) server: Vec<String>,
+    /// A file with the token for the server; of `serve`, the admin's, made if it does not exist
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 impl Global {
@@ -88,6 +94,8 @@ pub(crate) enum Verb {
     Resume(ResumeArgs),
     /// Do the failed work of a run again, in the same run
     Retry(RetryArgs),
+    /// Do a run once more as a new run, from its beginning or from a step
+    Rerun(RerunArgs),
     /// Stop a run for good
     Cancel(CancelArgs),
     /// Stop a run for a while
@@ -109,6 +117,17 @@ pub(crate) enum Verb {
     Logs(LogsArgs),
     /// Print the result of a run, or of one of its steps
     Result(ResultArgs),
+    /// Put playbooks into the catalog
+    Register(RegisterArgs),
+    /// Look at the playbooks in the catalog
+    #[command(subcommand)]
+    Catalog(CatalogVerb),
+    /// Make, list and take back tokens
+    #[command(subcommand)]
+    Token(TokenVerb),
+    /// Say which server is meant when none is named
+    #[command(subcommand)]
+    Context(ContextVerb),
     /// Check playbooks and report every mistake
     Validate(ValidateArgs),
     /// Draw a playbook
@@ -154,7 +173,7 @@ pub(crate) struct Driving {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The playbook, or `-` for standard input
+    /// The playbook: a file, `-` for standard input, or PATH[@VERSION] in the catalog
     pub(crate) file: String,
     #[command(flatten)]
     pub(crate) values: Values,
@@ -179,6 +198,29 @@ pub(crate) struct RetryArgs {
     /// The run
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: String,
+    /// Go on with this version of the playbook
+    #[arg(long, value_name = "N")]
+    pub(crate) version: Option<u32>,
+    #[command(flatten)]
+    pub(crate) driving: Driving,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RerunArgs {
+    /// The run
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) id: String,
+    /// The first step that runs again; what ran before it is taken over
+    #[arg(long, value_name = "STEP")]
+    pub(crate) from: Option<String>,
+    /// The first iteration of that step's loop that runs again
+    #[arg(long, value_name = "N", requires = "from")]
+    pub(crate) iteration: Option<u64>,
+    /// Use this version of the playbook
+    #[arg(long, value_name = "N")]
+    pub(crate) version: Option<u32>,
+    #[command(flatten)]
+    pub(crate) values: Values,
     #[command(flatten)]
     pub(crate) driving: Driving,
 }
@@ -188,6 +230,9 @@ pub(crate) struct CancelArgs {
     /// The run
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: String,
+    /// Let the runs it started go on
+    #[arg(long)]
+    pub(crate) no_cascade: bool,
     /// Why, for the log
     #[arg(long)]
     pub(crate) reason: Option<String>,
@@ -292,6 +337,75 @@ pub(crate) struct ValidateArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RegisterArgs {
+    /// Playbooks, or `-`
+    #[arg(required_unless_present = "dir", value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// Every playbook in this directory and below
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) dir: Vec<String>,
+}
+
+/// What to look at in the catalog.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CatalogVerb {
+    /// List every path with its latest version
+    List,
+    /// Print the text of a playbook
+    Get {
+        /// PATH, or PATH@VERSION
+        path: String,
+    },
+}
+
+/// What to do with tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenVerb {
+    /// Make a token; it is printed once
+    Create {
+        /// What people call it
+        name: String,
+        /// What it allows: worker, viewer, operator, author or admin
+        #[arg(long, value_name = "ROLE")]
+        role: wire::api::Role,
+        /// How long it lives, such as 30d [default: for ever]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        expires: Option<Duration>,
+    },
+    /// List tokens
+    List,
+    /// Take a token back
+    Revoke {
+        /// Its id, as `list` shows it
+        id: String,
+    },
+}
+
+/// What to do with contexts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ContextVerb {
+    /// Name a server; the first one named is used from then on
+    Add {
+        /// What to call it
+        name: String,
+    },
+    /// Use this one; `local` means no server
+    Use {
+        /// Which
+        name: String,
+    },
+    /// List all of them
+    List,
+    /// Forget one
+    Rm {
+        /// Which
+        name: String,
+    },
+    /// Show which server is meant now
+    Show,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
     /// The playbook, or `-`
     pub(crate) file: String,
@@ -357,9 +471,6 @@ pub(crate) struct ServeArgs {
     /// Publish every event here, and wake workers through it
     #[arg(long, value_name = "URL")]
     pub(crate) nats: Option<String>,
-    /// The admin token: read from this file, which is made if it does not exist; asks for tokens on loopback too
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
     /// The certificate chain, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -382,15 +493,6 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// The server, or several with commas; whichever answers is asked
-    #[arg(
-        long,
-        required = true,
-        value_name = "URL",
-        value_delimiter = ',',
-        env = "NOETL_SERVER"
-    )]
-    pub(crate) server: Vec<String>,
     /// The pool to serve
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub(crate) pool: String,
@@ -400,9 +502,6 @@ pub(crate) struct WorkerArgs {
     /// Take only steps whose tasks are all of these kinds; several with commas
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// A file with the worker's token
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
     /// Let templates read this environment variable as `env.NAME`
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_env: Vec<String>,

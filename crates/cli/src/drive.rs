@@ -1,25 +1,22 @@
 //! Driving a run from the terminal: shows progress until it ends, hears Ctrl-C, keeps to a time limit.
 
-use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
+use model::event::Event;
 use model::id::ExecutionId;
+use model::playbook::Playbook;
 use model::status::RunStatus;
-use model::time::Time;
 use serde_json::Value;
-use server::{Control, Published};
-use store::{Adoption, ExecutionRow};
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::app::{App, Ended};
 use crate::args::{Driving, Format};
-use crate::local::Session;
+use crate::find;
 use crate::problem::{Exit, Problem};
 use crate::progress::{Progress, Subject};
 use crate::render::report::{self, RunName};
 use crate::render::{failure, lines, value};
+use crate::runs::{Begin, Driven, News, Runs};
 use crate::view::RunView;
 
 /// How often progress is drawn anew.
@@ -33,16 +30,12 @@ const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 pub(crate) struct Follow<'a> {
     /// What every verb has at hand.
     pub(crate) app: &'a App,
-    /// The control plane.
-    pub(crate) session: Session,
+    /// Where it is.
+    pub(crate) runs: &'a dyn Runs,
     /// The run.
-    pub(crate) id: ExecutionId,
+    pub(crate) driven: Box<dyn Driven + 'a>,
     /// Its playbook and names.
     pub(crate) subject: Subject,
-    /// From when on its steps are shown as they end.
-    pub(crate) since: Time,
-    /// Whether this process drives it, or another does.
-    pub(crate) adoption: Adoption,
 }
 
 /// Why following ended.
@@ -70,7 +63,7 @@ impl Follow<'_> {
                 Exit::Cancelled => Ok(Exit::Interrupted),
                 exit => Ok(exit),
             },
-            Stop::TimedOut => self.hand_over(driving).await,
+            Stop::TimedOut => self.hand_over().await,
             Stop::Interrupted => Ok(Exit::Interrupted),
         }
     }
@@ -81,8 +74,6 @@ impl Follow<'_> {
         progress: &mut Progress,
         driving: &Driving,
     ) -> Result<Stop, Problem> {
-        let store = self.session.log.store.clone();
-        let mut published = self.session.server.watch();
         let mut ticks = interval(DRAW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = interval(LOOK_EVERY);
@@ -91,10 +82,11 @@ impl Follow<'_> {
         tokio::pin!(deadline);
         let mut interrupts = 0;
         self.catch_up(view).await?;
-        progress.skip(view, self.since);
+        progress.skip(view, self.driven.since());
+        self.driven.follow(view.last);
         loop {
             if view.status != RunStatus::Running {
-                progress.update(view, &self.subject, store.now(), &self.app.out);
+                progress.update(view, &self.subject, self.runs.now(), &self.app.out);
                 return Ok(if interrupts == 0 {
                     Stop::Settled
                 } else {
@@ -102,18 +94,11 @@ impl Follow<'_> {
                 });
             }
             tokio::select! {
-                news = published.recv() => match news {
-                    Ok(news) => self.take_in(&news, view).await?,
-                    Err(RecvError::Lagged(_)) => self.catch_up(view).await?,
-                    Err(RecvError::Closed) => return Err(server::Error::Stopping.into()),
-                },
-                () = store.changed() => self.catch_up(view).await?,
+                news = self.driven.news() => self.take_in(news?, view, progress).await?,
                 _ = ticks.tick() => {
-                    progress.update(view, &self.subject, store.now(), &self.app.out);
+                    progress.update(view, &self.subject, self.runs.now(), &self.app.out);
                 }
-                _ = looks.tick(), if self.adoption != Adoption::Mine => {
-                    self.take_over(driving).await?;
-                }
+                _ = looks.tick(), if !self.driven.is_mine() => self.driven.look().await?,
                 _ = tokio::signal::ctrl_c() => {
                     interrupts += 1;
                     if self.interrupt(interrupts, progress).await? {
@@ -125,27 +110,32 @@ impl Follow<'_> {
         }
     }
 
-    /// Drives the run here if the process that drove it is gone.
-    async fn take_over(&mut self, driving: &Driving) -> Result<(), Problem> {
-        self.adoption = self.session.server.adopt(self.id).await?;
-        if self.adoption == Adoption::Mine {
-            self.session.work(self.app, driving)?;
-        }
-        Ok(())
-    }
-
-    /// Folds a commit, or reads the log where commits were missed.
-    async fn take_in(&self, news: &Arc<Published>, view: &mut RunView) -> Result<(), Problem> {
-        if news.execution != self.id {
-            return Ok(());
-        }
-        match news.events.first() {
+    /// Folds what is new, or reads the log where something was missed.
+    async fn take_in(
+        &self,
+        news: News,
+        view: &mut RunView,
+        progress: &Progress,
+    ) -> Result<(), Problem> {
+        let events = match &news {
+            News::Commit(published) => &published.events,
+            News::Events(events) => events,
+            News::Unread | News::Over => return self.catch_up(view).await,
+            News::Said(text) => {
+                progress.say(text, &self.app.out);
+                return Ok(());
+            }
+        };
+        match events.first() {
             Some(first) if first.seq == view.last.next() => {
-                self.stream(&news.events);
-                for event in &news.events {
-                    view.fold(event);
+                self.fold(events, view);
+                // Events from elsewhere may come in pieces; the end of a run is read whole.
+                match news {
+                    News::Events(_) if view.status != RunStatus::Running => {
+                        self.catch_up(view).await
+                    }
+                    _ => Ok(()),
                 }
-                Ok(())
             }
             Some(first) if first.seq > view.last => self.catch_up(view).await,
             _ => Ok(()),
@@ -154,15 +144,18 @@ impl Follow<'_> {
 
     async fn catch_up(&self, view: &mut RunView) -> Result<(), Problem> {
         loop {
-            let store = &self.session.log.store;
-            let page = store.events(self.id, view.last, crate::log::PAGE).await?;
-            self.stream(&page);
-            for event in &page {
-                view.fold(event);
-            }
-            if page.len() < crate::log::PAGE {
+            let page = self.driven.events(view.last).await?;
+            if page.is_empty() {
                 return Ok(());
             }
+            self.fold(&page, view);
+        }
+    }
+
+    fn fold(&self, events: &[Event], view: &mut RunView) {
+        self.stream(events);
+        for event in events {
+            view.fold(event);
         }
     }
 
@@ -177,46 +170,25 @@ impl Follow<'_> {
     /// Answers Ctrl-C; whether it is time to go.
     async fn interrupt(&self, interrupts: u32, progress: &Progress) -> Result<bool, Problem> {
         let out = &self.app.out;
-        if self.adoption != Adoption::Mine {
-            progress.say("detached; the run goes on in its own process", out);
+        if !self.driven.is_mine() {
+            progress.say("detached; the run goes on", out);
             return Ok(true);
         }
         if interrupts > 1 {
-            progress.say(
-                &format!(
-                    "stopped at once; `noetl resume {}` finishes the cancelling",
-                    self.id
-                ),
-                out,
-            );
+            progress.say(&self.driven.farewell(), out);
             return Ok(true);
         }
         progress.say("cancelling; once more to stop at once", out);
-        let reason = Some("interrupted".to_owned());
-        match self
-            .session
-            .server
-            .control(
-                self.id,
-                Control::Cancel {
-                    reason,
-                    cascade: true,
-                },
-            )
-            .await
-        {
-            // A run that ended in this moment needs no cancelling.
-            Ok(()) | Err(server::ControlError::Refused(_)) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        self.driven.cancel().await?;
+        Ok(false)
     }
 
     /// Prints what came of the run.
     async fn settled(self, view: &RunView) -> Ended {
         let out = &self.app.out;
-        let now = self.session.log.store.now();
-        let result = self.session.log.result(self.id, view).await?;
-        let (subject, id) = (&self.subject, self.id.to_string());
+        let now = self.runs.now();
+        let result = self.driven.result(view).await?;
+        let (subject, id) = (&self.subject, self.driven.id().to_string());
         let surface = out.stderr;
         out.note(&lines::footer(view, &subject.name, &id, now, surface));
         let playbook = subject.playbook.as_ref();
@@ -232,38 +204,69 @@ impl Follow<'_> {
                 out.json(&self.report(view, &result));
             }
         }
-        self.session.stop().await;
+        self.driven.stop().await;
         Ok(exit(view.status))
     }
 
     fn report(&self, view: &RunView, result: &Value) -> Value {
         let name = RunName {
-            id: self.id,
+            id: self.driven.id(),
             name: self.subject.name.clone(),
         };
-        let now = self.session.log.store.now();
+        let now = self.runs.now();
         report::run(view, &name, result, self.subject.playbook.as_ref(), now)
     }
 
-    /// Waiting is over, the run is not: a process in the background goes on with it.
-    async fn hand_over(self, driving: &Driving) -> Ended {
-        let (app, id, log) = (self.app, self.id, self.session.log.clone());
-        let out = &app.out;
-        let is_mine = self.adoption == Adoption::Mine;
+    /// Waiting is over, the run is not: it goes on elsewhere.
+    async fn hand_over(self) -> Ended {
+        let (id, out) = (self.driven.id(), &self.app.out);
+        let elsewhere = self.driven.elsewhere();
         out.complain(&format!(
-            "no end within the time given; run {id} goes on in the background\n  look   noetl show {id}\n  stop   noetl cancel {id}"
+            "no end within the time given; run {id} goes on {elsewhere}\n  look   noetl show {id}\n  stop   noetl cancel {id}"
         ));
         if out.is_machine() {
-            let view = log.view(id).await?;
+            let view = find::view(self.runs, id).await?;
             out.json(&self.report(&view, &Value::Null));
         }
-        // What runs at this moment is let finish here, so that it need not run twice.
-        self.session.stop().await;
-        let row = log.store.execution(id).await?;
-        if is_mine && row.is_some_and(|row| row.status == RunStatus::Running) {
-            background(app, id, driving)?;
-        }
+        self.driven.leave().await?;
         Ok(Exit::TimedOut)
+    }
+}
+
+/// Sets a run going that is there already, and follows it.
+pub(crate) async fn begin(app: &App, runs: &dyn Runs, begin: Begin, driving: &Driving) -> Ended {
+    let driven = runs.begin(begin, driving).await?;
+    let id = driven.id();
+    if driving.detach {
+        driven.leave().await?;
+        app.out.data(&id.to_string());
+        return Ok(Exit::Done);
+    }
+    let row = runs.get(id).await?;
+    let row = row.ok_or_else(|| {
+        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", format!("run {id} is gone"))
+    })?;
+    let playbook = runs.playbook(&row).await?;
+    let follow = Follow {
+        app,
+        runs,
+        driven,
+        subject: subject(runs, id, (row.name.to_string(), playbook)),
+    };
+    follow.until_settled(driving).await
+}
+
+/// What a run is shown by.
+pub(crate) fn subject(
+    runs: &dyn Runs,
+    id: ExecutionId,
+    (name, playbook): (String, Option<Playbook>),
+) -> Subject {
+    Subject {
+        name,
+        id: id.to_string(),
+        place: runs.place(),
+        playbook,
     }
 }
 
@@ -276,57 +279,4 @@ pub(crate) fn exit(status: RunStatus) -> Exit {
         RunStatus::Paused => Exit::Paused,
         RunStatus::Running => Exit::TimedOut,
     }
-}
-
-/// What a run that is in the store is shown by.
-pub(crate) async fn subject(
-    app: &App,
-    session: &Session,
-    row: &ExecutionRow,
-) -> Result<Subject, Problem> {
-    Ok(Subject {
-        name: row.name.to_string(),
-        id: row.id.to_string(),
-        place: place(app),
-        playbook: session.log.playbook(&row.hash, row.path.as_str()).await?,
-    })
-}
-
-/// Where runs of this process live, for people.
-pub(crate) fn place(app: &App) -> String {
-    let store = app.settings.store.display().to_string();
-    let is_told = app.settings.store.is_absolute() || store.starts_with("./");
-    let store = if is_told { store } else { format!("./{store}") };
-    format!("local, store {store}")
-}
-
-/// Starts a process that drives a run without a terminal.
-pub(crate) fn background(app: &App, id: ExecutionId, driving: &Driving) -> Result<(), Problem> {
-    let cannot = |error: std::io::Error| {
-        let message = format!("cannot start a process in the background: {error}");
-        Problem::new(Exit::NotAllowed, "NO_BACKGROUND", message)
-            .help(format!("go on with `noetl resume {id}`"))
-    };
-    let program = std::env::current_exe().map_err(cannot)?;
-    let mut command = Command::new(program);
-    command
-        .args([
-            "resume",
-            &id.to_string(),
-            "--background",
-            "--quiet",
-            "--store",
-        ])
-        .arg(&app.settings.store)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    if let Some(slots) = driving.slots {
-        command.args(["--slots", &slots.to_string()]);
-    }
-    for name in &driving.allow_env {
-        command.args(["--allow-env", name]);
-    }
-    command.spawn().map_err(cannot)?;
-    Ok(())
 }

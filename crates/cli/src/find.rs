@@ -1,24 +1,26 @@
 //! Which run is meant: a whole id, `last` or `-1`, a unique beginning or end of an id.
 
 use model::id::ExecutionId;
-use store::{ExecutionRow, Filter, Store};
+use store::{ExecutionRow, Filter};
 
 use crate::problem::{Exit, Problem};
+use crate::runs::Runs;
+use crate::view::RunView;
 
 /// So many of the latest runs can be called by a part of their id.
 const SEARCHED: usize = 2_000;
 
 /// The run that a text names.
-pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<ExecutionRow, Problem> {
+pub(crate) async fn run(runs: &dyn Runs, text: &str) -> Result<ExecutionRow, Problem> {
     if matches!(text, "last" | "-1") {
-        return latest(store).await;
+        return latest(runs).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Problem::usage(format!("`{text}` is not the id of a run"))
             .help("an id is a number, the beginning or end of one, or `last`"));
     }
     if let Ok(id) = text.parse::<ExecutionId>()
-        && let Some(row) = store.execution(id).await?
+        && let Some(row) = runs.get(id).await?
     {
         return Ok(row);
     }
@@ -26,27 +28,41 @@ pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<ExecutionRow, P
         limit: SEARCHED,
         ..Filter::default()
     };
-    let rows = store.executions(&filter).await?;
+    let rows = runs.list(&filter).await?;
     let id = matching(rows.iter().map(|row| row.id), text)?;
     let found = rows.into_iter().find(|row| row.id == id);
     Ok(found.expect("the id comes from these rows"))
 }
 
-async fn latest(store: &dyn Store) -> Result<ExecutionRow, Problem> {
+async fn latest(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
     let filter = Filter {
         limit: 50,
         ..Filter::default()
     };
-    let rows = store.executions(&filter).await?;
+    let rows = runs.list(&filter).await?;
     // People mean the run they started, not the children it started.
     let own = rows
         .iter()
         .position(|row| row.parent.is_none())
         .unwrap_or(0);
     rows.into_iter().nth(own).ok_or_else(|| {
-        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "the store has no runs")
+        Problem::new(Exit::NotFound, "RUN_NOT_FOUND", "there are no runs")
             .help("start one with `noetl run FILE`")
     })
+}
+
+/// The view of a run as its log stands now.
+pub(crate) async fn view(runs: &dyn Runs, id: ExecutionId) -> Result<RunView, Problem> {
+    let mut view = RunView::default();
+    loop {
+        let page = runs.events(id, view.last).await?;
+        if page.is_empty() {
+            return Ok(view);
+        }
+        for event in &page {
+            view.fold(event);
+        }
+    }
 }
 
 /// The one id that begins or ends so.

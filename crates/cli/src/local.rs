@@ -51,12 +51,17 @@ pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
 
 /// Opens a store, and makes it if there is none.
 pub(crate) fn open(dir: &Path) -> Result<Log, Problem> {
+    open_publishing(dir, false)
+}
+
+fn open_publishing(dir: &Path, publishes: bool) -> Result<Log, Problem> {
     if dir.to_str().is_some_and(is_url) {
         let message = "a store in Postgres is reached through a server";
         return Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
             .help("start `noetl serve --store postgres://…`, then name it with --server URL"));
     }
     let store = store::Sqlite::open(dir)?;
+    let store = if publishes { store.publishing() } else { store };
     Ok(Log {
         store: Arc::new(store),
         bodies: Arc::new(bodies(dir)?),
@@ -127,7 +132,7 @@ pub(crate) async fn open_place(
 ) -> Result<Opened, Problem> {
     match place {
         Place::Directory(dir) => Ok(Opened {
-            log: open(dir)?,
+            log: open_publishing(dir, publishes)?,
             logs: Arc::new(file_logs(dir.join(LOGS))?),
             is_cluster: false,
         }),
@@ -155,6 +160,8 @@ pub(crate) async fn open_place(
 /// What a control plane is, beyond its store.
 #[derive(Default)]
 pub(crate) struct Setup {
+    /// Where events are published; none where nobody listens.
+    pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     /// Whether it takes over what dead processes drove.
     pub(crate) takes_over: bool,
     /// The secret that servers on the same store know each other by.
@@ -172,6 +179,7 @@ impl Setup {
             None
         };
         Ok(Self {
+            bus: None,
             takes_over: true,
             cluster_secret,
             logs: opened.is_cluster.then(|| opened.logs.clone()),
@@ -203,6 +211,7 @@ impl Session {
             bodies: log.bodies.clone(),
             limits: engine::Limits::default(),
             files: setup.cluster_secret.is_none().then(|| PathBuf::from(".")),
+            bus: setup.bus,
             takes_over: setup.takes_over,
             cluster_secret: setup.cluster_secret,
         };
@@ -290,19 +299,17 @@ pub(crate) fn tools(app: &App, slots: u32) -> tools::Config {
 impl From<results::Error> for Problem {
     fn from(error: results::Error) -> Self {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        Problem {
-            exit: Exit::Unreachable,
-            code: error.code().into(),
-            message: format!("{error}{}", cause.unwrap_or_default()),
-            help: Vec::new(),
-        }
+        let message = format!("{error}{}", cause.unwrap_or_default());
+        Problem::coded(Exit::Unreachable, error.code(), message)
     }
 }
 
 impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let exit = match &error {
-            server::Error::NotFound(_) | server::Error::NoPlaybook(_) => Exit::NotFound,
+            server::Error::NotFound(_)
+            | server::Error::NoPlaybook(_)
+            | server::Error::NoVersion { .. } => Exit::NotFound,
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)
@@ -310,12 +317,8 @@ impl From<server::Error> for Problem {
             | server::Error::Stopping => Exit::Unreachable,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        Problem {
-            exit,
-            code: error.code().into(),
-            message: format!("{error}{}", cause.unwrap_or_default()),
-            help: Vec::new(),
-        }
+        let message = format!("{error}{}", cause.unwrap_or_default());
+        Problem::coded(exit, error.code(), message)
     }
 }
 
@@ -324,7 +327,7 @@ impl From<server::ControlError> for Problem {
         match error {
             server::ControlError::Failed(error) => error.into(),
             server::ControlError::Refused(refusal) => {
-                Problem::new(Exit::NotAllowed, "REFUSED", refusal.to_string())
+                Problem::coded(Exit::NotAllowed, refusal.code(), refusal.to_string())
             }
         }
     }

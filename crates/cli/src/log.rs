@@ -27,30 +27,6 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Folds what the view has not seen yet.
-    pub(crate) async fn catch_up(
-        &self,
-        id: ExecutionId,
-        view: &mut RunView,
-    ) -> Result<(), Problem> {
-        loop {
-            let page = self.store.events(id, view.last, PAGE).await?;
-            for event in &page {
-                view.fold(event);
-            }
-            if page.len() < PAGE {
-                return Ok(());
-            }
-        }
-    }
-
-    /// The view of a run as its log stands now.
-    pub(crate) async fn view(&self, id: ExecutionId) -> Result<RunView, Problem> {
-        let mut view = RunView::default();
-        self.catch_up(id, &mut view).await?;
-        Ok(view)
-    }
-
     /// The playbook of a run, where it can be read; `name` is what places in it are called by.
     pub(crate) async fn playbook(
         &self,
@@ -143,11 +119,9 @@ impl Log {
     }
 
     async fn body(&self, reference: &ResultRef) -> Result<Value, Problem> {
-        let bytes = self.bodies.get(reference).await.map_err(|error| Problem {
-            exit: Exit::NotFound,
-            code: error.code().into(),
-            message: format!("{}: {error}", reference.uri),
-            help: Vec::new(),
+        let bytes = self.bodies.get(reference).await.map_err(|error| {
+            let message = format!("{}: {error}", reference.uri);
+            Problem::coded(Exit::NotFound, error.code(), message)
         })?;
         // A body that is no JSON is text that a task stored.
         Ok(serde_json::from_slice(&bytes)

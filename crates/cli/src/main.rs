@@ -18,6 +18,7 @@ mod problem;
 mod progress;
 mod remote;
 mod render;
+mod runs;
 mod stop;
 mod surface;
 mod trace;

@@ -120,6 +120,9 @@ impl Out {
     /// Shows what stopped a verb.
     pub(crate) fn problem(&self, problem: &Problem) {
         let surface = self.stderr;
+        for finding in &problem.findings {
+            self.complain(&finding.render(surface.diagnostics()));
+        }
         let head = surface.bad(&format!("error[{}]", problem.code));
         let mut text = format!("{head}: {}\n", problem.message);
         for help in &problem.help {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use model::diagnostic::Diagnostic;
+
 /// How the process ends; scripts rely on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -15,7 +17,7 @@ pub(crate) enum Exit {
     InvalidPlaybook = 3,
     /// No such thing.
     NotFound = 4,
-    /// The store cannot be reached.
+    /// The store or the server cannot be reached.
     Unreachable = 5,
     /// Not allowed, or not in this state.
     NotAllowed = 6,
@@ -47,6 +49,8 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     /// What to do, a line each.
     pub(crate) help: Vec<String>,
+    /// What is wrong with a playbook, each with its place.
+    pub(crate) findings: Vec<Diagnostic>,
 }
 
 impl Problem {
@@ -57,6 +61,15 @@ impl Problem {
             code: code.into(),
             message: message.into(),
             help: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// A problem whose code someone else gives.
+    pub(crate) fn coded(exit: Exit, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned().into(),
+            ..Self::new(exit, "", message)
         }
     }
 
@@ -99,11 +112,6 @@ impl From<store::Error> for Problem {
     fn from(error: store::Error) -> Self {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
         let message = format!("{error}{}", source.unwrap_or_default());
-        Self {
-            exit: Exit::Unreachable,
-            code: error.code().into(),
-            message,
-            help: Vec::new(),
-        }
+        Self::coded(Exit::Unreachable, error.code(), message)
     }
 }

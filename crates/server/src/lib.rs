@@ -19,6 +19,7 @@ mod results;
 mod server;
 mod submit;
 mod sweep;
+mod tokens;
 mod transport;
 
 pub use control::{Control, ControlError};
@@ -29,3 +30,4 @@ pub use results::RunResult;
 pub(crate) use server::Shared;
 pub use server::{Config, Server};
 pub use submit::{Submission, SubmitError};
+pub use tokens::{Actor, TokenError};

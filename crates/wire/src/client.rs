@@ -24,6 +24,9 @@ const BODY: Duration = Duration::from_secs(3600);
 /// Bytes on their way to a server: all of them, or a stream.
 pub use reqwest::Body as Upload;
 
+/// A server's answer whose bytes are read as they come.
+pub use reqwest::Response as Answer;
+
 /// Says which server of a cluster speaks, and that the call must not be passed on again.
 pub const FORWARDED: &str = "x-noetl-forwarded";
 

@@ -11,14 +11,16 @@ mod context;
 mod download;
 mod event;
 mod remote;
+mod shown;
 mod transport;
 
 pub use bus::{Bus, BusError, Nats, Publication, published};
-pub use client::{CallError, Client, FORWARDED, Token, Upload};
+pub use client::{Answer, CallError, Client, FORWARDED, Token, Upload};
 pub use context::Context;
 pub use download::Download;
 pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
 pub use remote::Remote;
+pub use shown::{InvalidShown, read_shown};
 pub use transport::{
     Ask, Claimed, Error, Held, PlaybookText, Pulse, Receipt, Report, Resume, Told, Transport,
     Verdict,

@@ -52,6 +52,7 @@ impl Site {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let store = store::Sqlite::open(dir.path()).expect("a fresh store");
         let bodies = results::Local::open(dir.path()).expect("a fresh directory");
+        let logs = results::FileLogs::open(dir.path().join("logs")).expect("a fresh directory");
         let server = Server::start(server::Config {
             store: Arc::new(store),
             bodies: Arc::new(bodies),
@@ -70,6 +71,7 @@ impl Site {
             is_loopback: true,
             hosts: Vec::new(),
             cluster_secret: None,
+            logs: Arc::new(logs),
         };
         tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
         Self {

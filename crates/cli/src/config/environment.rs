@@ -75,8 +75,13 @@ impl Environment {
 
     /// The person's own configuration file, whether or not it exists.
     pub(crate) fn own_file(&self) -> Option<PathBuf> {
+        Some(self.own_dir()?.join("config.toml"))
+    }
+
+    /// The person's own configuration directory, whether or not it exists.
+    pub(crate) fn own_dir(&self) -> Option<PathBuf> {
         let base = self.get("XDG_CONFIG_HOME").map(PathBuf::from);
         let base = base.or_else(|| Some(PathBuf::from(self.get("HOME")?).join(".config")));
-        Some(base?.join("noetl").join("config.toml"))
+        Some(base?.join("noetl"))
     }
 }

@@ -15,6 +15,7 @@ pub(crate) struct Layer {
     pub(super) slots: Option<u32>,
     pub(super) color: Option<Color>,
     pub(super) python: Option<PathBuf>,
+    pub(super) server: Option<String>,
 }
 
 /// When to use colours, as files spell it.
@@ -60,7 +61,7 @@ impl Layer {
                 error.to_string().trim_end()
             );
             Problem::new(Exit::Usage, "CONFIG_INVALID", message)
-                .help("it takes: store, slots, color, python")
+                .help("it takes: store, slots, color, python, server")
         })
     }
 }

@@ -2,9 +2,13 @@
 //!
 //! The only room that reads the environment; everything leaves it as typed values.
 
+mod address;
+mod contexts;
 mod environment;
 mod files;
 mod settings;
 
+pub(crate) use address::{Address, Credential};
+pub(crate) use contexts::{Context, Contexts, LOCAL};
 pub(crate) use environment::Environment;
 pub(crate) use settings::{DEFAULTS, Settings};

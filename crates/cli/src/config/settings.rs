@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::args::{ColorWhen, Global};
+use crate::config::address::{self, Address, Named};
+use crate::config::contexts::Contexts;
 use crate::config::environment::Environment;
 use crate::config::files::{Layer, nearest};
 use crate::problem::{Exit, Problem};
@@ -13,7 +15,7 @@ pub(crate) const DEFAULTS: &str = include_str!("default.toml");
 const SLOTS_MAX: u32 = 1024;
 
 /// What the verbs need to know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The directory that runs are kept in.
     pub(crate) store: PathBuf,
@@ -23,9 +25,22 @@ pub(crate) struct Settings {
     pub(crate) color: ColorWhen,
     /// The interpreter of python tasks.
     pub(crate) python: PathBuf,
+    /// The server that is meant, if any.
+    pub(crate) server: Option<Address>,
+    /// Whether runs are in the store in spite of it.
+    pub(crate) is_local: bool,
+    /// Whether a flag names the server.
+    pub(crate) is_server_flagged: bool,
+    /// The token file that was named.
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 impl Settings {
+    /// The server that runs are on; none where they are in a store of this machine.
+    pub(crate) fn remote(&self) -> Option<&Address> {
+        self.server.as_ref().filter(|_| !self.is_local)
+    }
+
     /// The settings in force in the directory `here`.
     pub(crate) fn load(
         flags: &Global,
@@ -36,6 +51,15 @@ impl Settings {
         let own = environment.own_file();
         let own = own.map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
         let project = nearest(here).map_or(Ok(Layer::default()), |file| Layer::load(&file))?;
+        let contexts = Contexts::load(environment)?;
+        let named = Named {
+            flags,
+            environment,
+            project: project.server.as_deref(),
+            own: own.server.as_deref(),
+            contexts: &contexts,
+        };
+        let (server, is_local) = address::choose(&named)?;
         let layers = [
             from_flags(flags),
             from_environment(environment)?,
@@ -52,6 +76,10 @@ impl Settings {
             slots: pick(&layers, |layer| layer.slots).expect(missing),
             color: color.expect(missing),
             python: pick(&layers, |layer| layer.python.clone()).expect(missing),
+            server,
+            is_local,
+            is_server_flagged: !flags.server.is_empty(),
+            token_file: flags.token_file.clone(),
         };
         if !(1..=SLOTS_MAX).contains(&settings.slots) {
             return Err(invalid(
@@ -89,6 +117,7 @@ fn from_environment(environment: &Environment) -> Result<Layer, Problem> {
         slots: slots.transpose()?,
         color: color.transpose()?.and_then(|layer| layer.color),
         python: environment.get("NOETL_PYTHON").map(PathBuf::from),
+        server: None,
     })
 }
 
@@ -109,6 +138,8 @@ mod tests {
             verbose: 0,
             color: None,
             store: store.map(PathBuf::from),
+            server: Vec::new(),
+            token_file: None,
         }
     }
 

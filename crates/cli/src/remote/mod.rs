@@ -1,5 +1,13 @@
-//! What is reached through a server elsewhere: its API.
+//! What is reached through a server elsewhere: runs, the catalog, tokens, and the bodies that it keeps for workers.
 
+mod begin;
+mod elsewhere;
+mod holdings;
+mod listen;
+mod paths;
+mod refusal;
+mod sse;
 mod token;
 
-pub(crate) use token::{read_token, unanswered};
+pub(crate) use elsewhere::{Elsewhere, client};
+pub(crate) use token::unanswered;

@@ -19,10 +19,7 @@ pub(crate) fn read_token(file: &Path) -> Result<Token, Problem> {
 
 /// Why a server did not do what it was asked.
 pub(crate) fn unanswered(error: &CallError) -> Problem {
-    let message = match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    };
+    let message = told(error);
     let CallError::Problem(problem) = error else {
         let exit = match error {
             CallError::Address(_) => Exit::Usage,
@@ -38,10 +35,27 @@ pub(crate) fn unanswered(error: &CallError) -> Problem {
         400..=499 => Exit::Usage,
         _ => Exit::Unreachable,
     };
-    Problem {
-        exit,
-        code: problem.code.clone().into(),
-        message,
-        help: problem.remedy.iter().cloned().collect(),
+    let mut shown = Problem::coded(exit, &problem.code, message);
+    shown.help = match problem.status {
+        // The server speaks of headers; here a token is given otherwise.
+        401 => vec![
+            "give a token with --token-file FILE, NOETL_TOKEN or `noetl context add NAME --token-file FILE`".to_owned(),
+            "an admin makes one with `noetl token create NAME --role ROLE`".to_owned(),
+        ],
+        _ => problem.remedy.iter().cloned().collect(),
+    };
+    shown
+}
+
+/// An error with what caused it, down to the last cause: that one says what the matter is.
+fn told(error: &CallError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        cause = inner.source();
+        if cause.is_none() {
+            text = format!("{text}: {inner}");
+        }
     }
+    text
 }

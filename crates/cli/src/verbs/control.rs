@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::id::{ExecutionId, Name};
+use model::id::Name;
 use model::raw::Raw;
 use model::status::RunStatus;
 use serde_json::json;
@@ -12,8 +12,8 @@ use crate::app::{App, Ended};
 use crate::args::{CancelArgs, PauseArgs, SignalArgs};
 use crate::find;
 use crate::inputs;
-use crate::local::{self, Session};
-use crate::problem::{Exit, Problem};
+use crate::problem::Exit;
+use crate::runs::{self, Wanted};
 
 /// Longer than workers have to stop their tasks.
 const STOP_PATIENCE: Duration = Duration::from_secs(12);
@@ -24,9 +24,12 @@ const WORD_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> Ended {
     let control = Control::Cancel {
         reason: args.reason.clone(),
-        cascade: true,
+        cascade: !args.no_cascade,
     };
-    let wanted = (RunStatus::Cancelled, STOP_PATIENCE);
+    let wanted = Wanted {
+        status: RunStatus::Cancelled,
+        patience: STOP_PATIENCE,
+    };
     say(app, &args.id, control, Some(wanted), "cancelled").await
 }
 
@@ -35,7 +38,10 @@ pub(crate) async fn pause(app: &App, args: &PauseArgs) -> Ended {
     let control = Control::Pause {
         reason: args.reason.clone(),
     };
-    let wanted = (RunStatus::Paused, WORD_PATIENCE);
+    let wanted = Wanted {
+        status: RunStatus::Paused,
+        patience: WORD_PATIENCE,
+    };
     say(app, &args.id, control, Some(wanted), "paused").await
 }
 
@@ -50,31 +56,12 @@ pub(crate) async fn signal(app: &App, args: &SignalArgs) -> Ended {
 }
 
 /// Says a word to a run, and waits until it stands as wanted where that is soon.
-async fn say(
-    app: &App,
-    id: &str,
-    control: Control,
-    wanted: Option<(RunStatus, Duration)>,
-    done: &str,
-) -> Ended {
-    let log = local::existing(&app.settings)?;
-    let row = find::run(&*log.store, id).await?;
-    let session = Session::start(log)?;
-    session
-        .server
-        .control(row.id, control)
-        .await
-        .map_err(|error| {
-            let mut problem = Problem::from(error);
-            problem.message = format!("run {}: {}", row.id, problem.message);
-            problem
-        })?;
-    let status = match wanted {
-        Some((status, patience)) => settled(&session, row.id, status, patience).await?,
-        None => row.status,
-    };
+async fn say(app: &App, id: &str, control: Control, wanted: Option<Wanted>, done: &str) -> Ended {
+    let runs = runs::existing(app)?;
+    let row = find::run(&*runs, id).await?;
+    let status = runs.say(&row, control, wanted).await?;
     let word = match wanted {
-        Some((wanted, _)) if wanted != status && !status.is_terminal() => "asked",
+        Some(wanted) if wanted.status != status && !status.is_terminal() => "asked",
         _ => done,
     };
     if app.out.is_machine() {
@@ -85,37 +72,5 @@ async fn say(
         app.out
             .note(&format!("{mark} {} {word}   run {}", row.name, row.id));
     }
-    session.stop().await;
     Ok(Exit::Done)
-}
-
-/// How the run stands once it stands as wanted, has ended, or patience is at an end.
-async fn settled(
-    session: &Session,
-    id: ExecutionId,
-    wanted: RunStatus,
-    patience: Duration,
-) -> Result<RunStatus, Problem> {
-    let store = &session.log.store;
-    let status = async || -> Result<RunStatus, Problem> {
-        let row = store.execution(id).await?;
-        Ok(row.map_or(RunStatus::Running, |row| row.status))
-    };
-    let reached = async {
-        let mut published = session.server.watch();
-        loop {
-            let now = status().await?;
-            if now == wanted || now.is_terminal() {
-                return Ok(now);
-            }
-            tokio::select! {
-                _ = published.recv() => {}
-                () = store.changed() => {}
-            }
-        }
-    };
-    match tokio::time::timeout(patience, reached).await {
-        Ok(reached) => reached,
-        Err(_) => status().await,
-    }
 }

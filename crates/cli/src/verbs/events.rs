@@ -1,7 +1,6 @@
 //! `noetl events`: the log of a run, as it is or as it grows.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
@@ -9,69 +8,88 @@ use model::id::{ExecutionId, Seq};
 use crate::app::{App, Ended};
 use crate::args::EventsArgs;
 use crate::find;
-use crate::local;
-use crate::log::{Log, PAGE};
 use crate::problem::{Exit, Problem};
 use crate::render::{human, preview};
-
-/// How long to wait for news when nobody tells of any.
-const PATIENCE: Duration = Duration::from_millis(500);
+use crate::runs::{self, News, Runs};
 
 /// Prints events.
 pub(crate) async fn events(app: &App, args: &EventsArgs) -> Ended {
-    let log = local::existing(&app.settings)?;
-    let row = find::run(&*log.store, &args.id).await?;
+    let runs = runs::existing(app)?;
+    let row = find::run(&*runs, &args.id).await?;
     let mut after = Seq(args.after);
     if app.out.format == crate::args::Format::Json && !args.follow {
         let mut all = Vec::new();
-        while read(&log, row.id, &mut after, args, &mut |event| {
-            all.push(event.to_json());
+        read(&*runs, row.id, &mut after, &mut |event| {
+            if is_wanted(args, event) {
+                all.push(event.to_json());
+            }
+            true
         })
-        .await?
-        {}
+        .await?;
         app.out.json(&all);
         return Ok(Exit::Done);
     }
-    loop {
-        while read(&log, row.id, &mut after, args, &mut |event| {
+    let mut each = |event: &Event| {
+        if is_wanted(args, event) {
             print(app, event);
-        })
-        .await?
-        {
-            if app.out.is_closed() {
-                return Ok(Exit::Done);
-            }
         }
-        if !args.follow || app.out.is_closed() {
-            return Ok(Exit::Done);
-        }
-        let now = log.store.execution(row.id).await?;
-        if now.is_none_or(|row| row.status.is_terminal() && row.version <= after) {
-            return Ok(Exit::Done);
-        }
-        let _ = tokio::time::timeout(PATIENCE, log.store.changed()).await;
+        !app.out.is_closed()
+    };
+    read(&*runs, row.id, &mut after, &mut each).await?;
+    if args.follow {
+        follow(app, &*runs, (row.id, after), &mut each).await?;
     }
+    Ok(Exit::Done)
 }
 
-/// Reads the next page; answers whether there was one.
-async fn read(
-    log: &Log,
-    id: ExecutionId,
-    after: &mut Seq,
-    args: &EventsArgs,
-    each: &mut dyn FnMut(&Event),
-) -> Result<bool, Problem> {
-    let page = log.store.events(id, *after, PAGE).await?;
-    let Some(last) = page.last() else {
-        return Ok(false);
-    };
-    *after = last.seq;
-    for event in &page {
-        if args.kinds.is_empty() || args.kinds.contains(&event.kind()) {
-            each(event);
+/// Takes an event; answers whether to go on.
+type Each<'a> = dyn FnMut(&Event) -> bool + Send + 'a;
+
+/// Hands over events as they happen, until the run ends or nobody reads them.
+async fn follow(
+    app: &App,
+    runs: &dyn Runs,
+    (id, mut after): (ExecutionId, Seq),
+    each: &mut Each<'_>,
+) -> Result<(), Problem> {
+    let mut watch = runs.watch(id, after);
+    while !app.out.is_closed() {
+        match watch.news().await? {
+            News::Events(events) => {
+                for event in events.iter().filter(|event| event.seq > after) {
+                    each(event);
+                }
+                after = events.last().map_or(after, |event| event.seq.max(after));
+            }
+            News::Said(text) => app.out.note(&text),
+            News::Commit(_) | News::Unread => read(runs, id, &mut after, each).await?,
+            News::Over => return read(runs, id, &mut after, each).await,
         }
     }
-    Ok(true)
+    Ok(())
+}
+
+fn is_wanted(args: &EventsArgs, event: &Event) -> bool {
+    args.kinds.is_empty() || args.kinds.contains(&event.kind())
+}
+
+/// Hands over what is in the log after a place, and moves the place on.
+async fn read(
+    runs: &dyn Runs,
+    id: ExecutionId,
+    after: &mut Seq,
+    each: &mut Each<'_>,
+) -> Result<(), Problem> {
+    loop {
+        let page = runs.events(id, *after).await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        *after = last.seq;
+        if !page.iter().all(&mut *each) {
+            return Ok(());
+        }
+    }
 }
 
 fn print(app: &App, event: &Event) {

@@ -8,42 +8,44 @@ use worker::{LogLine, LogStream};
 use crate::app::{App, Ended};
 use crate::args::{Format, LogsArgs};
 use crate::find;
-use crate::local;
-use crate::problem::{Exit, Problem};
+use crate::problem::Exit;
 use crate::render::human;
+use crate::runs;
 
 /// How long to wait for news when nobody tells of any.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Prints log lines.
 pub(crate) async fn logs(app: &App, args: &LogsArgs) -> Ended {
-    let log = local::existing(&app.settings)?;
-    let row = find::run(&*log.store, &args.id).await?;
-    let dir = local::logs(&app.settings);
-    let mut printed = 0;
+    let runs = runs::existing(app)?;
+    let row = find::run(&*runs, &args.id).await?;
+    let collects = app.out.format == Format::Json && !args.follow;
+    let mut all: Vec<LogLine> = Vec::new();
+    let mut after = 0;
     loop {
-        let status = log.store.execution(row.id).await?.map(|row| row.status);
-        let lines = worker::read_logs(&dir, row.id)
-            .map_err(|error| Problem::unreadable(&dir.display().to_string(), &error))?;
-        let fresh: Vec<&LogLine> = lines
-            .iter()
-            .skip(printed)
-            .filter(|line| fits(line, args))
-            .collect();
-        printed = lines.len();
-        if app.out.format == Format::Json && !args.follow {
-            app.out.records(&fresh);
-        } else {
-            for line in fresh {
-                print(app, line);
+        // The status first: what is read after it holds everything up to the end it tells of.
+        let status = runs.get(row.id).await?.map(|row| row.status);
+        let mut is_more = true;
+        while is_more && !app.out.is_closed() {
+            let page = runs.lines(row.id, after).await?;
+            (after, is_more) = (page.next, page.is_more);
+            let fitting = page.lines.into_iter().filter(|line| fits(line, args));
+            if collects {
+                all.extend(fitting);
+            } else {
+                fitting.for_each(|line| print(app, &line));
             }
         }
         let is_over = status.is_none_or(RunStatus::is_terminal);
         if !args.follow || is_over || app.out.is_closed() {
-            return Ok(Exit::Done);
+            break;
         }
-        let _ = tokio::time::timeout(PATIENCE, log.store.changed()).await;
+        runs.changed(PATIENCE).await;
     }
+    if collects {
+        app.out.records(&all);
+    }
+    Ok(Exit::Done)
 }
 
 fn fits(line: &LogLine, args: &LogsArgs) -> bool {

@@ -1,12 +1,16 @@
 //! One file per verb: takes its arguments, answers how the process ends.
 
+pub(crate) mod catalog;
 pub(crate) mod completions;
+pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod init;
 pub(crate) mod logs;
+pub(crate) mod register;
+pub(crate) mod rerun;
 pub(crate) mod result;
 pub(crate) mod resume;
 pub(crate) mod retry;
@@ -14,5 +18,6 @@ pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod serve;
 pub(crate) mod show;
+pub(crate) mod token;
 pub(crate) mod validate;
 pub(crate) mod worker;

@@ -5,25 +5,25 @@ use model::status::RunStatus;
 use crate::app::{App, Ended};
 use crate::args::ResultArgs;
 use crate::find;
-use crate::local;
 use crate::problem::{Exit, Problem};
 use crate::render::value;
+use crate::runs;
 use crate::view::RunView;
 
 /// Prints a result.
 pub(crate) async fn result(app: &App, args: &ResultArgs) -> Ended {
-    let log = local::existing(&app.settings)?;
-    let row = find::run(&*log.store, &args.id).await?;
-    let view = log.view(row.id).await?;
+    let runs = runs::existing(app)?;
+    let row = find::run(&*runs, &args.id).await?;
+    let view = find::view(&*runs, row.id).await?;
     let found = if let Some(name) = &args.step {
         let step = view.steps.iter().rev().find(|step| step.step == **name);
         let step = step.ok_or_else(|| not_run(name, &view))?;
-        log.step_result(row.id, step).await?
+        runs.step_result(row.id, step).await?
     } else {
         if let Some(problem) = unfinished(row.status, &row.id.to_string()) {
             return Err(problem);
         }
-        log.result(row.id, &view).await?
+        runs.result(row.id, &view).await?
     };
     let part = match &args.path {
         Some(path) => value::at(&found, path)?,

@@ -2,14 +2,14 @@
 
 use crate::app::{App, Ended};
 use crate::args::RetryArgs;
+use crate::drive;
 use crate::find;
-use crate::local::{self, Session};
-use crate::verbs::resume::{Going, go_on};
+use crate::runs::{self, Begin};
 
 /// Retries a run and follows it.
 pub(crate) async fn retry(app: &App, args: &RetryArgs) -> Ended {
-    let log = local::existing(&app.settings)?;
-    let row = find::run(&*log.store, &args.id).await?;
-    let session = Session::start(log)?;
-    go_on(app, session, row, Going::Retry, &args.driving).await
+    let runs = runs::existing(app)?;
+    let row = find::run(&*runs, &args.id).await?;
+    let begin = Begin::Retry(row, args.version);
+    drive::begin(app, &*runs, begin, &args.driving).await
 }

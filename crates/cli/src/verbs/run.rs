@@ -1,20 +1,18 @@
-//! `noetl run`: a playbook from a file to its result.
+//! `noetl run`: a playbook from a file, or from the catalog, to its result.
 
-use model::id::ExecutionId;
-use model::playbook::Parsed;
+use std::path::Path;
+
+use model::playbook::{Parsed, Playbook};
 use model::raw::Raw;
-use model::time::Time;
-use serde_json::json;
-use server::{Submission, SubmitError};
-use store::Adoption;
+use serde_json::{Map, Value, json};
 
 use crate::app::{App, Ended};
 use crate::args::RunArgs;
 use crate::drive::{self, Follow};
 use crate::inputs;
-use crate::local::{self, Session};
 use crate::problem::{Exit, Problem};
-use crate::progress::Subject;
+use crate::runs::{self, Begin, Runs};
+use crate::verbs::catalog::split;
 
 /// Runs a playbook.
 pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
@@ -24,43 +22,77 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
         ));
     }
     let payload = inputs::read(&args.values)?;
+    if args.file != "-" && !Path::new(&args.file).exists() {
+        return catalogued(app, args, payload).await;
+    }
     let bytes = inputs::bytes(&args.file)?;
     let parsed = model::playbook::parse(&args.file, &bytes);
     show_findings(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
     };
-    let log = local::open(&app.settings.store)?;
-    let mut session = Session::start(log)?;
     // A text without a file is known by the path it gives itself.
     let name = match args.file.as_str() {
         "-" => playbook.path.to_string(),
         file => file.to_owned(),
     };
-    let submission = Submission {
+    let begin = Begin::Text {
         name,
         text: playbook.source.text.to_string(),
         payload: payload.map(|payload| Raw::of(&payload)),
     };
-    let id = session.server.submit(submission).await.map_err(refused)?;
-    if args.driving.detach {
-        session.stop().await;
-        return detach(app, id, args);
-    }
-    session.work(app, &args.driving)?;
-    let subject = Subject {
-        name: playbook.name.to_string(),
-        id: id.to_string(),
-        place: drive::place(app),
-        playbook: Some(playbook),
+    let runs = runs::fresh(app)?;
+    follow(app, &*runs, (begin, playbook), args).await
+}
+
+/// Runs a playbook that is in the catalog.
+async fn catalogued(app: &App, args: &RunArgs, payload: Option<Map<String, Value>>) -> Ended {
+    let nowhere = || {
+        let message = format!("`{}` does not exist", args.file);
+        Problem::new(Exit::NotFound, "FILE_NOT_FOUND", message)
+            .help("it is neither a file nor a path in the catalog: `noetl catalog list`")
     };
+    // Looking for a playbook makes no store.
+    let runs = match runs::existing(app) {
+        Err(problem) if problem.code == "STORE_NOT_FOUND" => return Err(nowhere()),
+        runs => runs?,
+    };
+    let (path, version) = split(&args.file);
+    let entry = runs.find(path, version).await?.ok_or_else(nowhere)?;
+    let text = entry.content.unwrap_or_default();
+    let parsed = model::playbook::parse(&entry.path, text.as_bytes());
+    show_findings(app, &parsed);
+    let Some(playbook) = parsed.playbook else {
+        return Ok(Exit::InvalidPlaybook);
+    };
+    let begin = Begin::Catalog {
+        path: entry.path,
+        version: Some(entry.version),
+        payload: payload.map(|payload| Raw::of(&payload)),
+    };
+    follow(app, &*runs, (begin, playbook), args).await
+}
+
+async fn follow(
+    app: &App,
+    runs: &dyn Runs,
+    (begin, playbook): (Begin, Playbook),
+    args: &RunArgs,
+) -> Ended {
+    let driven = runs.begin(begin, &args.driving).await?;
+    if args.driving.detach {
+        return detach(app, driven).await;
+    }
+    let subject = drive::subject(
+        runs,
+        driven.id(),
+        (playbook.name.to_string(), Some(playbook)),
+    );
     let follow = Follow {
         app,
-        session,
-        id,
+        runs,
+        driven,
         subject,
-        since: Time::default(),
-        adoption: Adoption::Mine,
     };
     follow.until_settled(&args.driving).await
 }
@@ -84,24 +116,9 @@ fn show_findings(app: &App, parsed: &Parsed) {
     }
 }
 
-fn refused(error: SubmitError) -> Problem {
-    match error {
-        SubmitError::Failed(error) => error.into(),
-        SubmitError::NoPlaybook(_) => {
-            Problem::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", error.to_string())
-        }
-        SubmitError::Refused(refusal) => Problem::new(Exit::Usage, "REFUSED", refusal.to_string()),
-        SubmitError::Invalid(diagnostics) => {
-            let first = diagnostics
-                .first()
-                .map_or("", |found| found.message.as_str());
-            Problem::new(Exit::InvalidPlaybook, "PLAYBOOK_INVALID", first)
-        }
-    }
-}
-
-fn detach(app: &App, id: ExecutionId, args: &RunArgs) -> Ended {
-    drive::background(app, id, &args.driving)?;
+async fn detach(app: &App, driven: Box<dyn runs::Driven + '_>) -> Ended {
+    let (id, elsewhere) = (driven.id(), driven.elsewhere());
+    driven.leave().await?;
     if app.out.is_machine() {
         app.out.json(
             &json!({ "execution_id": id, "status": "RUNNING", "result": null, "error": null }),
@@ -109,7 +126,7 @@ fn detach(app: &App, id: ExecutionId, args: &RunArgs) -> Ended {
     } else {
         app.out.data(&id.to_string());
         app.out
-            .note(&format!("goes on in the background   noetl show {id}"));
+            .note(&format!("goes on {elsewhere}   noetl show {id}"));
     }
     Ok(Exit::Done)
 }

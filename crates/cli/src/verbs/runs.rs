@@ -4,21 +4,21 @@ use model::id::Name;
 use model::status::RunStatus;
 use model::time::Time;
 use serde_json::{Value, json};
-use store::{ExecutionRow, Filter, Store};
+use store::{ExecutionRow, Filter};
 
 use crate::app::{App, Ended};
 use crate::args::RunsArgs;
 use crate::clock;
-use crate::local;
 use crate::problem::{Exit, Problem};
 use crate::render::{human, table};
+use crate::runs::{self, Runs};
 use crate::surface::Surface;
 
 /// Lists runs.
 pub(crate) async fn runs(app: &App, args: &RunsArgs) -> Ended {
-    let log = local::existing(&app.settings)?;
+    let runs = runs::existing(app)?;
     let now = clock::now();
-    let rows = find(&*log.store, args, now).await?;
+    let rows = find(&*runs, args, now).await?;
     let out = &app.out;
     if out.is_machine() {
         out.records(&rows.iter().map(shown).collect::<Vec<_>>());
@@ -34,7 +34,7 @@ pub(crate) async fn runs(app: &App, args: &RunsArgs) -> Ended {
     Ok(Exit::Done)
 }
 
-async fn find(store: &dyn Store, args: &RunsArgs, now: Time) -> Result<Vec<ExecutionRow>, Problem> {
+async fn find(runs: &dyn Runs, args: &RunsArgs, now: Time) -> Result<Vec<ExecutionRow>, Problem> {
     let since = args.since.map(|since| {
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         Time(now.0.saturating_sub(micros))
@@ -52,7 +52,7 @@ async fn find(store: &dyn Store, args: &RunsArgs, now: Time) -> Result<Vec<Execu
             limit: args.limit,
             ..Filter::default()
         };
-        rows.extend(store.executions(&filter).await?);
+        rows.extend(runs.list(&filter).await?);
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     rows.dedup_by_key(|row| row.id);

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use server::Server;
 use server::api::{Access, ApiConfig, Listening, Tls};
@@ -20,7 +21,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let listening = Listening::bind(&args.listen).await.map_err(cannot_listen)?;
     let address = listening.address();
     let is_loopback = address.ip().is_loopback();
-    let access = access(args, is_loopback, tls.is_some())?;
+    let access = access(app, args, is_loopback, tls.is_some())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let place = local::place(&app.settings);
@@ -30,7 +31,8 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         .unwrap_or_else(|| reachable(&url, address));
     let opened = local::open_place(&place, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
-    let setup = Setup::serving(&opened).await?;
+    let mut setup = Setup::serving(&opened).await?;
+    setup.bus = bus(args).await?;
     let cluster_secret = setup.cluster_secret.clone();
     let logs = opened.logs.clone();
     let mut session = Session::start_with(opened.log, setup)?;
@@ -45,7 +47,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         };
         session.work(app, &driving)?;
     }
-    admin(app, args, access, &session.server).await?;
+    admin(app, access, &session.server).await?;
     let config = ApiConfig {
         access,
         is_loopback,
@@ -65,6 +67,19 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     })?;
     app.out.note("stopped");
     Ok(Exit::Done)
+}
+
+/// The bus that `--nats` names; it need not be there yet.
+async fn bus(args: &ServeArgs) -> Result<Option<Arc<dyn wire::Bus>>, Problem> {
+    let Some(url) = &args.nats else {
+        return Ok(None);
+    };
+    let nats = wire::Nats::connect(url).await.map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let message = format!("`{url}` cannot be used: {}", cause.unwrap_or_default());
+        Problem::new(Exit::Usage, "NATS_INVALID", message).help("give nats://HOST:PORT")
+    })?;
+    Ok(Some(Arc::new(nats)))
 }
 
 fn work(slots: u32) -> String {
@@ -90,9 +105,14 @@ fn reachable(url: &str, address: SocketAddr) -> String {
 }
 
 /// Beyond loopback nobody gets in without a token, and no token travels in the clear.
-fn access(args: &ServeArgs, is_loopback: bool, has_tls: bool) -> Result<Access, Problem> {
+fn access(
+    app: &App,
+    args: &ServeArgs,
+    is_loopback: bool,
+    has_tls: bool,
+) -> Result<Access, Problem> {
     if is_loopback {
-        let asked = args.token_file.is_some();
+        let asked = app.settings.token_file.is_some();
         return Ok(if asked { Access::Tokens } else { Access::Open });
     }
     if !has_tls && !args.behind_tls_proxy {
@@ -128,16 +148,15 @@ fn cannot_listen(error: server::api::ListenError) -> Problem {
 }
 
 /// The admin's token: the one in the file, or a fresh one that is shown once.
-async fn admin(
-    app: &App,
-    args: &ServeArgs,
-    access: Access,
-    server: &Server,
-) -> Result<(), Problem> {
+async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem> {
     if access == Access::Open {
         return Ok(());
     }
-    let existing = args.token_file.as_deref().filter(|file| file.exists());
+    let existing = app
+        .settings
+        .token_file
+        .as_deref()
+        .filter(|file| file.exists());
     if let Some(file) = existing {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file);
@@ -150,7 +169,7 @@ async fn admin(
         return Ok(server.keep_admin(&text).await?);
     }
     let Some(token) = server.first_admin().await? else {
-        return match &args.token_file {
+        return match &app.settings.token_file {
             None => Ok(()),
             Some(file) => {
                 let name = file.display();
@@ -162,7 +181,7 @@ async fn admin(
             }
         };
     };
-    match &args.token_file {
+    match &app.settings.token_file {
         Some(file) => {
             write_secret(file, token.reveal())?;
             app.out

@@ -5,38 +5,36 @@ use std::fmt::Write;
 use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
-use store::ExecutionRow;
 
 use crate::app::{App, Ended};
 use crate::args::ShowArgs;
 use crate::clock;
 use crate::find;
-use crate::local;
-use crate::log::Log;
-use crate::problem::{Exit, Problem};
+use crate::problem::Exit;
 use crate::render::lines::{self, Columns};
 use crate::render::report::{self, RunName};
 use crate::render::{failure, human};
+use crate::runs;
 use crate::surface::Surface;
-use crate::verbs::runs;
+use crate::verbs::runs::status as standing;
 use crate::view::{RunView, Standing};
 
 /// Shows a run.
 pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
-    let log = local::existing(&app.settings)?;
-    let row = find::run(&*log.store, &args.id).await?;
-    let view = log.view(row.id).await?;
-    let playbook = log.playbook(&row.hash, row.path.as_str()).await?;
+    let runs = runs::existing(app)?;
+    let row = find::run(&*runs, &args.id).await?;
+    let view = find::view(&*runs, row.id).await?;
+    let playbook = runs.playbook(&row).await?;
     let now = clock::now();
     let out = &app.out;
     if out.is_machine() {
-        let result = log.result(row.id, &view).await?;
+        let result = runs.result(row.id, &view).await?;
         let name = RunName {
             id: row.id,
             name: row.name.to_string(),
         };
         let mut shown = report::run(&view, &name, &result, playbook.as_ref(), now);
-        shown["abandoned"] = is_abandoned(&log, &row).await?.into();
+        shown["abandoned"] = runs.is_abandoned(&row).await?.into();
         out.json(&shown);
         return Ok(Exit::Done);
     }
@@ -50,7 +48,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
     let mut text = format!(
         "{mark} {}   run {id}   {}   {}   took {}   {} events\n",
         surface.strong(row.name.as_str()),
-        runs::status(&row, surface),
+        standing(&row, surface),
         human::ago(row.started_at, now),
         human::span_ms(view.elapsed_ms(now)),
         human::count(view.events),
@@ -60,7 +58,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
     }
     text.push_str(&steps(&view, playbook.as_ref(), surface, now));
     let stands_still = match row.status {
-        RunStatus::Running if is_abandoned(&log, &row).await? => Some("its process is gone"),
+        RunStatus::Running if runs.is_abandoned(&row).await? => Some("its process is gone"),
         RunStatus::Paused => Some("it is paused"),
         _ => None,
     };
@@ -72,12 +70,6 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
     }
     out.data(&text);
     Ok(Exit::Done)
-}
-
-/// Whether a run goes on by its log, but no process drives it.
-async fn is_abandoned(log: &Log, row: &ExecutionRow) -> Result<bool, Problem> {
-    let running = row.status == RunStatus::Running;
-    Ok(running && log.store.abandoned().await?.contains(&row.id))
 }
 
 fn steps(view: &RunView, playbook: Option<&Playbook>, surface: Surface, now: Time) -> String {

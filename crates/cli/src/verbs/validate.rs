@@ -12,7 +12,7 @@ use crate::problem::{Exit, Problem};
 use crate::render::human;
 
 /// So deep are directories looked through.
-const DEPTH_MAX: usize = 32;
+pub(crate) const DEPTH_MAX: usize = 32;
 
 /// Checks files and directories.
 pub(crate) fn validate(app: &App, args: &ValidateArgs) -> Ended {
@@ -95,7 +95,11 @@ impl Checked {
     }
 }
 
-fn collect(dir: &Path, depth: usize, files: &mut Vec<(String, bool)>) -> Result<(), Problem> {
+pub(crate) fn collect(
+    dir: &Path,
+    depth: usize,
+    files: &mut Vec<(String, bool)>,
+) -> Result<(), Problem> {
     let unreadable =
         |error: &std::io::Error| Problem::unreadable(&dir.display().to_string(), error);
     let entries = std::fs::read_dir(dir).map_err(|error| unreadable(&error))?;
@@ -121,7 +125,7 @@ fn collect(dir: &Path, depth: usize, files: &mut Vec<(String, bool)>) -> Result<
     Ok(())
 }
 
-fn looks_like_playbook(bytes: &[u8]) -> bool {
+pub(crate) fn looks_like_playbook(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let says = |key: &str| text.lines().any(|line| line.starts_with(key));
     says("kind: Playbook") || says("workflow:") || says("apiVersion: noetl.io")

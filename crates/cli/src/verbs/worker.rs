@@ -25,11 +25,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Works until it is stopped.
 pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
-    let token = match &args.token_file {
-        Some(file) => Some(remote::read_token(file)?),
-        None => app.environment.get("NOETL_TOKEN").map(wire::Token::new),
-    };
-    let client = Client::new(&args.server, token).map_err(|error| remote::unanswered(&error))?;
+    let address = app.settings.server.as_ref().ok_or_else(|| {
+        Problem::usage("no server is named: give --server URL").help(
+            "NOETL_SERVER and the context in use (`noetl context add NAME --server URL`) name one too",
+        )
+    })?;
+    let client = remote::client(address)?;
     let id = WorkerId(name().into());
     let slots = args.slots.unwrap_or(app.settings.slots);
     let stop = stop::on_signal();

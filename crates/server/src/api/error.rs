@@ -11,6 +11,7 @@ use wire::api::Problem;
 use crate::control::ControlError;
 use crate::error::Error;
 use crate::submit::SubmitError;
+use crate::tokens::TokenError;
 
 /// Why a request was not carried out.
 #[derive(Debug, Clone)]
@@ -179,6 +180,18 @@ pub(crate) fn playbook(diagnostics: &[Diagnostic]) -> ApiError {
     let errors = diagnostics.iter();
     let errors = errors.filter_map(|found| serde_json::to_value(found).ok());
     ApiError::invalid("PLAYBOOK_INVALID", detail).errors(errors.collect())
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::Name | TokenError::Expires => {
+                Self::invalid("BODY_INVALID", error.to_string())
+            }
+            TokenError::Unknown(_) => Self::not_found("TOKEN_NOT_FOUND", error.to_string()),
+            TokenError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl From<wire::Error> for ApiError {

@@ -2,7 +2,7 @@
 //!
 //! The API document is generated from the handlers, and a test walks it to prove that each route needs what it says.
 
-mod access;
+pub(crate) mod access;
 mod bodies;
 mod catalog;
 mod commands;

@@ -1,26 +1,19 @@
 //! Tokens: made, listed and taken back; and the record of what was done with them.
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{AccessId, AuditEntry, AuditOutcome, TokenRow};
 use utoipa::IntoParams;
-use wire::api::{AuditPage, Role, TokenCreated, TokenEntry, TokenList, TokenRequest};
+use wire::api::{AuditPage, TokenCreated, TokenList, TokenRequest};
 
-use crate::api::access::{Administer, Authorized, fresh, source};
-use crate::api::error::{ApiError, Failures};
+use crate::api::access::{Administer, Authorized, source};
+use crate::api::error::Failures;
 use crate::api::executions::page;
 use crate::api::extract::{Body, Params, Segment};
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
-
-/// The longest name.
-const NAME_MAX: usize = 200;
-/// The longest life of a token that ends: a hundred years.
-const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
+use crate::tokens::Actor;
 
 /// Make a token. It is shown once.
 #[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenRequest,
@@ -32,28 +25,15 @@ pub(crate) async fn create(
     parts: Parts,
     Body(request): Body<TokenRequest>,
 ) -> Answer<TokenCreated> {
-    if request.name.is_empty() || request.name.len() > NAME_MAX {
-        let detail = format!("`name` is not a text of 1 to {NAME_MAX} bytes");
-        return Err(ApiError::invalid("BODY_INVALID", detail));
+    let created = api.server.create_token(&request, actor(&may, &parts)).await;
+    Ok(Json(created?))
+}
+
+fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
+    Actor {
+        name: may.principal.name(),
+        source: source(parts),
     }
-    if request
-        .expires_in_s
-        .is_some_and(|s| !(1..=EXPIRES_MAX_S).contains(&s))
-    {
-        let detail = format!("`expires_in_s` is not a number from 1 to {EXPIRES_MAX_S}");
-        return Err(ApiError::invalid("BODY_INVALID", detail));
-    }
-    let expires_in = request.expires_in_s.map(Duration::from_secs);
-    let token = fresh(&request.name, request.role, api.store().now(), expires_in);
-    let (id, expires_at) = (token.row.id.to_string(), token.row.expires_at);
-    api.store().put_token(token.row).await?;
-    note(&api, &may, &parts, ("token.create", &id)).await?;
-    Ok(Json(TokenCreated {
-        id,
-        token: token.text,
-        role: request.role,
-        expires_at,
-    }))
 }
 
 /// List tokens; what they are is never shown again.
@@ -64,22 +44,8 @@ pub(crate) async fn list(
     State(api): State<Api>,
     _may: Authorized<Administer>,
 ) -> Answer<TokenList> {
-    let rows = api.store().tokens().await?;
-    let tokens = rows.into_iter().filter_map(shown).collect();
+    let tokens = api.server.tokens().await?;
     Ok(Json(TokenList { tokens }))
-}
-
-fn shown(row: TokenRow) -> Option<TokenEntry> {
-    let role: Role = row.role.as_str().parse().ok()?;
-    Some(TokenEntry {
-        id: row.id.to_string(),
-        name: row.name,
-        role,
-        created_at: row.created_at,
-        expires_at: row.expires_at,
-        last_used_at: row.last_used_at,
-        revoked_at: row.revoked_at,
-    })
 }
 
 /// Take a token back. It works nowhere any more, within two seconds.
@@ -92,34 +58,9 @@ pub(crate) async fn revoke(
     parts: Parts,
     Segment(id): Segment,
 ) -> Answer<Value> {
-    let known = api.store().tokens().await?;
-    let token = id.parse().map(AccessId).ok();
-    let token = token.filter(|token| known.iter().any(|row| row.id == *token));
-    let Some(token) = token else {
-        let detail = format!("there is no token `{id}`");
-        return Err(ApiError::not_found("TOKEN_NOT_FOUND", detail));
-    };
-    api.store().revoke_token(token).await?;
+    api.server.revoke_token(&id, actor(&may, &parts)).await?;
     api.tokens.forget();
-    note(&api, &may, &parts, ("token.revoke", &id)).await?;
     Ok(Json(json!({ "id": id, "revoked": true })))
-}
-
-async fn note(
-    api: &Api,
-    may: &Authorized<Administer>,
-    parts: &Parts,
-    (what, resource): (&str, &str),
-) -> Result<(), ApiError> {
-    let entry = AuditEntry {
-        actor: may.principal.name(),
-        action: what.into(),
-        resource: resource.to_owned(),
-        outcome: AuditOutcome::Done,
-        source: source(parts),
-        detail: None,
-    };
-    Ok(api.store().audit(entry).await?)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -1,0 +1,180 @@
+//! Contexts: servers that a person has named, kept in a file of their own beside the person's configuration.
+//!
+//! The file is written by `noetl context` only, whole, and nobody else may read it: it can hold tokens.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::address::Credential;
+use crate::config::environment::Environment;
+use crate::problem::{Exit, Problem};
+
+/// The name that means no server.
+pub(crate) const LOCAL: &str = "local";
+
+/// Every context, and the one in use.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Contexts {
+    /// The one in use; none means local.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    /// All of them, by name.
+    #[serde(default)]
+    pub(crate) contexts: BTreeMap<String, Context>,
+}
+
+/// A server by name.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Context {
+    /// Where.
+    pub(crate) servers: Vec<String>,
+    /// The token itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    /// Or the file that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.token.as_ref().map(|_| "***");
+        f.debug_struct("Context")
+            .field("servers", &self.servers)
+            .field("token", &token)
+            .field("token_file", &self.token_file)
+            .finish()
+    }
+}
+
+impl Context {
+    /// What its servers are shown.
+    pub(crate) fn credential(&self) -> Option<Credential> {
+        let token = self.token.as_deref().map(wire::Token::new);
+        let file = self.token_file.clone().map(Credential::File);
+        token.map(Credential::Token).or(file)
+    }
+}
+
+impl Contexts {
+    /// What the person's file says; nothing if there is none.
+    pub(crate) fn load(environment: &Environment) -> Result<Self, Problem> {
+        let Some(file) = file(environment) else {
+            return Ok(Self::default());
+        };
+        let name = file.display().to_string();
+        match std::fs::read_to_string(&file) {
+            Ok(text) => toml::from_str(&text).map_err(|error| {
+                let why = error.to_string();
+                let message = format!("`{name}` cannot be read: {}", why.trim_end());
+                Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+                    .help("`noetl context` writes it; put it right or delete it")
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Problem::unreadable(&name, &error)),
+        }
+    }
+
+    /// The context in use.
+    pub(super) fn current(&self) -> Result<Option<(&str, &Context)>, Problem> {
+        let Some(name) = &self.current else {
+            return Ok(None);
+        };
+        let context = self.contexts.get(name);
+        context
+            .map(|context| Some((name.as_str(), context)))
+            .ok_or_else(|| self.unknown(name))
+    }
+
+    /// There is no context of this name.
+    pub(crate) fn unknown(&self, name: &str) -> Problem {
+        let message = format!("there is no context `{name}`");
+        let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
+        let help = match &known[..] {
+            [] => "name a server with `noetl context add NAME --server URL`".to_owned(),
+            known => format!("there are: {LOCAL}, {}", known.join(", ")),
+        };
+        Problem::new(Exit::NotFound, "CONTEXT_NOT_FOUND", message).help(help)
+    }
+
+    /// Writes the person's file: whole or not at all, for nobody else to read.
+    pub(crate) fn save(&self, environment: &Environment) -> Result<PathBuf, Problem> {
+        let Some(file) = file(environment) else {
+            let message = "neither HOME nor XDG_CONFIG_HOME says where contexts are kept";
+            return Err(Problem::new(Exit::Usage, "NO_HOME", message));
+        };
+        let text = toml::to_string(self).expect("plain data serialises to TOML");
+        let written = write(&file, &text);
+        written.map_err(|error| Problem::unwritable(&file.display().to_string(), &error))?;
+        Ok(file)
+    }
+}
+
+fn file(environment: &Environment) -> Option<PathBuf> {
+    Some(environment.own_dir()?.join("contexts.toml"))
+}
+
+fn write(file: &Path, text: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(file.parent().unwrap_or(Path::new("")))?;
+    let fresh = file.with_extension(format!("{}.new", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut opened = opened.open(&fresh)?;
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()?;
+    std::fs::rename(&fresh, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn environment(dir: &Path) -> Environment {
+        let home = dir.display().to_string();
+        Environment::of([("XDG_CONFIG_HOME".to_owned(), home)])
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_and_only_its_owner_may_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = environment(dir.path());
+        let context = Context {
+            servers: vec!["http://a:1".to_owned()],
+            token: Some("secret".to_owned()),
+            token_file: None,
+        };
+        let contexts = Contexts {
+            current: Some("a".to_owned()),
+            contexts: [("a".to_owned(), context)].into(),
+        };
+        assert!(!format!("{contexts:?}").contains("secret"));
+        let file = contexts.save(&environment).unwrap();
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let loaded = Contexts::load(&environment).unwrap();
+        let (name, context) = loaded.current().unwrap().unwrap();
+        assert_eq!((name, context.token.as_deref()), ("a", Some("secret")));
+    }
+
+    #[test]
+    fn a_context_that_is_gone_is_named_with_those_there_are() {
+        let contexts = Contexts {
+            current: Some("gone".to_owned()),
+            contexts: BTreeMap::new(),
+        };
+        assert_eq!(contexts.current().unwrap_err().code, "CONTEXT_NOT_FOUND");
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("noetl");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::write(own.join("contexts.toml"), "nonsense = 1").unwrap();
+        let problem = Contexts::load(&environment(dir.path())).unwrap_err();
+        assert_eq!(problem.code, "CONFIG_INVALID");
+    }
+}

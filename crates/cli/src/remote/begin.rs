@@ -1,0 +1,262 @@
+//! A run that is set going on a server, and followed from here.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{ExecutionId, Seq};
+use model::raw::Raw;
+use model::status::RunStatus;
+use model::time::Time;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use server::Control;
+use store::ExecutionRow;
+use wire::api::{
+    CancelRequest, EventPage, ExecuteRequest, Execution, FinalizeRequest, NoteRequest,
+    RetryRequest, RunAnswer, Started,
+};
+use wire::{CallError, Client};
+
+use crate::clock;
+use crate::problem::Problem;
+use crate::remote::listen::{Listen, read};
+use crate::remote::paths::{self, encode};
+use crate::remote::refusal;
+use crate::remote::token::unanswered;
+use crate::runs::{Begin, Driven, News, Watch};
+use crate::view::RunView;
+
+/// So many events are read at once.
+const PAGE: usize = 1_000;
+/// How long a server that went away is waited for by a process that follows a run.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait before a call is made again.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Long enough for another server to take up a word.
+const WORD_PATIENCE: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A run that goes on elsewhere.
+pub(super) struct DrivenElsewhere<'a> {
+    client: &'a Client,
+    id: ExecutionId,
+    since: Time,
+    is_mine: bool,
+    listen: Option<Listen>,
+}
+
+/// Sets a run going.
+pub(super) async fn begin(client: &Client, begin: Begin) -> Result<DrivenElsewhere<'_>, Problem> {
+    let mut driven = DrivenElsewhere {
+        client,
+        id: ExecutionId(0),
+        since: Time::default(),
+        is_mine: true,
+        listen: None,
+    };
+    match begin {
+        Begin::Text {
+            name,
+            text,
+            payload,
+        } => {
+            let request = ExecuteRequest {
+                playbook: Some(text.clone()),
+                ..execute(client, payload)
+            };
+            let started = start(client, &request).await;
+            driven.id = started.map_err(|error| refusal::of_text(&error, &name, &text))?;
+        }
+        Begin::Catalog {
+            path,
+            version,
+            payload,
+        } => {
+            let request = ExecuteRequest {
+                path: Some(path),
+                version,
+                ..execute(client, payload)
+            };
+            driven.id = start(client, &request)
+                .await
+                .map_err(|error| unanswered(&error))?;
+        }
+        Begin::Resume(row) if row.status == RunStatus::Running => {
+            driven.id = row.id;
+            driven.since = clock::now();
+            driven.is_mine = false;
+        }
+        Begin::Resume(row) => again(&mut driven, row, Control::Resume).await?,
+        Begin::Retry(row, version) => again(&mut driven, row, Control::Retry { version }).await?,
+        Begin::Rerun(row, request) => {
+            let path = paths::run(row.id, "/rerun");
+            let started: Result<Started, CallError> = client.post(&path, &request).await;
+            driven.id = started.map_err(|error| unanswered(&error))?.execution_id;
+        }
+    }
+    Ok(driven)
+}
+
+/// A request for a run. Where several servers may be asked in turn, a word of its own makes it one run.
+fn execute(client: &Client, payload: Option<Raw>) -> ExecuteRequest {
+    let word = || format!("cli-{:032x}", rand::random::<u128>());
+    ExecuteRequest {
+        payload,
+        dedup: (client.servers().len() > 1).then(word),
+        ..ExecuteRequest::default()
+    }
+}
+
+async fn start(client: &Client, request: &ExecuteRequest) -> Result<ExecutionId, CallError> {
+    let started: Started = client.post("/api/execute", request).await?;
+    Ok(started.execution_id)
+}
+
+/// Lets a run go on, and waits until its log says so: another server may have to take the word up first.
+async fn again(
+    driven: &mut DrivenElsewhere<'_>,
+    row: ExecutionRow,
+    word: Control,
+) -> Result<(), Problem> {
+    let client = driven.client;
+    driven.id = row.id;
+    driven.since = row.finished_at.unwrap_or_else(clock::now);
+    let said = say(client, row.id, word).await.map_err(|mut problem| {
+        let status = row.status.name().to_ascii_lowercase();
+        problem.message = format!("run {}: {}", row.id, problem.message);
+        problem.help(format!("it is {status}: look at `noetl show {}`", row.id))
+    })?;
+    let until = tokio::time::Instant::now() + WORD_PATIENCE;
+    let mut seq = said.seq;
+    while seq <= row.version && tokio::time::Instant::now() < until {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now: Result<Execution, CallError> = client.get(&paths::run(row.id, "/status")).await;
+        seq = now.map_err(|error| unanswered(&error))?.seq;
+    }
+    Ok(())
+}
+
+/// Says a word to a run; answers how it stands then.
+pub(super) async fn say(
+    client: &Client,
+    id: ExecutionId,
+    word: Control,
+) -> Result<Execution, Problem> {
+    let (path, body) = match word {
+        Control::Cancel { reason, cascade } => (
+            "/cancel".to_owned(),
+            json!(CancelRequest { reason, cascade }),
+        ),
+        Control::Pause { reason } => ("/pause".to_owned(), json!(NoteRequest { reason })),
+        Control::Resume => ("/resume".to_owned(), json!(NoteRequest::default())),
+        Control::Retry { version } => ("/retry".to_owned(), json!(RetryRequest { version })),
+        Control::Finalize { ending, reason } => {
+            let status = ending;
+            (
+                "/finalize".to_owned(),
+                json!(FinalizeRequest { status, reason }),
+            )
+        }
+        Control::Signal { name, payload } => {
+            let path = format!("/signal/{}", encode(name.as_str()));
+            (path, json!(payload))
+        }
+        Control::Patch(variables) => {
+            let path = format!("/api/vars/{id}");
+            let body = json!({ "variables": variables });
+            let said = client.post(&path, &body).await;
+            return said.map_err(|error| unanswered(&error));
+        }
+    };
+    let said = client.post(&paths::run(id, &path), &body).await;
+    said.map_err(|error| unanswered(&error))
+}
+
+impl DrivenElsewhere<'_> {
+    /// Asks until there is an answer: a server that was restarted may need a while.
+    async fn patiently<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match self.client.get(path).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => return Err(unanswered(&error)),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Watch for DrivenElsewhere<'_> {
+    async fn news(&mut self) -> Result<News, Problem> {
+        match &mut self.listen {
+            Some(listen) => listen.news().await,
+            None => Ok(News::Unread),
+        }
+    }
+}
+
+#[async_trait]
+impl Driven for DrivenElsewhere<'_> {
+    fn id(&self) -> ExecutionId {
+        self.id
+    }
+
+    fn since(&self) -> Time {
+        self.since
+    }
+
+    fn is_mine(&self) -> bool {
+        self.is_mine
+    }
+
+    fn farewell(&self) -> String {
+        "stopped waiting; the server finishes the cancelling".to_owned()
+    }
+
+    fn elsewhere(&self) -> &'static str {
+        "on the server"
+    }
+
+    fn follow(&mut self, after: Seq) {
+        self.listen = Some(Listen::begin(self.client, self.id, after));
+    }
+
+    /// The server does what there is to do.
+    async fn look(&mut self) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    async fn events(&self, after: Seq) -> Result<Vec<Event>, Problem> {
+        let path = paths::events(self.id, after, PAGE);
+        let page: EventPage = self.patiently(&path).await?;
+        page.events.iter().map(|shown| read(shown.text())).collect()
+    }
+
+    async fn result(&self, _view: &RunView) -> Result<Value, Problem> {
+        let path = paths::run(self.id, "");
+        let answer: RunAnswer = self.patiently(&path).await?;
+        Ok(answer.result)
+    }
+
+    async fn cancel(&self) -> Result<(), Problem> {
+        let word = Control::Cancel {
+            reason: Some("interrupted".to_owned()),
+            cascade: true,
+        };
+        match say(self.client, self.id, word).await {
+            // A run that ended in this moment needs no cancelling.
+            Err(problem) if problem.code != "EXECUTION_ENDED" => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    async fn stop(self: Box<Self>) {}
+}

@@ -1,0 +1,223 @@
+//! Runs on a server elsewhere, through its API.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{ExecutionId, PlaybookHash, Seq};
+use model::playbook::Playbook;
+use model::status::RunStatus;
+use model::time::Time;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use server::Control;
+use store::{ExecutionRow, Filter};
+use wire::api::{EventPage, Execution, ExecutionPage, RunAnswer};
+use wire::{CallError, Client};
+
+use crate::args::Driving;
+use crate::clock;
+use crate::config::{Address, Credential};
+use crate::problem::Problem;
+use crate::remote::begin;
+use crate::remote::listen::{Listen, read};
+use crate::remote::paths::{self, encode};
+use crate::remote::token::{read_token, unanswered};
+use crate::runs::{Begin, Driven, Lines, Playbooks, Runs, Wanted, Watch};
+use crate::view::{RunView, StepView};
+
+/// So much fits on a page of the API.
+const PAGE_MAX: usize = 1_000;
+/// How often a run is looked at until it stands as wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Runs on a server elsewhere.
+pub(crate) struct Elsewhere {
+    pub(super) client: Client,
+}
+
+/// A client of the servers at an address.
+pub(crate) fn client(address: &Address) -> Result<Client, Problem> {
+    let token = match &address.token {
+        Some(Credential::Token(token)) => Some(token.clone()),
+        Some(Credential::File(file)) => Some(read_token(file)?),
+        None => None,
+    };
+    Client::new(&address.servers, token).map_err(|error| unanswered(&error))
+}
+
+impl Elsewhere {
+    /// Those at this address.
+    pub(crate) fn open(address: &Address) -> Result<Self, Problem> {
+        Ok(Self {
+            client: client(address)?,
+        })
+    }
+
+    pub(super) async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        self.client
+            .get(path)
+            .await
+            .map_err(|error| unanswered(&error))
+    }
+
+    /// How the run stands once it stands as wanted, has ended, or patience is at an end.
+    async fn settled(&self, id: ExecutionId, wanted: Wanted) -> Result<RunStatus, Problem> {
+        let until = tokio::time::Instant::now() + wanted.patience;
+        loop {
+            let run: Execution = self.ask(&paths::run(id, "/status")).await?;
+            let is_reached = run.status == wanted.status || run.status.is_terminal();
+            if is_reached || tokio::time::Instant::now() >= until {
+                return Ok(run.status);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// What is there, or nothing where the server says that it is not.
+pub(super) fn if_found<T>(answer: Result<T, CallError>) -> Result<Option<T>, Problem> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(CallError::Problem(problem)) if problem.status == 404 => Ok(None),
+        Err(error) => Err(unanswered(&error)),
+    }
+}
+
+/// A run as the store here would keep it.
+pub(super) fn row(run: Execution) -> ExecutionRow {
+    ExecutionRow {
+        id: run.execution_id,
+        version: run.seq,
+        status: run.status,
+        cancelling: run.cancelling,
+        generation: run.generation,
+        name: run.name,
+        path: run.path,
+        playbook_version: run.version,
+        hash: PlaybookHash(run.hash.into()),
+        parent: run.parent_execution_id,
+        owner: None,
+        started_at: run.started_at,
+        finished_at: run.finished_at,
+        current: run.current_step,
+        error: run.error,
+    }
+}
+
+/// Lines of a run as the API hands them out.
+#[derive(serde::Deserialize)]
+struct LinePage {
+    lines: Vec<worker::LogLine>,
+    #[serde(default)]
+    next_after: Option<u64>,
+}
+
+#[async_trait]
+impl Runs for Elsewhere {
+    fn place(&self) -> String {
+        self.client.servers().join(", ")
+    }
+
+    fn now(&self) -> Time {
+        clock::now()
+    }
+
+    async fn get(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Problem> {
+        let found: Option<Execution> = if_found(self.client.get(&paths::run(id, "/status")).await)?;
+        Ok(found.map(row))
+    }
+
+    async fn list(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Problem> {
+        let mut filter = filter.clone();
+        let limit = filter.limit;
+        let mut rows = Vec::new();
+        while rows.len() < limit {
+            filter.limit = (limit - rows.len()).min(PAGE_MAX);
+            let page: ExecutionPage = self.ask(&paths::list(&filter)).await?;
+            rows.extend(page.executions.into_iter().map(row));
+            filter.before = page.next_cursor.and_then(|cursor| cursor.parse().ok());
+            if filter.before.is_none() {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, Problem> {
+        let page: EventPage = self.ask(&paths::events(id, after, PAGE_MAX)).await?;
+        page.events.iter().map(|shown| read(shown.text())).collect()
+    }
+
+    fn watch<'a>(&'a self, id: ExecutionId, after: Seq) -> Box<dyn Watch + 'a> {
+        Box::new(Listen::begin(&self.client, id, after))
+    }
+
+    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, Problem> {
+        let entry = self
+            .find(row.path.as_str(), Some(row.playbook_version))
+            .await?;
+        let text = entry.and_then(|entry| entry.content);
+        Ok(text
+            .and_then(|text| model::playbook::parse(row.path.as_str(), text.as_bytes()).playbook))
+    }
+
+    async fn result(&self, id: ExecutionId, _view: &RunView) -> Result<Value, Problem> {
+        let answer: RunAnswer = self.ask(&paths::run(id, "")).await?;
+        Ok(answer.result)
+    }
+
+    async fn step_result(&self, id: ExecutionId, step: &StepView) -> Result<Value, Problem> {
+        let path = format!("/api/result/{id}/{}", encode(step.step.as_str()));
+        let found: Option<Value> = if_found(self.client.get(&path).await)?;
+        Ok(found
+            .and_then(|mut found| found.get_mut("result").map(Value::take))
+            .unwrap_or_default())
+    }
+
+    async fn lines(&self, id: ExecutionId, after: u64) -> Result<Lines, Problem> {
+        let path = paths::run(id, &format!("/logs?after={after}&limit={PAGE_MAX}"));
+        let page: LinePage = self.ask(&path).await?;
+        let is_more = !page.lines.is_empty() && page.next_after.is_some();
+        let next = page.next_after.unwrap_or(after + page.lines.len() as u64);
+        Ok(Lines {
+            lines: page.lines,
+            next,
+            is_more,
+        })
+    }
+
+    async fn changed(&self, patience: Duration) {
+        tokio::time::sleep(patience).await;
+    }
+
+    /// Servers take up what is abandoned by themselves.
+    async fn is_abandoned(&self, _row: &ExecutionRow) -> Result<bool, Problem> {
+        Ok(false)
+    }
+
+    async fn say(
+        &self,
+        row: &ExecutionRow,
+        word: Control,
+        wanted: Option<Wanted>,
+    ) -> Result<RunStatus, Problem> {
+        let said = begin::say(&self.client, row.id, word).await;
+        let said = said.map_err(|mut problem| {
+            problem.message = format!("run {}: {}", row.id, problem.message);
+            problem
+        })?;
+        match wanted {
+            Some(wanted) => self.settled(row.id, wanted).await,
+            None => Ok(said.status),
+        }
+    }
+
+    async fn begin<'a>(
+        &'a self,
+        begin: Begin,
+        _driving: &'a Driving,
+    ) -> Result<Box<dyn Driven + 'a>, Problem> {
+        Ok(Box::new(begin::begin(&self.client, begin).await?))
+    }
+}

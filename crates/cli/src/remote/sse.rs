@@ -1,0 +1,89 @@
+//! Server-sent events, taken apart: bytes as they arrive go in, whole messages come out.
+
+/// One message of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    /// What kind of message; `message` if it does not say.
+    pub(super) event: String,
+    /// What it says.
+    pub(super) data: String,
+}
+
+/// A stream as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    buffer: Vec<u8>,
+    event: String,
+    data: String,
+}
+
+impl Stream {
+    /// Takes bytes in; answers the messages they complete.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Message> {
+        self.buffer.extend_from_slice(bytes);
+        let mut messages = Vec::new();
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut rest = &buffer[..];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+            messages.extend(self.line(&String::from_utf8_lossy(line)));
+            rest = &rest[end + 1..];
+        }
+        self.buffer = rest.to_vec();
+        messages
+    }
+
+    fn line(&mut self, line: &str) -> Option<Message> {
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            let data = std::mem::take(&mut self.data);
+            let is_message = !(event.is_empty() && data.is_empty());
+            return is_message.then_some(Message { event, data });
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.event),
+            "data" => {
+                if !self.data.is_empty() {
+                    self.data.push('\n');
+                }
+                self.data.push_str(value);
+            }
+            // The place of an event stands in its data too; comments only keep the line warm.
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_out_whole_however_the_bytes_arrive() {
+        let text = ": warm\n\nid: 1\nevent: a\ndata: {\"x\": 1}\n\nevent: end\r\ndata: {}\r\n\r\ndata: é\ndata: two\n\n";
+        let message = |event: &str, data: &str| Message {
+            event: event.to_owned(),
+            data: data.to_owned(),
+        };
+        let expected = [
+            message("a", "{\"x\": 1}"),
+            message("end", "{}"),
+            message("", "é\ntwo"),
+        ];
+        for size in [1, 2, 7, text.len()] {
+            let mut stream = Stream::default();
+            let chunks = text.as_bytes().chunks(size);
+            let messages: Vec<Message> = chunks.flat_map(|chunk| stream.push(chunk)).collect();
+            assert_eq!(messages, expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_not_finished_does_not_come_out() {
+        let mut stream = Stream::default();
+        assert_eq!(stream.push(b"event: a\ndata: 1\n"), []);
+    }
+}

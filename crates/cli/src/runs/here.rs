@@ -1,0 +1,224 @@
+//! A run that this process drives itself, or follows while another process on the same store drives it.
+
+use std::process::{Command, Stdio};
+
+use async_trait::async_trait;
+use model::event::Event;
+use model::id::{ExecutionId, Seq};
+use model::status::RunStatus;
+use model::time::Time;
+use serde_json::Value;
+use server::{Control, ControlError, Published};
+use store::{Adoption, ExecutionRow};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::app::App;
+use crate::args::Driving;
+use crate::local::Session;
+use crate::log::PAGE;
+use crate::problem::{Exit, Problem};
+use crate::runs::begin::{Driven, News, Watch};
+use crate::view::RunView;
+
+/// A run that goes on here.
+pub(super) struct DrivenHere<'a> {
+    app: &'a App,
+    session: Session,
+    id: ExecutionId,
+    since: Time,
+    adoption: Adoption,
+    published: Receiver<std::sync::Arc<Published>>,
+    driving: &'a Driving,
+}
+
+impl<'a> DrivenHere<'a> {
+    /// A run that has just begun.
+    pub(super) fn begun(
+        app: &'a App,
+        session: Session,
+        id: ExecutionId,
+        driving: &'a Driving,
+    ) -> Self {
+        Self {
+            app,
+            published: session.server.watch(),
+            session,
+            id,
+            since: Time::default(),
+            adoption: Adoption::Mine,
+            driving,
+        }
+    }
+
+    /// A run that goes on, here or in the process that drives it, after this word.
+    pub(super) async fn again(
+        app: &'a App,
+        session: Session,
+        (row, word): (ExecutionRow, Option<Control>),
+        driving: &'a Driving,
+    ) -> Result<Self, Problem> {
+        let since = session.log.store.now();
+        let published = session.server.watch();
+        let adoption = session.server.adopt(row.id).await?;
+        if let Some(word) = word {
+            match session.server.control(row.id, word).await {
+                Ok(()) => {}
+                Err(ControlError::Refused(refusal)) => return Err(refused(&row, refusal)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Self {
+            app,
+            session,
+            id: row.id,
+            since,
+            adoption,
+            published,
+            driving,
+        })
+    }
+
+    /// Starts a worker for it, if it is this process's to drive.
+    pub(super) fn work(&mut self) -> Result<(), Problem> {
+        if self.adoption == Adoption::Mine {
+            self.session.work(self.app, self.driving)?;
+        }
+        Ok(())
+    }
+}
+
+fn refused(row: &ExecutionRow, refusal: engine::Refusal) -> Problem {
+    let status = row.status.name().to_ascii_lowercase();
+    let message = format!("run {}: {refusal}", row.id);
+    Problem::coded(Exit::NotAllowed, refusal.code(), message)
+        .help(format!("it is {status}: look at `noetl show {}`", row.id))
+}
+
+#[async_trait]
+impl Watch for DrivenHere<'_> {
+    async fn news(&mut self) -> Result<News, Problem> {
+        loop {
+            tokio::select! {
+                news = self.published.recv() => match news {
+                    Ok(news) if news.execution == self.id => return Ok(News::Commit(news)),
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => return Ok(News::Unread),
+                    Err(RecvError::Closed) => return Err(server::Error::Stopping.into()),
+                },
+                () = self.session.log.store.changed() => return Ok(News::Unread),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Driven for DrivenHere<'_> {
+    fn id(&self) -> ExecutionId {
+        self.id
+    }
+
+    fn since(&self) -> Time {
+        self.since
+    }
+
+    fn is_mine(&self) -> bool {
+        self.adoption == Adoption::Mine
+    }
+
+    fn farewell(&self) -> String {
+        let id = self.id;
+        format!("stopped at once; `noetl resume {id}` finishes the cancelling")
+    }
+
+    fn elsewhere(&self) -> &'static str {
+        "in the background"
+    }
+
+    /// Commits were heard from the beginning.
+    fn follow(&mut self, _after: Seq) {}
+
+    /// Drives the run here if the process that drove it is gone.
+    async fn look(&mut self) -> Result<(), Problem> {
+        if self.adoption != Adoption::Mine {
+            self.adoption = self.session.server.adopt(self.id).await?;
+            self.work()?;
+        }
+        Ok(())
+    }
+
+    async fn events(&self, after: Seq) -> Result<Vec<Event>, Problem> {
+        Ok(self.session.log.store.events(self.id, after, PAGE).await?)
+    }
+
+    async fn result(&self, view: &RunView) -> Result<Value, Problem> {
+        self.session.log.result(self.id, view).await
+    }
+
+    async fn cancel(&self) -> Result<(), Problem> {
+        let word = Control::Cancel {
+            reason: Some("interrupted".to_owned()),
+            cascade: true,
+        };
+        match self.session.server.control(self.id, word).await {
+            // A run that ended in this moment needs no cancelling.
+            Ok(()) | Err(ControlError::Refused(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Problem> {
+        let Self {
+            app,
+            session,
+            id,
+            adoption,
+            driving,
+            ..
+        } = *self;
+        let store = session.log.store.clone();
+        // What runs at this moment is let finish here, so that it need not run twice.
+        session.stop().await;
+        let row = store.execution(id).await?;
+        let goes_on = row.is_some_and(|row| row.status == RunStatus::Running);
+        if adoption == Adoption::Mine && goes_on {
+            background(app, id, driving)?;
+        }
+        Ok(())
+    }
+
+    async fn stop(self: Box<Self>) {
+        self.session.stop().await;
+    }
+}
+
+/// Starts a process that drives a run without a terminal.
+fn background(app: &App, id: ExecutionId, driving: &Driving) -> Result<(), Problem> {
+    let cannot = |error: std::io::Error| {
+        let message = format!("cannot start a process in the background: {error}");
+        Problem::new(Exit::NotAllowed, "NO_BACKGROUND", message)
+            .help(format!("go on with `noetl resume {id}`"))
+    };
+    let program = std::env::current_exe().map_err(cannot)?;
+    let mut command = Command::new(program);
+    command
+        .args([
+            "resume",
+            &id.to_string(),
+            "--background",
+            "--quiet",
+            "--store",
+        ])
+        .arg(&app.settings.store)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if let Some(slots) = driving.slots {
+        command.args(["--slots", &slots.to_string()]);
+    }
+    for name in &driving.allow_env {
+        command.args(["--allow-env", name]);
+    }
+    command.spawn().map_err(cannot)?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! `noetl catalog`: the playbooks that runs can be started of by path.
+
+use crate::app::{App, Ended};
+use crate::args::CatalogVerb;
+use crate::clock;
+use crate::problem::{Exit, Problem};
+use crate::render::{human, table};
+use crate::runs::{self, Runs};
+
+/// Looks at the catalog.
+pub(crate) async fn catalog(app: &App, verb: &CatalogVerb) -> Ended {
+    let runs = runs::existing(app)?;
+    match verb {
+        CatalogVerb::List => list(app, &*runs).await,
+        CatalogVerb::Get { path } => get(app, &*runs, path).await,
+    }
+}
+
+async fn list(app: &App, runs: &dyn Runs) -> Ended {
+    let (out, now) = (&app.out, clock::now());
+    let entries = runs.catalog().await?;
+    if out.is_machine() {
+        out.records(&entries);
+    } else if entries.is_empty() {
+        out.note("no playbooks; put one in with `noetl register FILE`");
+    } else {
+        let lines = entries.iter().map(|entry| {
+            let ago = human::ago(entry.registered_at, now);
+            vec![entry.path.clone(), entry.version.to_string(), ago]
+        });
+        let headings = ["PATH", "VER", "REGISTERED"];
+        out.data(&table::table(&headings, lines.collect(), out.stdout));
+    }
+    Ok(Exit::Done)
+}
+
+async fn get(app: &App, runs: &dyn Runs, name: &str) -> Ended {
+    let (path, version) = split(name);
+    let entry = runs.find(path, version).await?.ok_or_else(|| {
+        let message = format!("the catalog has no `{name}`");
+        Problem::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", message)
+            .help("`noetl catalog list` lists what it has")
+    })?;
+    if app.out.is_machine() {
+        app.out.json(&entry);
+    } else {
+        app.out.data(&entry.content.unwrap_or_default());
+    }
+    Ok(Exit::Done)
+}
+
+/// `PATH@VERSION` taken apart; what is no version belongs to the path.
+pub(crate) fn split(name: &str) -> (&str, Option<u32>) {
+    let parts = name.rsplit_once('@');
+    let versioned = parts.and_then(|(path, version)| Some((path, version.parse().ok()?)));
+    versioned.map_or((name, None), |(path, version)| (path, Some(version)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_a_number_after_the_last_at() {
+        assert_eq!(split("a/b@3"), ("a/b", Some(3)));
+        assert_eq!(split("a/b"), ("a/b", None));
+        assert_eq!(split("a@b"), ("a@b", None));
+    }
+}

@@ -1,0 +1,154 @@
+//! `noetl context`: servers by name, and the one that is meant when none is named.
+
+use serde_json::{Value, json};
+
+use crate::app::{App, Ended};
+use crate::args::ContextVerb;
+use crate::config::{Context, Contexts, LOCAL};
+use crate::inputs;
+use crate::problem::{Exit, Problem};
+use crate::render::table;
+
+/// Does something with contexts.
+pub(crate) fn context(app: &App, verb: &ContextVerb) -> Ended {
+    let mut contexts = Contexts::load(&app.environment)?;
+    match verb {
+        ContextVerb::Add { name } => add(app, &mut contexts, name)?,
+        ContextVerb::Use { name } => pick(&mut contexts, name)?,
+        ContextVerb::Rm { name } => {
+            if contexts.contexts.remove(name).is_none() {
+                return Err(contexts.unknown(name));
+            }
+            contexts.current = contexts.current.filter(|current| current != name);
+        }
+        ContextVerb::List => return Ok(list(app, &contexts)),
+        ContextVerb::Show => return Ok(show(app)),
+    }
+    contexts.save(&app.environment)?;
+    let current = contexts.current.as_deref().unwrap_or(LOCAL);
+    app.out.note(&format!("{current} is used"));
+    Ok(Exit::Done)
+}
+
+fn add(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
+    let is_name =
+        |name: &str| !name.is_empty() && name != LOCAL && !name.contains(char::is_control);
+    if !is_name(name) {
+        return Err(Problem::usage(format!("`{name}` cannot name a context")));
+    }
+    let address = app.settings.server.as_ref();
+    let address = address.filter(|_| app.settings.is_server_flagged);
+    let address = address.ok_or_else(|| Problem::usage("which server? give --server URL"))?;
+    // An address that is none is told at once, not when it is used.
+    wire::Client::new(&address.servers, None).map_err(|error| crate::remote::unanswered(&error))?;
+    let (token, token_file) = match &app.settings.token_file {
+        None => (None, None),
+        Some(file) if file.as_os_str() == "-" => {
+            let text = String::from_utf8_lossy(&inputs::bytes("-")?)
+                .trim()
+                .to_owned();
+            if text.is_empty() {
+                return Err(Problem::usage("standard input holds no token"));
+            }
+            (Some(text), None)
+        }
+        Some(file) => {
+            let whole = std::path::absolute(file);
+            let name = file.display().to_string();
+            let whole = whole.map_err(|error| Problem::unreadable(&name, &error))?;
+            (None, Some(whole))
+        }
+    };
+    let context = Context {
+        servers: address.servers.clone(),
+        token,
+        token_file,
+    };
+    contexts.contexts.insert(name.to_owned(), context);
+    // Whoever names their first server means to use it.
+    if contexts.contexts.len() == 1 {
+        contexts.current = Some(name.to_owned());
+    }
+    Ok(())
+}
+
+fn pick(contexts: &mut Contexts, name: &str) -> Result<(), Problem> {
+    contexts.current = match name {
+        LOCAL => None,
+        name if contexts.contexts.contains_key(name) => Some(name.to_owned()),
+        name => return Err(contexts.unknown(name)),
+    };
+    Ok(())
+}
+
+fn list(app: &App, contexts: &Contexts) -> Exit {
+    let out = &app.out;
+    let current = contexts.current.as_deref();
+    if out.is_machine() {
+        let shown = |(name, context): (&String, &Context)| {
+            json!({
+                "name": name, "servers": context.servers, "current": current == Some(name), "token": kept(context),
+            })
+        };
+        out.records(&contexts.contexts.iter().map(shown).collect::<Vec<_>>());
+        return Exit::Done;
+    }
+    let mark = |is_current: bool| if is_current { "*" } else { "" }.to_owned();
+    let mut lines = vec![vec![
+        mark(current.is_none()),
+        LOCAL.to_owned(),
+        "this machine".to_owned(),
+        String::new(),
+    ]];
+    lines.extend(contexts.contexts.iter().map(|(name, context)| {
+        let servers = context.servers.join(", ");
+        vec![
+            mark(current == Some(name)),
+            name.clone(),
+            servers,
+            kept(context),
+        ]
+    }));
+    let headings = ["", "NAME", "SERVER", "TOKEN"];
+    out.data(&table::table(&headings, lines, out.stdout));
+    Exit::Done
+}
+
+/// Where a context's token is; never what it is.
+fn kept(context: &Context) -> String {
+    match (&context.token, &context.token_file) {
+        (Some(_), _) => "kept".to_owned(),
+        (None, Some(file)) => file.display().to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+fn show(app: &App) -> Exit {
+    let out = &app.out;
+    let address = app.settings.remote();
+    if out.is_machine() {
+        out.json(&match address {
+            Some(address) => json!({
+                "context": address.context, "servers": address.servers, "token": address.token.is_some(),
+            }),
+            None => json!({ "context": LOCAL, "servers": Value::Null, "store": app.settings.store }),
+        });
+        return Exit::Done;
+    }
+    out.data(&match address {
+        Some(address) => {
+            let name = address
+                .context
+                .as_deref()
+                .map_or_else(String::new, |name| format!("{name}   "));
+            let token = if address.token.is_some() {
+                "with a token"
+            } else {
+                "without a token"
+            };
+            format!("{name}{}   {token}", address.servers.join(", "))
+        }
+        None => format!("{LOCAL}   store {}", app.settings.store.display()),
+    });
+    Exit::Done
+}

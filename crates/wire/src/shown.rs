@@ -1,0 +1,69 @@
+//! An event read back from the JSON that the API shows it as: whole, with its place in the log.
+
+use model::event::{Event, Source};
+use model::id::Seq;
+use model::time::Time;
+use serde::Deserialize;
+
+use crate::event::{InvalidEvent, WireEvent};
+
+/// Why shown JSON is no event.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidShown {
+    /// It has not the form of one.
+    #[error("an event cannot be read")]
+    Form(#[from] serde_json::Error),
+    /// It says something that no event does.
+    #[error(transparent)]
+    Event(#[from] InvalidEvent),
+}
+
+/// What stands beside the envelope of the wire.
+#[derive(Deserialize)]
+struct Beside {
+    seq: Seq,
+    #[serde(default)]
+    cause_seq: Option<Seq>,
+    recorded_at: Time,
+    source: Source,
+}
+
+/// Reads what [`Event::to_json`] wrote; showing it again gives the same.
+pub fn read_shown(text: &str) -> Result<Event, InvalidShown> {
+    let beside: Beside = serde_json::from_str(text)?;
+    let sent: WireEvent = serde_json::from_str(text)?;
+    let mut event = sent.event(beside.recorded_at)?;
+    event.seq = beside.seq;
+    event.cause_seq = beside.cause_seq;
+    event.source = beside.source;
+    Ok(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn showing_what_was_read_changes_nothing() {
+        let text = r#"{"event_id":"7","event_type":"step.scheduled","timestamp":"2026-01-02T03:04:05.000006Z",
+            "recorded_at":"2026-01-02T03:04:05.000007Z","execution_id":"5","seq":9,"cause_seq":8,"source":"server",
+            "step":"a","step_run_id":"step:a:run:2","iteration":3,"status":"in_progress",
+            "payload":{"tokens":[{"seq":4,"arc":0}]}}"#;
+        let event = read_shown(text).unwrap();
+        assert_eq!((event.seq, event.cause_seq), (Seq(9), Some(Seq(8))));
+        assert_eq!(event.source, Source::Server);
+        assert_eq!((event.at.run, event.at.iteration), (2, Some(3)));
+        let shown = event.to_json();
+        let again = read_shown(&shown.to_string()).unwrap();
+        assert_eq!(again.to_json(), shown);
+        assert_eq!(again, event);
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused() {
+        assert!(matches!(read_shown("{}"), Err(InvalidShown::Form(_))));
+        let unknown = r#"{"event_type":"no.such","execution_id":"5","seq":1,"source":"server",
+            "recorded_at":"2026-01-02T03:04:05Z"}"#;
+        assert!(matches!(read_shown(unknown), Err(InvalidShown::Event(_))));
+    }
+}

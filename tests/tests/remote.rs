@@ -1,0 +1,551 @@
+//! The command line against a server: every verb as it works on a store, with the real binary on both ends.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::{Value, json};
+use tests::binary::{Desk, Going, Said};
+
+const WAITING: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: waiting, path: demo/waiting}
+workflow:
+  - step: hold
+    tool:
+      - go: {kind: wait, signal: go}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: "{{ hold.data }}"}
+"#;
+
+const COUNTING: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: counting, path: demo/counting}
+workload: {upto: 3}
+workflow:
+  - step: each
+    loop: {in: "{{ range(1, workload.upto + 1) | list }}", iterator: n}
+    tool:
+      - square: {kind: transform, expr: ".n * .n", data: {n: "{{ iter.n }}"}}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: {squares: "{{ each.data }}"}}
+"#;
+
+const FAILING: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: failing, path: demo/failing}
+workflow:
+  - step: look
+    tool:
+      - file: {kind: shell, command: "cat answer.txt"}
+"#;
+
+/// A server that lives as long as the test needs it.
+struct Served {
+    child: Child,
+    url: String,
+    // What it says is read no further; a pipe that nobody holds would break.
+    _said: BufReader<ChildStderr>,
+}
+
+impl Served {
+    /// A server with its store in the folder, on a free port.
+    fn start(desk: &Desk, args: &[&str]) -> Self {
+        Self::listen(desk, "127.0.0.1:0", args)
+    }
+
+    fn listen(desk: &Desk, address: &str, args: &[&str]) -> Self {
+        let serve = ["serve", "--store", "kept", "--listen", address];
+        let (child, mut said) = begin(desk, &[&serve[..], args].concat());
+        let ready = line(&mut said, "serving");
+        let url = ready.split_whitespace().nth(1).expect("it says where");
+        Self {
+            url: url.to_owned(),
+            child,
+            _said: said,
+        }
+    }
+
+    /// A desk whose context is this server.
+    fn with_context(desk: &Desk, args: &[&str]) -> Self {
+        let served = Self::start(desk, args);
+        let added = desk.run(&["context", "add", "here", "--server", &served.url]);
+        assert_eq!(added.code, Some(0), "{added:?}");
+        served
+    }
+
+    /// Dies at once, and comes back on the same port and store.
+    fn reborn(mut self, desk: &Desk) -> Self {
+        self.die();
+        let address = self.url.trim_start_matches("http://").to_owned();
+        Self::listen(desk, &address, &[])
+    }
+
+    fn die(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.die();
+    }
+}
+
+fn begin(desk: &Desk, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut command = desk.command(args);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let said = child.stderr.take().expect("what it says is piped");
+    (child, BufReader::new(said))
+}
+
+/// Reads until a line begins so.
+fn line(said: &mut BufReader<ChildStderr>, begins: &str) -> String {
+    let mut before = String::new();
+    for line in said.lines().map_while(Result::ok) {
+        if line.starts_with(begins) {
+            return line;
+        }
+        before.push_str(&line);
+    }
+    panic!("it ended without `{begins}`: {before}");
+}
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.write("waiting.yaml", WAITING);
+    desk.write("counting.yaml", COUNTING);
+    desk.write("failing.yaml", FAILING);
+    desk
+}
+
+/// Starts the waiting playbook and waits until it waits; answers the process and the run's id.
+fn waiting(desk: &Desk) -> (Going, String) {
+    let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
+    let event = run.event("task.started", Some("hold"));
+    let event = event.expect("the task starts");
+    let id = event["execution_id"].as_str().expect("ids are text");
+    (run, id.to_owned())
+}
+
+fn last(lines: &[String]) -> Value {
+    let line = lines.last().expect("something was printed");
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// What does not differ between two runs of one playbook.
+fn essence(run: &Value) -> Value {
+    let steps = run["steps"].as_array().expect("steps are listed");
+    let steps = steps.iter().map(|step| {
+        let mut step = step.clone();
+        let fields = step.as_object_mut().expect("a step is an object");
+        fields.retain(|key, _| !key.ends_with("_at") && key != "duration_ms");
+        step
+    });
+    json!({
+        "status": run["status"], "result": run["result"], "error": run["error"]["code"],
+        "events": run["events"], "name": run["name"], "steps": steps.collect::<Vec<_>>(),
+    })
+}
+
+fn denied(said: &Said, code: &str) {
+    assert_eq!(said.code, Some(6), "{said:?}");
+    assert!(said.err.contains(code), "{said:?}");
+    assert!(said.err.contains("help"), "{said:?}");
+    assert_eq!(said.out, "");
+}
+
+#[test]
+fn the_same_playbook_prints_the_same_here_and_there() {
+    let desk = desk();
+    let served = Served::start(&desk, &[]);
+    let (here, there) = (["--store", "local"], ["--server", served.url.as_str()]);
+    let both = |args: &[&str]| {
+        let here = desk.run(&[args, &here[..]].concat());
+        let there = desk.run(&[args, &there[..]].concat());
+        assert_eq!(here.code, there.code, "{here:?} {there:?}");
+        (here, there)
+    };
+    let (plain, same) = both(&["run", "counting.yaml", "--set", "upto=4"]);
+    assert_eq!((plain.code, &plain.out), (Some(0), &same.out), "{same:?}");
+    assert!(plain.out.contains("16"), "{plain:?}");
+    for file in ["counting.yaml", "failing.yaml"] {
+        let (here, there) = both(&["run", file, "-o", "json"]);
+        assert_eq!(essence(&here.json()), essence(&there.json()), "{file}");
+        let (here, there) = both(&["show", "-o", "json"]);
+        assert_eq!(essence(&here.json()), essence(&there.json()), "{file}");
+        let kinds = |said: &Said| -> Vec<Value> {
+            let events = said.json();
+            let events = events.as_array().expect("a log is a list").iter();
+            events.map(|event| event["event_type"].clone()).collect()
+        };
+        let (here, there) = both(&["events", "-o", "json"]);
+        assert_eq!(kinds(&here), kinds(&there), "{file}");
+        let (here, there) = both(&["show", "--failed"]);
+        assert_eq!(here.out, there.out, "{file}");
+    }
+    let (here, there) = both(&["run", "failing.yaml"]);
+    assert_eq!(here.code, Some(1));
+    for said in [here, there] {
+        assert!(said.err.contains("SHELL_EXIT"), "{said:?}");
+        assert!(said.err.contains("noetl retry"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_run_on_a_server_is_followed_shown_and_signalled() {
+    let desk = desk();
+    let _served = Served::with_context(&desk, &[]);
+    let (run, id) = waiting(&desk);
+    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+    assert!(follower.event("task.started", Some("hold")).is_some());
+    assert!(
+        desk.run(&["show", "last"])
+            .out
+            .contains("waits for signal go")
+    );
+    assert_eq!(
+        desk.json(&["runs", "--status", "running", "-o", "json"])[0]["execution_id"],
+        id
+    );
+    let unfinished = desk.run(&["result", &id]);
+    assert_eq!(unfinished.code, Some(4), "{unfinished:?}");
+    assert_eq!(
+        desk.run(&["signal", &id[..14], "go", "--set", "answer=7"])
+            .code,
+        Some(0)
+    );
+    let (code, lines) = run.finish();
+    assert_eq!(code, Some(0));
+    assert_eq!(last(&lines)["result"], json!({"answer": 7}));
+    assert!(follower.event("playbook.finished", None).is_some());
+    assert_eq!(follower.finish().0, Some(0), "following ends with the run");
+    let result = desk.json(&["result", &id, "hold", "--path", "answer", "-o", "json"]);
+    assert_eq!(result, 7);
+    assert!(!desk.path(".noetl").exists(), "nothing is kept here");
+}
+
+#[test]
+fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
+    let desk = desk();
+    let _served = Served::with_context(&desk, &[]);
+    let (run, id) = waiting(&desk);
+    assert_eq!(desk.run(&["pause", &id]).code, Some(0));
+    assert_eq!(run.finish().0, Some(10));
+    let again = desk.run(&["pause", &id]);
+    assert_eq!(again.code, Some(6), "it is paused already: {again:?}");
+    let mut resumed = desk.start(&["resume", "-o", "ndjson"]);
+    assert!(resumed.event("playbook.resumed", None).is_some());
+    let said = desk.run(&["cancel", &id, "--reason", "enough", "-o", "json"]);
+    assert_eq!(said.json()["status"], "CANCELLED", "{said:?}");
+    let (code, lines) = resumed.finish();
+    assert_eq!(code, Some(8));
+    assert_eq!(last(&lines)["status"], "CANCELLED");
+    assert_eq!(desk.run(&["resume", &id]).code, Some(6), "it has ended");
+    let mut retried = desk.start(&["retry", &id, "-o", "ndjson"]);
+    assert!(retried.event("execution.retried", None).is_some());
+    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    let (code, lines) = retried.finish();
+    assert_eq!(code, Some(0));
+    assert_eq!(last(&lines)["generation"], 2);
+}
+
+#[test]
+fn the_keyboard_cancels_a_run_on_a_server() {
+    let desk = desk();
+    let _served = Served::with_context(&desk, &[]);
+    let (run, id) = waiting(&desk);
+    let told = Command::new("kill")
+        .args(["-INT", &run.id().to_string()])
+        .status();
+    assert!(told.expect("there is a `kill`").success());
+    assert_eq!(run.finish().0, Some(130));
+    assert_eq!(
+        desk.json(&["show", &id, "-o", "json"])["status"],
+        "CANCELLED"
+    );
+}
+
+#[test]
+fn nobody_has_to_wait_for_a_run_on_a_server() {
+    let desk = desk();
+    let _served = Served::with_context(&desk, &[]);
+    let detached = desk.run(&["run", "waiting.yaml", "--detach"]);
+    assert_eq!(detached.code, Some(0), "{detached:?}");
+    let timed = desk.run(&["run", "waiting.yaml", "--timeout", "200ms", "-o", "json"]);
+    assert_eq!(timed.code, Some(7), "{timed:?}");
+    assert_eq!(timed.json()["status"], "RUNNING");
+    let second = timed.json()["execution_id"].as_str().map(str::to_owned);
+    for id in [
+        detached.out.trim().to_owned(),
+        second.expect("ids are text"),
+    ] {
+        assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+        let followed = desk.run(&["events", &id, "-f"]);
+        assert!(followed.out.contains("playbook.finished"), "{followed:?}");
+    }
+}
+
+#[test]
+fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
+    let desk = desk();
+    let served = Served::with_context(&desk, &["--local-slots", "0"]);
+    let id = desk
+        .run(&["run", "counting.yaml", "--detach"])
+        .out
+        .trim()
+        .to_owned();
+    let waits = desk.run(&["resume", &id, "--timeout", "200ms"]);
+    assert_eq!(waits.code, Some(7), "nobody works: {waits:?}");
+    let worker = [
+        "worker",
+        "--server",
+        served.url.as_str(),
+        "--store",
+        "scratch",
+    ];
+    let (mut worker, mut said) = begin(&desk, &worker);
+    line(&mut said, "working");
+    let followed = desk.run(&["resume", &id]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    assert!(followed.out.contains('9'), "{followed:?}");
+    let told = Command::new("kill")
+        .args(["-TERM", &worker.id().to_string()])
+        .status();
+    assert!(told.expect("there is a `kill`").success());
+    line(&mut said, "stopped");
+    assert_eq!(worker.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn following_outlives_a_server_that_is_killed_and_comes_back() {
+    let desk = desk();
+    let served = Served::with_context(&desk, &[]);
+    let mut command = desk.command(&["run", "waiting.yaml", "-o", "ndjson"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().expect("the binary starts");
+    let mut said = BufReader::new(run.stderr.take().expect("it is piped"));
+    let mut lines = BufReader::new(run.stdout.take().expect("it is piped")).lines();
+    let mut seqs = Vec::new();
+    let mut next = || -> Option<Value> {
+        let event: Value = serde_json::from_str(&lines.next()?.ok()?).expect("a line is JSON");
+        seqs.extend(event["seq"].as_u64());
+        Some(event)
+    };
+    let started = std::iter::from_fn(&mut next).find(|event| event["event_type"] == "task.started");
+    let id = started.expect("the task starts")["execution_id"].clone();
+    let id = id.as_str().expect("ids are text");
+    let served = served.reborn(&desk);
+    line(&mut said, "lost");
+    assert_eq!(
+        desk.run(&["signal", id, "go", "--set", "x=1"]).code,
+        Some(0)
+    );
+    let end = std::iter::from_fn(&mut next).last();
+    assert_eq!(
+        end.expect("it prints what came of it")["result"],
+        json!({"x": 1})
+    );
+    assert_eq!(run.wait().expect("it ends").code(), Some(0));
+    let expected: Vec<u64> = (1..=seqs.len() as u64).collect();
+    assert_eq!(seqs, expected, "each event once, in order");
+    let rest: Vec<String> = said.lines().map_while(Result::ok).collect();
+    assert!(
+        !rest.iter().any(|line| line.starts_with("lost")),
+        "it is said once: {rest:?}"
+    );
+    drop(served);
+}
+
+#[test]
+fn a_server_that_asks_for_tokens_is_shown_one() {
+    let desk = desk();
+    let served = Served::with_context(&desk, &["--token-file", "admin"]);
+    denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
+    denied(&desk.run(&["run", "counting.yaml"]), "UNAUTHENTICATED");
+    desk.write(
+        "wrong",
+        "noetl_pat_0000000000000000000000000000000000000000",
+    );
+    denied(
+        &desk.run(&["runs", "--token-file", "wrong"]),
+        "UNAUTHENTICATED",
+    );
+    let admin = ["--token-file", "admin"];
+    let create = |role: &str| {
+        let args = ["token", "create", role, "--role", role, "--expires", "1d"];
+        let said = desk.run(&[&args[..], &admin[..]].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(said.out.lines().count(), 1, "the token alone: {said:?}");
+        desk.write(role, &said.out);
+        said.out.trim().to_owned()
+    };
+    let viewer = create("viewer");
+    create("author");
+    let added = [
+        "context",
+        "add",
+        "looking",
+        "--server",
+        &served.url,
+        "--token-file",
+        "viewer",
+    ];
+    assert_eq!(desk.run(&added).code, Some(0));
+    assert_eq!(desk.run(&["context", "use", "looking"]).code, Some(0));
+    assert_eq!(desk.json(&["runs", "-o", "json"]), json!([]));
+    denied(&desk.run(&["run", "counting.yaml"]), "FORBIDDEN");
+    denied(&desk.run(&["register", "counting.yaml"]), "FORBIDDEN");
+    denied(&desk.run(&["token", "list"]), "FORBIDDEN");
+    let ran = desk.run(&["run", "counting.yaml", "--token-file", "author"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let tokens = desk.run(&["token", "list", "-o", "json", "--token-file", "admin"]);
+    assert!(!tokens.out.contains(&viewer), "no list shows a token");
+    let tokens = tokens.json();
+    let of = |name: &str| {
+        tokens
+            .as_array()?
+            .iter()
+            .find(|token| token["name"] == name)
+    };
+    let id = of("viewer").expect("it is listed")["id"].clone();
+    let revoke = ["token", "revoke", id.as_str().expect("ids are text")];
+    let revoked = desk.run(&[&revoke[..], &admin[..]].concat());
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
+    let gone = desk.run(&["token", "revoke", "1", "--token-file", "admin"]);
+    assert_eq!(gone.code, Some(4), "{gone:?}");
+}
+
+#[test]
+fn a_token_made_on_the_store_opens_the_server_on_it() {
+    let desk = desk();
+    let made = desk.run(&[
+        "token", "create", "ci", "--role", "operator", "--store", "kept",
+    ]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let served = Served::start(&desk, &["--token-file", "admin"]);
+    let mut runs = desk.command(&["runs", "-o", "json", "--server", &served.url]);
+    let said = runs.env("NOETL_TOKEN", made.out.trim()).output();
+    let said = said.expect("the binary starts");
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let listed = desk.run(&["token", "list", "--store", "kept"]);
+    assert!(listed.out.contains("ci"), "{listed:?}");
+}
+
+#[test]
+fn playbooks_are_registered_on_a_server_and_run_by_path() {
+    let desk = desk();
+    let _served = Served::with_context(&desk, &[]);
+    std::fs::create_dir(desk.path("books")).expect("the folder is writable");
+    desk.write("books/a.yaml", COUNTING);
+    desk.write(
+        "books/typo.yaml",
+        &WAITING.replace("    tool:\n", "    tol:\n"),
+    );
+    desk.write("books/other.yaml", "x: 1\n");
+    let invalid = desk.run(&["register", "-d", "books"]);
+    assert_eq!(invalid.code, Some(3), "{invalid:?}");
+    assert!(invalid.err.contains("books/typo.yaml:7:5"), "{invalid:?}");
+    assert!(invalid.err.contains("did you mean `tool`?"), "{invalid:?}");
+    assert_eq!(desk.json(&["catalog", "list", "-o", "json"]), json!([]));
+    desk.write("books/typo.yaml", WAITING);
+    let kept = desk.run(&["register", "-d", "books"]);
+    assert_eq!(
+        kept.out, "demo/counting@1   new\ndemo/waiting@1   new\n",
+        "{kept:?}"
+    );
+    desk.write("books/a.yaml", &COUNTING.replace("upto: 3", "upto: 2"));
+    let kept = desk.run(&["register", "-d", "books"]);
+    assert_eq!(
+        kept.out, "demo/counting@2   new\ndemo/waiting@1   unchanged\n",
+        "{kept:?}"
+    );
+    let squares =
+        |path: &str| desk.json(&["exec", path, "-o", "json"])["result"]["squares"].clone();
+    assert_eq!(squares("demo/counting"), json!([1, 4]));
+    assert_eq!(squares("demo/counting@1"), json!([1, 4, 9]));
+    assert_eq!(
+        desk.run(&["catalog", "get", "demo/counting@1"]).out,
+        COUNTING
+    );
+    for nowhere in ["demo/counting@3", "demo/none"] {
+        let said = desk.run(&["run", nowhere]);
+        assert_eq!(said.code, Some(4), "{said:?}");
+        assert!(said.err.contains("catalog"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_context_says_which_server_is_meant() {
+    let desk = desk();
+    let shown = |args: &[&str]| desk.json(&[&["context", "show", "-o", "json"][..], args].concat());
+    assert_eq!(shown(&[])["context"], "local");
+    let add = |name: &str, url: &str| desk.run(&["context", "add", name, "--server", url]);
+    assert_eq!(
+        add("one", "http://127.0.0.1:1,http://127.0.0.1:2").code,
+        Some(0)
+    );
+    assert_eq!(add("two", "http://127.0.0.1:3").code, Some(0));
+    assert_eq!(
+        shown(&[])["servers"],
+        json!(["http://127.0.0.1:1", "http://127.0.0.1:2"])
+    );
+    assert_eq!(desk.run(&["context", "use", "two"]).code, Some(0));
+    assert_eq!(shown(&[])["context"], "two");
+    assert_eq!(shown(&["--store", "here"])["context"], "local");
+    assert_eq!(
+        shown(&["--server", "http://127.0.0.1:4"])["servers"],
+        json!(["http://127.0.0.1:4"])
+    );
+    let local = desk.run(&["run", "counting.yaml", "--store", "here"]);
+    assert_eq!(local.code, Some(0), "{local:?}");
+    let both = desk.run(&["runs", "--store", "here", "--server", "http://127.0.0.1:4"]);
+    assert_eq!(both.code, Some(2), "{both:?}");
+    let list = desk.run(&["context", "list"]);
+    assert!(list.out.contains("*  two"), "{list:?}");
+    assert_eq!(desk.run(&["context", "rm", "two"]).code, Some(0));
+    assert_eq!(shown(&[])["context"], "local", "the one in use is gone");
+    assert_eq!(desk.run(&["context", "use", "two"]).code, Some(4));
+    assert_eq!(add("three", "nonsense").code, Some(2));
+    assert_eq!(add("local", "http://127.0.0.1:1").code, Some(2));
+    let file = desk.path(".config/noetl/contexts.toml");
+    let mode = std::fs::metadata(file)
+        .expect("it is written")
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_server_that_is_not_there_exits_with_5_and_is_named() {
+    let desk = desk();
+    let nowhere = "http://127.0.0.1:1";
+    for args in [
+        &["runs"][..],
+        &["show"],
+        &["run", "counting.yaml"],
+        &["signal", "1", "go"],
+    ] {
+        let said = desk.run(&[args, &["--server", nowhere]].concat());
+        assert_eq!(said.code, Some(5), "{args:?}: {said:?}");
+        assert!(said.err.contains(nowhere), "{said:?}");
+    }
+    let served = Served::start(&desk, &[]);
+    let several = format!("{nowhere},{}", served.url);
+    let ran = desk.run(&["run", "counting.yaml", "--server", &several]);
+    assert_eq!(ran.code, Some(0), "another server answers: {ran:?}");
+    let wrong = desk.run(&["runs", "--server", "localhost"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    for verb in ["show", "events", "result", "retry", "cancel", "pause"] {
+        let said = desk.run(&[verb, "99999", "--server", &served.url]);
+        assert_eq!(said.code, Some(4), "{verb}: {said:?}");
+        assert!(said.err.contains("99999"), "{verb}: {said:?}");
+    }
+}
