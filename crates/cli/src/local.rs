@@ -246,7 +246,9 @@ pub(crate) fn tools(app: &App, slots: u32) -> tools::Config {
 impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let exit = match &error {
-            server::Error::NotFound(_) | server::Error::NoPlaybook(_) => Exit::NotFound,
+            server::Error::NotFound(_)
+            | server::Error::NoPlaybook(_)
+            | server::Error::NoVersion { .. } => Exit::NotFound,
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)

@@ -126,8 +126,8 @@ impl Server {
             return Ok(None);
         };
         let (source, pointer) = loading::loop_source(&self.shared, id, &pointer).await?;
-        let done = [pointer.done];
-        let events = self.shared.store.events_at(source, &done).await?;
+        let boundary = [pointer.done];
+        let events = self.shared.store.events_at(source, &boundary).await?;
         let stats = events.first().and_then(|event| match &event.body {
             Body::LoopDone(done) => Some(done.stats),
             _ => None,
