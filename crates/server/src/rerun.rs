@@ -65,7 +65,9 @@ impl Server {
             let page = page.map_err(Error::from)?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            page.iter().for_each(|event| cut.read(event));
+            for event in &page {
+                cut.read(event);
+            }
         }
         Ok(cut.plan()?)
     }

@@ -36,9 +36,9 @@ impl Server {
     /// Has a run done again; none if that is refused.
     pub fn rerun(&mut self, of: ExecutionId, again: Again) -> Result<Option<ExecutionId>, Broken> {
         let mut cut = Cut::before(again.from_step, again.from_iteration);
-        log(&self.store, of)
-            .iter()
-            .for_each(|event| cut.read(event));
+        for event in &log(&self.store, of) {
+            cut.read(event);
+        }
         let entry = self.version_of(of, again.version)?;
         let row = self.row(of)?;
         let has_ended = row.is_some_and(|row| row.status.is_terminal());

@@ -189,7 +189,7 @@ pub async fn a_range_is_what_lies_in_it(site: &dyn Site) {
     let bodies = site.join().await;
     let body = noise(LARGE);
     let reference = put(&*bodies, &body).await;
-    let (size, piece) = (LARGE as u64, 1024 * 1024);
+    let (end, piece) = (LARGE as u64, 1024 * 1024);
     let ranges = [
         0..1,
         5..5,
@@ -204,10 +204,10 @@ pub async fn a_range_is_what_lies_in_it(site: &dyn Site) {
         assert_eq!(found, asked);
         assert!(bytes == body[range.clone()], "{range:?}");
     }
-    let beyond = read(&*bodies, &reference, size - 1..size + 9).await;
-    assert_eq!(beyond, (size - 1..size, body[LARGE - 1..].to_vec()));
-    let outside = read(&*bodies, &reference, size + 1..size + 9).await;
-    assert_eq!(outside, (size..size, Vec::new()));
+    let beyond = read(&*bodies, &reference, end - 1..end + 9).await;
+    assert_eq!(beyond, (end - 1..end, body[LARGE - 1..].to_vec()));
+    let outside = read(&*bodies, &reference, end + 1..end + 9).await;
+    assert_eq!(outside, (end..end, Vec::new()));
 }
 
 /// Two processes that store the same body do not get into each other's way.

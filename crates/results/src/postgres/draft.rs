@@ -61,7 +61,7 @@ const WHOLE: &str = "WITH head AS (INSERT INTO noetl.body (sha256, draft, bytes,
 /// A body being written. Its pieces are a draft's until it has its row.
 pub(super) struct Draft<'p> {
     pool: &'p Pool,
-    draft: i64,
+    id: i64,
     chunks: i32,
     bytes: u64,
     hash: Sha256,
@@ -112,7 +112,7 @@ impl<'p> Draft<'p> {
         self.hash.update(bytes);
         let hash = Sha256::digest(bytes);
         let values = [
-            (&self.draft as _, Type::INT8),
+            (&self.id as _, Type::INT8),
             (&self.chunks as _, Type::INT4),
             (&&hash[..] as _, Type::BYTEA),
             (&bytes as _, Type::BYTEA),
@@ -128,7 +128,7 @@ impl<'p> Draft<'p> {
         let hash = self.hash.clone().finalize().to_vec();
         let bytes = self.size();
         let values = [
-            (&self.draft as _, Type::INT8),
+            (&self.id as _, Type::INT8),
             (&&hash[..] as _, Type::BYTEA),
             (&bytes as _, Type::INT8),
             (&self.chunks as _, Type::INT4),
@@ -158,15 +158,15 @@ impl<'p> Draft<'p> {
             Err(Lost::Damaged) => None,
         };
         let head = found.ok_or_else(swept)?;
-        if head.draft == self.draft {
+        if head.draft == self.id {
             // The answer to an earlier try was lost.
             return Ok(None);
         }
         if head.is_whole(self.pool).await? {
-            return Ok(Some(self.draft));
+            return Ok(Some(self.id));
         }
         let values = [
-            (&self.draft as _, Type::INT8),
+            (&self.id as _, Type::INT8),
             (&hash as _, Type::BYTEA),
             (&head.draft as _, Type::INT8),
             (&self.chunks as _, Type::INT4),
@@ -175,12 +175,12 @@ impl<'p> Draft<'p> {
         ];
         let mended = !self.pool.ask(MEND, &values).await?.is_empty();
         // Whoever mended it in between has done the same.
-        Ok(Some(if mended { head.draft } else { self.draft }))
+        Ok(Some(if mended { head.draft } else { self.id }))
     }
 
     /// Gives up.
     pub(super) async fn abandon(self) {
-        discard(self.pool, self.draft).await;
+        discard(self.pool, self.id).await;
     }
 }
 

@@ -26,7 +26,7 @@ const WAITS: [Duration; 5] = [
     Duration::from_millis(50),
     Duration::from_millis(200),
     Duration::from_millis(500),
-    Duration::from_millis(1000),
+    Duration::from_secs(1),
 ];
 
 /// Why no connection could be made; it never says a password.
