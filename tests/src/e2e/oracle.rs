@@ -29,6 +29,17 @@ const LEFT: &str = "SELECT (SELECT count(*) FROM noetl.command WHERE execution_i
      (SELECT count(*) FROM noetl.timer WHERE execution_id = $1), \
      (SELECT count(*) FROM noetl.message WHERE to_id = $1 AND body IS NOT NULL)";
 
+/// The same with everything about it.
+const OWED: &str = "SELECT 'execution owner ' || coalesce(e.owner, 'none') || ', which ' || \
+     CASE WHEN r.owner IS NULL THEN 'is not known' ELSE 'was heard ' || ((noetl.micros() - r.heartbeat) / 1000000) || ' s ago' END \
+     FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner WHERE e.execution_id = $1 \
+     UNION ALL SELECT 'command ' || c.seq || ' ' || c.unit || ' epoch ' || c.lease_epoch || ' of ' || coalesce(c.worker, 'nobody') || \
+     ' claimed ' || coalesce(((noetl.micros() - c.claimed_at) / 1000000)::text, '-') || ' s ago, session for ' || \
+     coalesce(((s.expires_at - noetl.micros()) / 1000000)::text, '-') || ' s' \
+     FROM noetl.command c LEFT JOIN noetl.session s ON s.worker = c.worker WHERE c.execution_id = $1 \
+     UNION ALL SELECT 'timer ' || t.seq || ' due in ' || ((t.due - noetl.micros()) / 1000000) || ' s' FROM noetl.timer t WHERE t.execution_id = $1 \
+     UNION ALL SELECT 'message ' || coalesce(m.body, '-') FROM noetl.message m WHERE m.to_id = $1";
+
 /// Every place where text of users or of the engine is kept.
 const TEXTS: &str = "SELECT coalesce(string_agg(t, E'\\n'), '') FROM (SELECT body AS t FROM noetl.log \
      UNION ALL SELECT body FROM noetl.command UNION ALL SELECT coalesce(body, '') FROM noetl.message \
@@ -113,6 +124,28 @@ impl<'a> Oracle<'a> {
             .extend(whole.map(|violation| (everywhere, violation)));
         verdict.repeated = self.seen.values().filter(|count| **count > 1).count();
         verdict
+    }
+
+    /// How a run that does not move stands, for whoever looks for the reason.
+    pub(crate) async fn describe(&self, id: ExecutionId) -> String {
+        let log = read_log(&self.store, id).await;
+        let recent = log.iter().rev().take(12).rev();
+        let mut text: String = recent
+            .map(|event| {
+                format!(
+                    "  {} {} {:?}\n",
+                    event.seq,
+                    event.kind(),
+                    event.body.payload()
+                )
+            })
+            .collect();
+        let id = i64::try_from(id.0).expect("ids fit the database's integers");
+        let rows = self.sql.query(OWED, &[&id]).await;
+        for row in rows.expect("rows can be read") {
+            text.push_str(&format!("  {}\n", row.get::<_, String>(0)));
+        }
+        text
     }
 
     async fn look(

@@ -67,6 +67,7 @@ impl Process {
             .env("HOME", &self.dir)
             .env("LANG", "C.UTF-8")
             .env("NO_COLOR", "1")
+            .env("NOETL_LOG", "info")
             .stdin(Stdio::null())
             .stdout(said)
             .stderr(also)

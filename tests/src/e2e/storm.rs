@@ -127,7 +127,11 @@ pub async fn storm(plan: Plan) -> Report {
     };
     if !report.is_fine() {
         let diary = report.deeds.diary.join("\n");
-        let text = format!("{report}\n{diary}\n\n{said}");
+        let mut stuck = String::new();
+        for (id, _) in &report.unfinished {
+            stuck.push_str(&format!("{id}\n{}", oracle.describe(*id).await));
+        }
+        let text = format!("{report}\n{diary}\n\n{stuck}\n{said}");
         std::fs::write(&report.plan.diary, text).expect("the diary can be written");
     }
     report

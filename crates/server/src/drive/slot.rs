@@ -54,6 +54,8 @@ pub(super) struct Waiting {
     pub(super) input: Input,
     pub(super) extras: Extras,
     pub(super) reply: Option<oneshot::Sender<Result<Reply, Posted>>>,
+    /// Whether the state it is decided on was loaded after it came.
+    pub(super) is_checked: bool,
 }
 
 /// An input that is decided and waits to be durable.
@@ -96,6 +98,7 @@ impl Waiting {
             input,
             extras: Extras::default(),
             reply: None,
+            is_checked: false,
         }
     }
 }
