@@ -8,6 +8,8 @@
     reason = "the figures are what this program is for"
 )]
 
+mod cluster;
+mod distributed;
 mod figure;
 mod memory;
 mod raw;
@@ -29,7 +31,13 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let mut figures = Vec::new();
-    for workload in workloads::ALL {
+    if arguments.iter().any(|word| word == "--distributed") {
+        figures = runtime.block_on(distributed::measure())?;
+        if !json {
+            figures.iter().for_each(|figure| println!("{figure}"));
+        }
+    }
+    for workload in workloads::ALL.iter().filter(|_| figures.is_empty()) {
         if wanted.is_empty() || wanted.iter().any(|word| workload.name.contains(word)) {
             let measured = (workload.measure)(&runtime)?;
             for figure in &measured {

@@ -32,6 +32,7 @@ impl Stack {
             bodies: bodies.clone(),
             limits: engine::Limits::default(),
             files: None,
+            bus: None,
             takes_over: false,
             cluster_secret: None,
         };

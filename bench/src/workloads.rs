@@ -14,7 +14,7 @@ use crate::stack::Stack;
 use crate::{memory, raw, replay};
 
 /// The size of a raw row: about what one plain step adds to the log.
-const ROW_BYTES: usize = 1_100;
+pub(crate) const ROW_BYTES: usize = 1_100;
 
 /// One piece of work.
 pub(crate) struct Workload {
@@ -52,7 +52,7 @@ pub(crate) const ALL: &[Workload] = &[
     },
 ];
 
-fn chain_of(steps: usize) -> String {
+pub(crate) fn chain_of(steps: usize) -> String {
     let mut text = String::from(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: chain}\nworkflow:\n",
     );
@@ -65,7 +65,7 @@ fn chain_of(steps: usize) -> String {
     text
 }
 
-fn loop_over(tool: &str) -> String {
+pub(crate) fn loop_over(tool: &str) -> String {
     format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: loop}}\nworkload: {{n: 0}}\nworkflow:\n\
          - step: each\n  loop:\n    spec: {{mode: parallel, max_in_flight: 50}}\n    in: \"{{{{ range(n) }}}}\"\n    \

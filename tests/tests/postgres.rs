@@ -53,7 +53,8 @@ impl Site for Shared {
 impl Shared {
     /// A connection beside the store.
     async fn raw(&self) -> Client {
-        let (client, connection) = tokio_postgres::connect(&self.0.url(), NoTls).await.unwrap();
+        let connected = tokio_postgres::connect(&self.0.url(), NoTls).await;
+        let (client, connection) = connected.expect("the database runs");
         tokio::spawn(connection);
         client
     }
@@ -65,7 +66,8 @@ fn site() -> Shared {
 
 async fn started(store: &dyn Store) -> Commit {
     let first = request(store);
-    assert_eq!(store.commit(first.clone()).await.unwrap(), Committed::Done);
+    let committed = store.commit(first.clone()).await;
+    assert!(matches!(committed, Ok(Committed::Done)), "{committed:?}");
     first
 }
 
@@ -236,9 +238,7 @@ fn behind(proxy: &Proxy, site: &Shared) -> Arc<dyn Store> {
 }
 
 fn proxy(site: &Shared) -> Proxy {
-    let url = site.0.url();
-    let (_, place) = url.rsplit_once('@').unwrap();
-    Proxy::start(place.split('/').next().unwrap())
+    Proxy::start(&site.0.place())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -513,4 +513,21 @@ async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
     }
     let order: Vec<_> = found.iter().map(|row| row.execution).collect();
     assert_eq!(order, [ExecutionId(7), late]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along() {
+    let site = site();
+    let store = site.join();
+    let (one, two) = (started(&*store).await, started(&*store).await);
+    let commits = vec![
+        PlainStep::new("a\0b", 1).schedule(&*store, one.execution, Seq(2)),
+        PlainStep::new("a", 1).schedule(&*store, two.execution, Seq(2)),
+    ];
+    let answers = store.commit_all(commits).await;
+    assert!(
+        matches!(answers[0], Err(Error::Malformed(_))),
+        "{answers:?}"
+    );
+    assert!(matches!(answers[1], Ok(Committed::Done)), "{answers:?}");
 }

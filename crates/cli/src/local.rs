@@ -17,6 +17,8 @@ use crate::config::Settings;
 use crate::log::Log;
 use crate::problem::{Exit, Problem};
 
+/// Where a process without a store of its own keeps what it must.
+const WORKPLACE: &str = ".noetl";
 /// Where bodies are kept in the store's directory.
 const BODIES: &str = "bodies";
 /// Where task logs are kept in the store's directory.
@@ -28,7 +30,10 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Where the task logs of a store are.
 pub(crate) fn logs(settings: &Settings) -> PathBuf {
-    settings.store.join(LOGS)
+    match place(settings) {
+        Place::Directory(dir) => dir.join(LOGS),
+        Place::Postgres(_) => Path::new(WORKPLACE).join(LOGS),
+    }
 }
 
 /// Opens a store that exists; reading never makes one.
@@ -111,7 +116,7 @@ pub(crate) async fn open_place(
                 ..store::PostgresOptions::new(url.clone())
             };
             let store = store::Postgres::open(options).await?;
-            let bodies = bodies(Path::new(".noetl"))?;
+            let bodies = bodies(Path::new(WORKPLACE))?;
             Ok(Opened {
                 log: Log {
                     store: Arc::new(store),

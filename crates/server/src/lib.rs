@@ -13,6 +13,7 @@ mod loading;
 mod metrics;
 mod peers;
 mod playbooks;
+mod publish;
 mod results;
 mod server;
 mod submit;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Net, State};
 use model::event::{Body, Event};
-use model::id::{ExecutionId, Seq};
+use model::id::{ExecutionId, LeaseEpoch, Seq};
 use model::outcome::Outcome;
 use model::template::{Data, Loaded, LoopPointer, Need};
 use serde_json::{Value, json};
@@ -26,6 +26,23 @@ pub(crate) struct Opened {
     pub(crate) snapshot_seq: Seq,
     /// Who drives it.
     pub(crate) owner: Option<store::OwnerId>,
+    /// The claims that are current, where they were asked for.
+    pub(crate) claims: Option<Vec<(Seq, LeaseEpoch)>>,
+}
+
+/// Folds an execution's log, and looks up which claims on its commands are current.
+pub(crate) async fn open_with_claims(
+    shared: &Shared,
+    execution: ExecutionId,
+) -> Result<Option<Box<Opened>>, Error> {
+    let Some(mut opened) = open(shared, execution).await? else {
+        return Ok(None);
+    };
+    let commands = shared.store.open_commands(execution).await?;
+    let claims = commands.iter();
+    let claims = claims.map(|open| (open.command.id.seq, open.lease_epoch));
+    opened.claims = Some(claims.collect());
+    Ok(Some(opened))
 }
 
 /// Folds an execution's log, from its newest snapshot on.
@@ -56,6 +73,7 @@ pub(crate) async fn open(
         tail,
         snapshot_seq,
         owner: recorded.row.owner,
+        claims: None,
     })))
 }
 

@@ -126,14 +126,14 @@ impl Server {
             return Ok(None);
         };
         let events = self.shared.store.events_at(id, &[pointer.done]).await?;
-        let stats = events.first().and_then(|event| match &event.body {
+        let counts = events.first().and_then(|event| match &event.body {
             Body::LoopDone(done) => Some(done.stats),
             _ => None,
         });
-        Ok(stats.map(|stats| {
+        Ok(counts.map(|counts| {
             json!({
                 "execution_id": id, "step": step, "done": true,
-                "total": stats.total, "ended": stats.succeeded + stats.failed, "failed": stats.failed,
+                "total": counts.total, "ended": counts.succeeded + counts.failed, "failed": counts.failed,
             })
         }))
     }

@@ -20,6 +20,8 @@ pub struct Config {
     pub limits: engine::Limits,
     /// Where playbooks named by a relative file path are found; none refuses files.
     pub files: Option<PathBuf>,
+    /// Where events are published and hints passed on; none where nobody listens.
+    pub bus: Option<Arc<dyn wire::Bus>>,
     /// Whether it takes over what dead processes drove.
     pub takes_over: bool,
     /// The secret that servers on the same store know each other by; none where this process is alone.
@@ -43,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) sweeps: sweep::Hints,
     pub(crate) peers: peers::Known,
     pub(crate) takes_over: bool,
+    pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
     pub(crate) stop: CancellationToken,
 }
@@ -67,6 +70,7 @@ impl Server {
                 .cluster_secret
                 .map(|secret| Arc::new(peers::Peers::new(&secret))),
             takes_over: config.takes_over,
+            bus: config.bus,
             published,
             stop: CancellationToken::new(),
         });

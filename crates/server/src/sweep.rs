@@ -17,6 +17,7 @@ use crate::drive::{Extras, Order, Posted};
 use crate::error::Error;
 use crate::ingest;
 use crate::playbooks::Unusable;
+use crate::publish;
 use crate::submit::Start;
 use crate::transport::SESSION_TTL;
 
@@ -36,6 +37,8 @@ pub(crate) struct Hints {
     pub(crate) timers: Notify,
     /// A message was sent.
     pub(crate) messages: Notify,
+    /// Something waits to be published.
+    pub(crate) outbox: Notify,
 }
 
 /// Starts the sweeps; they end with the server.
@@ -48,6 +51,12 @@ pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<Part> {
     if shared.takes_over {
         let taking_over = take_over(shared.clone());
         parts.push(Part::spawn("the takeover sweep", shared, taking_over));
+    }
+    if let Some(bus) = &shared.bus {
+        let publishing = publish::publish(shared.clone(), bus.clone());
+        parts.push(Part::spawn("the publisher", shared, publishing));
+        let hearing = publish::hear(shared.clone(), bus.clone());
+        parts.push(Part::spawn("the bus", shared, hearing));
     }
     if shared.peers.is_some() {
         let noticing = notice_offers(shared.clone());

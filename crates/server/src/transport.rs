@@ -250,7 +250,10 @@ pub(crate) fn told(held: &store::Held) -> Option<Told> {
 
 fn refused(command: CommandId, posted: Posted) -> wire::Error {
     match posted {
-        Posted::Refused(Refusal::Fenced | Refusal::Ended) => wire::Error::Fenced(command),
+        Posted::Refused(Refusal::Fenced | Refusal::Ended) => {
+            metrics::counter!(crate::metrics::FENCED).increment(1);
+            wire::Error::Fenced(command)
+        }
         Posted::Refused(refusal) => wire::Error::Refused(refusal.to_string()),
         Posted::Failed(Error::NotFound(execution)) => {
             wire::Error::NotFound(format!("execution {execution}"))

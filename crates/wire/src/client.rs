@@ -129,6 +129,11 @@ impl Client {
         })
     }
 
+    /// The servers it speaks to.
+    pub fn servers(&self) -> &[String] {
+        &self.servers
+    }
+
     /// The same client for calls that one server passes on to another.
     #[must_use]
     pub fn forwarding(mut self) -> Self {

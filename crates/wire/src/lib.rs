@@ -5,12 +5,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
+mod bus;
 mod client;
 mod context;
 mod event;
 mod remote;
 mod transport;
 
+pub use bus::{Bus, BusError, Nats, Publication, published};
 pub use client::{CallError, Client, FORWARDED, Token, Upload};
 pub use context::Context;
 pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};

@@ -171,6 +171,12 @@ impl Database {
         format!("{}/{}", self.admin, self.name)
     }
 
+    /// The host and port of its server, to lead a proxy to.
+    pub fn place(&self) -> String {
+        let place = self.admin.rsplit_once('@').map(|(_, place)| place);
+        place.unwrap_or_default().to_owned()
+    }
+
     /// The same through another port of this machine.
     pub fn url_at(&self, port: u16) -> String {
         let credentials = self.admin.rsplit_once('@').map_or("", |(before, _)| before);

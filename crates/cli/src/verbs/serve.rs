@@ -148,7 +148,17 @@ async fn admin(
         return Ok(server.keep_admin(&text).await?);
     }
     let Some(token) = server.first_admin().await? else {
-        return Ok(());
+        return match &args.token_file {
+            None => Ok(()),
+            Some(file) => {
+                let name = file.display();
+                let message =
+                    format!("`{name}` does not exist, and the store has an admin token already");
+                Err(Problem::new(Exit::Usage, "TOKEN_MISSING", message).help(
+                    "bring the file back, or start without --token-file and use the token you have",
+                ))
+            }
+        };
     };
     match &args.token_file {
         Some(file) => {

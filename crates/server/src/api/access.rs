@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::StatusCode;
@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use model::time::Time;
 use sha2::{Digest, Sha256};
 use store::{AccessId, AuditEntry, AuditOutcome, Store, TokenRow};
+use tokio::time::Instant;
 use wire::api::Role;
 
 use crate::api::error::ApiError;
@@ -127,6 +128,23 @@ pub(crate) struct Authorized<A> {
     action: PhantomData<A>,
 }
 
+impl<A: Action> Authorized<A> {
+    /// Checks that the asker may do something else as well, which only the request's body shows to be wanted.
+    pub(crate) fn also<B: Action>(&self) -> Result<(), ApiError> {
+        if self.principal.may::<B>() {
+            Ok(())
+        } else {
+            Err(forbidden::<B>())
+        }
+    }
+}
+
+fn forbidden<A: Action>() -> ApiError {
+    let detail = format!("this needs the role `{}`", A::NEEDS);
+    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
+        .remedy("use a token with that role: `noetl token create NAME --role ROLE`")
+}
+
 impl<A: Action> FromRequestParts<Api> for Authorized<A> {
     type Rejection = ApiError;
 
@@ -134,9 +152,7 @@ impl<A: Action> FromRequestParts<Api> for Authorized<A> {
         let principal = authenticate(parts, api).await?;
         if !principal.may::<A>() {
             deny(parts, api, &principal.name()).await;
-            let detail = format!("this needs the role `{}`", A::NEEDS);
-            return Err(ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
-                .remedy("use a token with that role: `noetl token create NAME --role ROLE`"));
+            return Err(forbidden::<A>());
         }
         Ok(Self {
             principal,

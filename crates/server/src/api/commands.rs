@@ -57,7 +57,11 @@ pub(crate) async fn claim(
         max: request.max,
         wait: Duration::from_millis(request.wait_ms).min(WAIT_MAX),
     };
-    let commands = api.transport().claim(&ask).await?;
+    let transport = api.transport();
+    let commands = tokio::select! {
+        commands = transport.claim(&ask) => commands?,
+        () = api.closing.cancelled() => Vec::new(),
+    };
     Ok(Json(ClaimAnswer { commands }))
 }
 
@@ -191,8 +195,11 @@ pub(crate) async fn listen(
 ) -> Answer<ToldAnswer> {
     named(&request.worker)?;
     let transport = api.transport();
-    let told = tokio::time::timeout(LISTEN_MAX, transport.listen(&request.worker)).await;
-    let told = told.unwrap_or(Ok(Vec::new()))?;
+    let told = tokio::select! {
+        told = transport.listen(&request.worker) => told?,
+        () = tokio::time::sleep(LISTEN_MAX) => Vec::new(),
+        () = api.closing.cancelled() => Vec::new(),
+    };
     Ok(Json(ToldAnswer { told }))
 }
 

@@ -253,7 +253,7 @@ impl From<Refused> for ApiError {
             }
             Refused::Fenced => Self::conflict("FENCED", detail),
             Refused::Failed(error) => error.into(),
-            Refused::Refused(refusal) => refusal.into(),
+            Refused::Unfit(refusal) => refusal.into(),
         }
     }
 }

@@ -13,7 +13,7 @@ use wire::api::{
     CancellationCheck, EventPage, ExecuteRequest, Execution, ExecutionPage, RunAnswer, Started,
 };
 
-use crate::api::access::{Authorized, Operate, View};
+use crate::api::access::{Author, Authorized, Operate, View};
 use crate::api::error::{ApiError, Failures};
 use crate::api::extract::{Body, Id, IdAnd, Params, id};
 use crate::api::state::Api;
@@ -27,15 +27,19 @@ const LOOKED_AT_MAX: usize = 20_000;
 
 /// Start a run.
 ///
-/// When this answers, the run is durable.
+/// When this answers, the run is durable. With the playbook's own text it needs the role `author`.
 #[utoipa::path(post, path = "/api/execute", tag = "runs", request_body = ExecuteRequest,
     responses((status = 200, description = "the run has begun", body = Started), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn execute(
     State(api): State<Api>,
-    _may: Authorized<Operate>,
+    may: Authorized<Operate>,
     Body(request): Body<ExecuteRequest>,
 ) -> Answer<Started> {
+    if request.playbook.is_some() {
+        // The text becomes part of the catalog, and code that workers run.
+        may.also::<Author>()?;
+    }
     let execution_id = start(&api, request).await?;
     Ok(Json(Started {
         execution_id,

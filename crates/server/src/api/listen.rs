@@ -103,7 +103,7 @@ impl Listening {
         tls: Option<Tls>,
         stop: CancellationToken,
     ) -> io::Result<()> {
-        let (router, _) = router::routes(Api::new(server, &config));
+        let (router, _) = router::routes(Api::new(server, &config, stop.clone()));
         let service = router.into_make_service_with_connect_info::<Peer>();
         let connections = Connections::start(self.listener, self.address, tls, stop.clone());
         let serving = axum::serve(connections, service);

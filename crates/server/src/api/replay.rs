@@ -5,6 +5,7 @@ use model::event::Event;
 use model::id::{EventId, ExecutionId, Seq};
 use model::time::Time;
 use serde::Deserialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 use wire::api::ReplayState;
@@ -78,9 +79,11 @@ pub(crate) async fn state(
         let detail = "the run had not begun at that place";
         ApiError::not_found("STATE_NOT_FOUND", detail)
     })?;
-    let value = serde_json::to_value(&state)
+    let value = ciborium::Value::serialized(&state)
         .map_err(|error| ApiError::unavailable(format!("the state cannot be shown: {error}")))?;
+    let value = json_of(value);
     let checksum = hex::encode(Sha256::digest(value.to_string().as_bytes()));
+
     Ok(Json(ReplayState {
         execution_id: id,
         seq: state.seq,
@@ -88,4 +91,60 @@ pub(crate) async fn state(
         state: value,
         checksum,
     }))
+}
+
+/// Any value as JSON: keys that are not text are written out as it, bytes in hex.
+fn json_of(value: ciborium::Value) -> Value {
+    match value {
+        ciborium::Value::Integer(number) => {
+            let number = i128::from(number);
+            i64::try_from(number).map_or_else(|_| Value::from(number.to_string()), Value::from)
+        }
+        ciborium::Value::Float(number) => Value::from(number),
+        ciborium::Value::Bool(flag) => Value::from(flag),
+        ciborium::Value::Text(text) => Value::from(text),
+        ciborium::Value::Bytes(bytes) => Value::from(hex::encode(bytes)),
+        ciborium::Value::Array(items) => items.into_iter().map(json_of).collect(),
+        ciborium::Value::Tag(_, value) => json_of(*value),
+        ciborium::Value::Map(entries) => {
+            let entries = entries.into_iter();
+            let entries = entries.map(|(key, value)| (key_of(key), json_of(value)));
+            Value::Object(entries.collect())
+        }
+        _ => Value::Null,
+    }
+}
+
+fn key_of(key: ciborium::Value) -> String {
+    match json_of(key) {
+        Value::String(text) => text,
+        // A step run, as everything else names it.
+        Value::Object(fields) if fields.contains_key("step") && fields.contains_key("run") => {
+            let step = fields["step"].as_str().unwrap_or_default();
+            format!("step:{step}:run:{}", fields["run"])
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use model::id::StepRunId;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_of_every_kind_become_text() {
+        let run = StepRunId {
+            step: "a".into(),
+            run: 2,
+        };
+        let by_run = BTreeMap::from([(run, vec![1_u8])]);
+        let by_number = BTreeMap::from([(7_u64, Some(by_run))]);
+        let value = ciborium::Value::serialized(&by_number).unwrap();
+        assert_eq!(json_of(value), json!({"7": {"step:a:run:2": [1]}}));
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use store::Store;
+use tokio_util::sync::CancellationToken;
 
 use crate::Server;
 use crate::api::access::{Access, Tokens, digest};
@@ -34,11 +35,14 @@ pub(crate) struct Api {
     /// The hash of the cluster's secret.
     pub(crate) cluster: Option<[u8; 32]>,
     pub(crate) metrics: Arc<crate::metrics::Rendered>,
+    /// Cancelled when the server closes: whoever waits is answered with what there is.
+    pub(crate) closing: CancellationToken,
 }
 
 impl Api {
-    pub(crate) fn new(server: Server, config: &ApiConfig) -> Self {
+    pub(crate) fn new(server: Server, config: &ApiConfig, closing: CancellationToken) -> Self {
         Self {
+            closing,
             access: config.access,
             hosts: Arc::new(Hosts::new(config.is_loopback, &config.hosts)),
             tokens: Arc::default(),

@@ -15,6 +15,7 @@ use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
 use store::Filter;
 use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
 use crate::Server;
@@ -60,7 +61,7 @@ pub(crate) async fn one(
     row(&api, id).await?;
     let after = last_event_id(&headers)?.or(params.after_seq).unwrap_or(0);
     let follow = Follow {
-        waiting: Waiting::new(&api.server),
+        waiting: Waiting::new(&api),
         server: api.server,
         id,
         after: Seq(after),
@@ -94,12 +95,14 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 /// What wakes a stream: a commit here, or a change of the store by someone else.
 struct Waiting {
     published: tokio::sync::broadcast::Receiver<std::sync::Arc<crate::Published>>,
+    closing: CancellationToken,
 }
 
 impl Waiting {
-    fn new(server: &Server) -> Self {
+    fn new(api: &Api) -> Self {
         Self {
-            published: server.watch(),
+            published: api.server.watch(),
+            closing: api.closing.clone(),
         }
     }
 
@@ -114,7 +117,7 @@ impl Waiting {
                     Err(RecvError::Closed) => return false,
                 },
                 () = server.shared.store.changed() => return true,
-                () = server.shared.stop.cancelled() => return false,
+                () = self.closing.cancelled() => return false,
             }
         }
     }
@@ -178,7 +181,7 @@ pub(crate) async fn all(
 ) -> Result<Events, ApiError> {
     let last = last_event_id(&headers)?;
     let follow = FollowAll {
-        waiting: Waiting::new(&api.server),
+        waiting: Waiting::new(&api),
         server: api.server,
         known: std::collections::HashMap::new(),
         last: last.unwrap_or(0),

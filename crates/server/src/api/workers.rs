@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::id::WorkerId;
+use tokio::time::Instant;
 use wire::api::{HeartbeatRequest, WorkerPool};
 
 use crate::Server;

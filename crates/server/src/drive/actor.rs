@@ -70,6 +70,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         drains: Vec::new(),
     };
     let mut taken = Vec::with_capacity(ORDERS_AT_ONCE);
+    let in_memory = metrics::gauge!(crate::metrics::IN_MEMORY);
     loop {
         tokio::select! {
             biased;
@@ -84,6 +85,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         }
         drive.flush();
         drive.answer_drains();
+        in_memory.set(f64::from(
+            u32::try_from(drive.slots.len()).unwrap_or(u32::MAX),
+        ));
     }
 }
 
@@ -150,7 +154,7 @@ impl Drive {
             Done::Fetched(fetched, ask, reply) => self.fetched(fetched, ask, reply),
             Done::Again(execution) => {
                 if let Some(slot) = self.slots.remove(&execution) {
-                    self.open(execution, slot.queue);
+                    self.open_slot(execution, slot.queue, slot.is_fenced);
                     // A submission that is not in the store yet starts anew, with the playbook it came with.
                     if let Some(fresh) = self.slots.get_mut(&execution) {
                         fresh.net = slot.net;
@@ -169,14 +173,24 @@ impl Drive {
 
     /// Brings an execution into memory; its inputs wait.
     pub(super) fn open(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>) {
+        self.open_slot(execution, queue, false);
+    }
+
+    fn open_slot(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>, is_fenced: bool) {
         let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
         slot.queue = queue;
         slot.is_loading = true;
+        slot.is_fenced = is_fenced;
         self.slots.insert(execution, slot);
         let shared = self.shared.clone();
-        let opening =
-            async move { Done::Opened(execution, loading::open(&shared, execution).await) };
-        self.work.push(Box::pin(opening));
+        self.work.push(Box::pin(async move {
+            let opened = if is_fenced {
+                loading::open_with_claims(&shared, execution).await
+            } else {
+                loading::open(&shared, execution).await
+            };
+            Done::Opened(execution, opened)
+        }));
     }
 
     fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Box<Opened>>, Error>) {
@@ -196,7 +210,12 @@ impl Drive {
                     opened.snapshot_seq,
                 );
                 fresh.queue = accept_submissions(slot.queue);
+                let fenced = opened.claims.as_deref();
+                let fenced = fenced.map(|claims| fresh.take_fenced(claims));
                 self.slots.insert(execution, fresh);
+                for waiting in fenced.into_iter().flatten() {
+                    self.refuse(execution, waiting, engine::Refusal::Fenced);
+                }
                 self.decide(execution);
             }
             Ok(None) if slot.is_new() => {

@@ -8,6 +8,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::raw::Raw;
 use model::time::Time;
 use store::{Commit, Committed, Fence, Foreign, Issue, Message, MessageKey, Snapshot};
+use tokio::time::Instant;
 use wire::{Told, Verdict};
 
 use crate::Shared;
@@ -189,9 +190,14 @@ impl Drive {
             return;
         };
         let decided = slot.under_way.take().unwrap_or_default();
+        count(&outcome);
         match outcome.result {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
-            Ok(Committed::Moved { .. } | Committed::Fenced) => {
+            Ok(Committed::Fenced) => {
+                slot.is_fenced = true;
+                self.put_back(execution, decided, &outcome.rest.handed, None);
+            }
+            Ok(Committed::Moved { .. }) => {
                 self.put_back(execution, decided, &outcome.rest.handed, None);
             }
             Err(error) if error.is_passing() => {
@@ -271,6 +277,7 @@ impl Drive {
             slot.waits_for_commit = false;
         }
         self.decide(execution);
+        self.hint(&rest.offered);
         for Offered { pool, kinds, seq } in rest.offered {
             self.offer(&pool, kinds, CommandId { execution, seq });
         }
@@ -287,6 +294,16 @@ impl Drive {
         });
         if ended {
             self.slots.remove(&execution);
+        }
+    }
+
+    /// Tells the bus, if there is one, of work that nobody here was waiting for and of events to publish.
+    fn hint(&self, offered: &[Offered]) {
+        let Some(bus) = &self.shared.bus else { return };
+        self.shared.sweeps.outbox.notify_one();
+        for offered in offered {
+            let (bus, pool) = (bus.clone(), offered.pool.clone());
+            tokio::spawn(async move { bus.offer(&pool).await });
         }
     }
 
@@ -344,6 +361,21 @@ impl Drive {
             }
         }
     }
+}
+
+/// Takes what became of a commit into the figures.
+fn count(outcome: &Outcome) {
+    use crate::metrics::{COMMITS, EVENTS, FENCED, MOVED, STORE_FAILURES};
+    let name = match &outcome.result {
+        Ok(Committed::Done) => {
+            metrics::counter!(EVENTS).increment(outcome.rest.events.len() as u64);
+            COMMITS
+        }
+        Ok(Committed::Moved { .. }) => MOVED,
+        Ok(Committed::Fenced) => FENCED,
+        Err(_) => STORE_FAILURES,
+    };
+    metrics::counter!(name).increment(1);
 }
 
 /// What new commands are issued with.
@@ -488,7 +520,9 @@ async fn write(shared: &Shared, batch: Vec<Pending>) -> Vec<(ExecutionId, Outcom
             }
         }
     }
+    let begun = Instant::now();
     let committed = shared.store.commit_all(commits).await;
+    metrics::histogram!(crate::metrics::COMMIT_SECONDS).record(begun.elapsed().as_secs_f64());
     for ((execution, rest), result) in rests.into_iter().zip(committed) {
         let result = result.map_err(Error::from);
         outcomes.push((execution, Outcome { result, rest }));

@@ -34,6 +34,8 @@ pub(super) struct Slot {
     pub(super) gathered: Option<Gathered>,
     /// Handed to the store: the inputs, to be put back in line should the commit not happen.
     pub(super) under_way: Option<Vec<Decided>>,
+    /// Whether a commit was refused because a claim that entitled to it is not current.
+    pub(super) is_fenced: bool,
     /// The last seq that a snapshot covers.
     pub(super) snapshot_seq: Seq,
     tail: VecDeque<Event>,
@@ -120,6 +122,7 @@ impl Slot {
             waits_for_commit: false,
             gathered: None,
             under_way: None,
+            is_fenced: false,
             snapshot_seq,
             tail: tail.into_iter().skip(skip).collect(),
             contexts: [None, None],
@@ -146,6 +149,28 @@ impl Slot {
         while self.tail.len() > TAIL_MAX && self.under_way.is_none() {
             self.tail.pop_front();
         }
+    }
+
+    /// Takes out of the line what is said under claims that are not current; the rest stays.
+    pub(super) fn take_fenced(&mut self, claims: &[(Seq, LeaseEpoch)]) -> Vec<Waiting> {
+        let is_fenced = |waiting: &Waiting| match &waiting.input {
+            Input::Report(report) => !claims.contains(&(report.command, report.lease_epoch)),
+            Input::Lost {
+                command,
+                lease_epoch,
+                ..
+            } => !claims.contains(&(*command, *lease_epoch)),
+            _ => false,
+        };
+        let mut fenced = Vec::new();
+        for waiting in std::mem::take(&mut self.queue) {
+            if is_fenced(&waiting) {
+                fenced.push(waiting);
+            } else {
+                self.queue.push_back(waiting);
+            }
+        }
+        fenced
     }
 
     /// A recent event.

@@ -40,7 +40,7 @@ pub(crate) enum Refused {
     Failed(#[from] Error),
     /// The engine does not take it.
     #[error(transparent)]
-    Refused(#[from] engine::Refusal),
+    Unfit(#[from] engine::Refusal),
 }
 
 /// A batch was taken, or everything in it had been before.
@@ -139,6 +139,10 @@ fn needs_no_row(event: &WireEvent) -> bool {
     let name = event.event_type.as_str();
     name == "loop.done"
         || (name.starts_with("command.") && !matches!(name, "command.failed" | "command.completed"))
+}
+
+fn is_boundary(event: &WireEvent) -> bool {
+    event.kind().is_ok_and(|kind| kind.is_boundary()) || is_failed_command(event)
 }
 
 fn is_failed_command(event: &WireEvent) -> bool {
@@ -281,7 +285,9 @@ async fn translate(
     let opened = loading::open(shared, execution).await?;
     let opened = opened.ok_or(Error::NotFound(execution))?;
     let Some(live) = opened.state.commands.get(&claim.command.seq) else {
-        let all_ignored = news.iter().all(|event| needs_no_row(event));
+        // The command is over. What its client says last of its end is acknowledged: the first word counted.
+        let is_last_word = |event: &&WireEvent| needs_no_row(event) || is_boundary(event);
+        let all_ignored = news.iter().all(is_last_word);
         return if all_ignored {
             Ok(Vec::new())
         } else {

@@ -45,11 +45,10 @@ impl Scene<'_> {
         let has_failed = wire.status == Some(WireStatus::Error);
         let mut events = match kind {
             Kind::LoopDone | Kind::CommandClaimed => Vec::new(),
-            Kind::CommandFailed => self.failure(wire, said),
             Kind::StepStarted => self.start(said),
             Kind::StepDone if has_failed => self.failure(wire, said),
             Kind::StepDone => self.end(wire, said)?,
-            Kind::StepFailed => self.failure(wire, said),
+            Kind::StepFailed | Kind::CommandFailed => self.failure(wire, said),
             Kind::TaskDone | Kind::TaskFailed if !is_whole(wire) => {
                 vec![self.task_end(wire, said)?]
             }

@@ -42,7 +42,7 @@ pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -
     }
     if !members.is_empty() {
         let asked: Vec<&Commit> = members.iter().map(|place| &commits[*place]).collect();
-        let written = write(pool, &batch, &asked, publishes).await;
+        let written = write_or_part(pool, &batch, &asked, publishes).await;
         for (place, answer) in members.into_iter().zip(written) {
             answers[place] = Some(answer);
         }
@@ -53,8 +53,40 @@ pub(super) async fn append(pool: &Pool, commits: Vec<Commit>, publishes: bool) -
         .collect()
 }
 
+/// A batch that the database refuses for good is written commit by commit, so that one does not take the others along.
+async fn write_or_part(
+    pool: &Pool,
+    batch: &Batch,
+    commits: &[&Commit],
+    publishes: bool,
+) -> Answers {
+    match write(pool, batch, commits, publishes).await {
+        Ok(answers) => answers,
+        Err(Fault::Firm(_)) if commits.len() > 1 => {
+            let mut answers = Vec::with_capacity(commits.len());
+            for commit in commits {
+                let mut alone = Batch::default();
+                answers.push(match alone.add(commit) {
+                    Ok(()) => match write(pool, &alone, &[commit], publishes).await {
+                        Ok(mut answer) => answer.pop().expect("one commit is answered"),
+                        Err(fault) => Err(fault.named(&pool.connector.target)),
+                    },
+                    Err(error) => Err(error),
+                });
+            }
+            answers
+        }
+        Err(fault) => all(commits, pool, fault),
+    }
+}
+
 /// Sends the batch until it is known what became of it, or the database stays away.
-async fn write(pool: &Pool, batch: &Batch, commits: &[&Commit], publishes: bool) -> Answers {
+async fn write(
+    pool: &Pool,
+    batch: &Batch,
+    commits: &[&Commit],
+    publishes: bool,
+) -> Result<Answers, Fault> {
     let rare = batch.rare();
     let values = batch.values(&rare, &publishes);
     let mut waits = WAITS.iter();
@@ -63,16 +95,15 @@ async fn write(pool: &Pool, batch: &Batch, commits: &[&Commit], publishes: bool)
     loop {
         let fault = match pool.once(APPEND, &values).await {
             Ok(rows) => {
-                let verdicts = match verdicts(&rows, batch) {
-                    Ok(verdicts) if verdicts.len() == commits.len() => verdicts,
-                    Ok(_) => return all(commits, pool, Fault::Row("a verdict is missing".into())),
-                    Err(fault) => return all(commits, pool, fault),
-                };
-                return if is_unknown {
+                let verdicts = verdicts(&rows, batch)?;
+                if verdicts.len() != commits.len() {
+                    return Err(Fault::Row("a verdict is missing".into()));
+                }
+                return Ok(if is_unknown {
                     settle(pool, commits, verdicts).await
                 } else {
                     verdicts
-                };
+                });
             }
             Err(fault) => fault,
         };
@@ -86,7 +117,7 @@ async fn write(pool: &Pool, batch: &Batch, commits: &[&Commit], publishes: bool)
             Some(wait) if may_help && begun.elapsed() < TRIES_MAX => {
                 tokio::time::sleep(*wait).await;
             }
-            _ => return all(commits, pool, fault),
+            _ => return Err(fault),
         }
     }
 }

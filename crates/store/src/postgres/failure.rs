@@ -128,6 +128,9 @@ pub(super) fn named(target: &Target, error: tokio_postgres::Error) -> Error {
             file: place.into(),
             source: error.into(),
         },
+        ref other if other.code().starts_with("22") => {
+            Error::Malformed("a text or number that the database cannot hold")
+        }
         _ => Error::Unavailable(error.into()),
     }
 }

@@ -1,0 +1,184 @@
+//! A cluster on this machine: a private Postgres, real server and worker processes, and a client that loads them.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::peers::{Database, Postgres};
+use wire::Client;
+
+use crate::raw::now;
+
+/// How long a process may take to come up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Processes that end with this.
+pub(crate) struct Cluster {
+    /// What speaks to the first server.
+    pub(crate) client: Client,
+    /// How long the first server took from its start to being ready.
+    pub(crate) ready: Duration,
+    /// The database, where there is one.
+    pub(crate) database: Option<(Postgres, Database)>,
+    server: u32,
+    processes: Vec<Child>,
+    _dir: TempDir,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            // One that has ended already needs no end.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Cluster {
+    /// One server and two workers on Postgres.
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        let postgres = Postgres::private();
+        let database = postgres.fresh_database();
+        let url = database.url();
+        let mut cluster = Self::serve(&["--store", &url], Some((postgres, database))).await?;
+        for _ in 0..2 {
+            cluster.work()?;
+        }
+        cluster.wait_for_workers(2).await?;
+        Ok(cluster)
+    }
+
+    /// One server on an embedded store.
+    pub(crate) async fn embedded() -> anyhow::Result<Self> {
+        Self::serve(&[], None).await
+    }
+
+    async fn serve(flags: &[&str], database: Option<(Postgres, Database)>) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let port = free_port()?;
+        let listen = format!("127.0.0.1:{port}");
+        let url = format!("http://{listen}");
+        let begun = now();
+        let server = spawn(
+            &dir,
+            "server",
+            &[&["serve", "--listen", &listen], flags].concat(),
+        )?;
+        let client = Client::new(&[url], None)?;
+        while client.get::<Value>("/readyz").await.is_err() {
+            anyhow::ensure!(begun.elapsed() < PATIENCE, "the server does not come up");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(Self {
+            client,
+            ready: begun.elapsed(),
+            database,
+            server: server.id(),
+            processes: vec![server],
+            _dir: dir,
+        })
+    }
+
+    fn work(&mut self) -> anyhow::Result<()> {
+        let url = self.client.servers().join(",");
+        let name = format!("worker-{}", self.processes.len());
+        let worker = spawn(&self._dir, &name, &["worker", "--server", &url])?;
+        self.processes.push(worker);
+        Ok(())
+    }
+
+    async fn wait_for_workers(&self, count: usize) -> anyhow::Result<()> {
+        let begun = now();
+        loop {
+            let pools: Vec<Value> = self.client.get("/api/worker/pools").await?;
+            if pools.len() >= count {
+                return Ok(());
+            }
+            anyhow::ensure!(begun.elapsed() < PATIENCE, "the workers do not come up");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Registers a playbook.
+    pub(crate) async fn register(&self, text: &str) -> anyhow::Result<String> {
+        let request = json!({"content": text});
+        let registered: Value = self.client.post("/api/catalog/register", &request).await?;
+        let path = registered["path"].as_str();
+        Ok(path.context("a registered playbook has a path")?.to_owned())
+    }
+
+    /// Starts a run.
+    pub(crate) async fn submit(&self, path: &str, payload: &Value) -> anyhow::Result<String> {
+        let request = json!({"path": path, "payload": payload});
+        let started: Value = self.client.post("/api/execute", &request).await?;
+        let id = started["execution_id"].as_str();
+        Ok(id.context("a run has an id")?.to_owned())
+    }
+
+    /// Waits for a run's end by its stream.
+    pub(crate) async fn follow(&self, id: &str, after: u64) -> anyhow::Result<()> {
+        let path = format!("/api/executions/{id}/stream?after_seq={after}");
+        let mut stream = self.client.stream(&path, None).await?;
+        while stream.chunk().await?.is_some() {}
+        let status: Value = self
+            .client
+            .get(&format!("/api/executions/{id}/status"))
+            .await?;
+        anyhow::ensure!(status["status"] == "COMPLETED", "a run ended as {status}");
+        Ok(())
+    }
+
+    /// Waits until a run has ended, looking now and then.
+    pub(crate) async fn wait(&self, id: &str) -> anyhow::Result<()> {
+        loop {
+            let status: Value = self
+                .client
+                .get(&format!("/api/executions/{id}/status"))
+                .await?;
+            match status["status"].as_str() {
+                Some("RUNNING") => tokio::time::sleep(Duration::from_millis(10)).await,
+                Some("COMPLETED") => return Ok(()),
+                _ => anyhow::bail!("a run ended as {status}"),
+            }
+        }
+    }
+
+    /// What the server holds in memory.
+    pub(crate) fn server_megabytes(&self) -> anyhow::Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        let kilobytes: f64 = kilobytes.context("a process has a size")?.parse()?;
+        Ok(kilobytes / 1024.0)
+    }
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    Ok(listener.local_addr()?.port())
+}
+
+fn spawn(dir: &TempDir, name: &str, args: &[&str]) -> anyhow::Result<Child> {
+    let place = dir.path().join(name);
+    std::fs::create_dir_all(&place)?;
+    let child = Command::new(noetl()?)
+        .args(args)
+        .current_dir(place)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok(child)
+}
+
+/// The `noetl` that was built beside this program.
+fn noetl() -> anyhow::Result<PathBuf> {
+    let mut path = std::env::current_exe()?;
+    path.set_file_name("noetl");
+    anyhow::ensure!(path.is_file(), "`{}` is not built", path.display());
+    Ok(path)
+}

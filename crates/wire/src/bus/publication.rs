@@ -1,0 +1,117 @@
+//! An event as the bus carries it: references and extracted fields, never bodies.
+
+use model::event::Event;
+use model::id::{EventId, ExecutionId};
+use serde_json::{Map, Value};
+
+/// An event on its way to the bus.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Publication {
+    /// The stored name of its type; the subject ends with it.
+    pub event_type: &'static str,
+    /// Whose log it is in.
+    pub execution_id: ExecutionId,
+    /// What makes it the same event when it is published again.
+    pub event_id: EventId,
+    /// What it says.
+    pub text: String,
+}
+
+/// Fields of a payload that hold people's data.
+const DATA: [&str; 11] = [
+    "workload",
+    "args",
+    "args_from",
+    "inputs",
+    "input",
+    "patch",
+    "set",
+    "set_ctx",
+    "set_iter",
+    "collection",
+    "results",
+];
+/// So many scalars stand for a body.
+const FIELDS_MAX: usize = 32;
+/// A longer text is not a field but a body.
+const TEXT_MAX: usize = 500;
+
+/// An event made fit for the bus.
+pub fn published(event: &Event) -> Publication {
+    let mut shown = event.to_json();
+    if let Some(payload) = shown.get_mut("payload") {
+        trim(payload);
+    }
+    Publication {
+        event_type: event.kind().name(),
+        execution_id: event.execution_id,
+        event_id: event.event_id,
+        text: shown.to_string(),
+    }
+}
+
+fn trim(payload: &mut Value) {
+    let Value::Object(fields) = payload else {
+        return;
+    };
+    for (name, value) in fields.iter_mut() {
+        if name == "outcome" {
+            if let Some(result) = value.get_mut("result") {
+                *result = extracted(result);
+            }
+        } else if DATA.contains(&name.as_str()) || name == "payload" {
+            *value = extracted(value);
+        }
+    }
+}
+
+/// The scalars at the top of a value.
+fn extracted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let small = fields.iter().filter(|(_, value)| is_small(value));
+            let small = small.take(FIELDS_MAX);
+            let small: Map<String, Value> = small
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            Value::Object(small)
+        }
+        value if is_small(value) => value.clone(),
+        _ => Value::Null,
+    }
+}
+
+fn is_small(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.chars().count() <= TEXT_MAX,
+        Value::Array(_) | Value::Object(_) => false,
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bodies_stay_behind_and_fields_go() {
+        let mut payload = json!({
+            "outcome": {"status": "ok", "result": {"n": 1, "rows": [1, 2], "text": "x".repeat(501)}},
+            "set_ctx": {"a": 1, "deep": {"b": 2}},
+            "collection": [1, 2, 3],
+            "matched_rule_index": 0,
+        });
+        trim(&mut payload);
+        assert_eq!(
+            payload,
+            json!({
+                "outcome": {"status": "ok", "result": {"n": 1}},
+                "set_ctx": {"a": 1},
+                "collection": null,
+                "matched_rule_index": 0,
+            })
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! Ingestion as the event envelope's specification has it: every age of client, each event once.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::site::{Answered, HELLO, Site, http};
+
+/// Claims one command as an old client would.
+async fn claim(site: &Site, worker: &str) -> Value {
+    let ask = json!({"worker": worker, "max": 1, "wait_ms": 5000});
+    let claimed = site.post("/api/commands/claim", &ask).await;
+    assert_eq!(claimed.status, StatusCode::OK, "{:?}", claimed.body);
+    claimed.body["commands"][0].clone()
+}
+
+fn number(id: &Value) -> i64 {
+    id.as_str().unwrap().parse().unwrap()
+}
+
+/// An event as an old worker sends it: ids as integers, the claim in its meta.
+fn event(claimed: &Value, name: &str, payload: Value) -> Value {
+    let command = &claimed["command"];
+    let id = command["id"].as_str().unwrap();
+    let execution: i64 = id.split('.').next().unwrap().parse().unwrap();
+    json!({
+        "execution_id": execution,
+        "node_name": command["run"]["step"],
+        "name": name,
+        "context": payload,
+        "meta": {"command_id": id, "lease_epoch": claimed["lease_epoch"]},
+        "worker_id": "old-worker",
+    })
+}
+
+async fn log(site: &Site, execution: &str) -> Vec<String> {
+    let page = site
+        .get(&format!("/api/executions/{execution}/events?limit=1000"))
+        .await;
+    let events = page.body["events"].as_array().unwrap();
+    let names = events
+        .iter()
+        .map(|event| event["event_type"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    for (step, greeting) in [("start", "hello"), ("end", "world")] {
+        let claimed = claim(&site, "old-worker").await;
+        assert_eq!(claimed["command"]["run"]["step"], step);
+        for (name, payload) in [
+            ("command.started", json!({})),
+            ("step.enter", json!({})),
+            ("call.done", json!({"result": {"greeting": greeting}})),
+            ("step.exit", json!({"result": {"greeting": greeting}})),
+            ("command.completed", json!({})),
+        ] {
+            let answer = site
+                .post("/api/events", &event(&claimed, name, payload))
+                .await;
+            assert_eq!(answer.status, StatusCode::OK, "{name}: {:?}", answer.body);
+        }
+    }
+    let run = site.get(&format!("/api/executions/{execution}")).await.body;
+    assert_eq!(run["status"], "COMPLETED", "{run}");
+    assert_eq!(run["result"], json!({"greeting": "world"}));
+    let log = log(&site, &execution).await;
+    assert_eq!(log.last().map(String::as_str), Some("playbook.processed"));
+    let boundaries = log.iter().filter(|name| *name == "step.done").count();
+    assert_eq!(boundaries, 2, "the first boundary counts: {log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let mut done = event(&claimed, "call.done", json!({"result": 1}));
+    done["event_id"] = json!(4_000_000_001_i64);
+    let first = site.post("/api/events", &done).await;
+    assert_eq!(first.status, StatusCode::OK, "{:?}", first.body);
+    let length = log(&site, &execution).await.len();
+    let again = site.post("/api/events", &done).await;
+    assert_eq!(again.status, StatusCode::OK);
+    assert_eq!(again.body["seq"], first.body["seq"]);
+    assert_eq!(again.body["duplicate"], true);
+    assert_eq!(log(&site, &execution).await.len(), length);
+    done["context"] = json!({"result": 2});
+    let other = site.post("/api/events", &done).await;
+    assert_eq!(
+        (other.status, other.code()),
+        (StatusCode::CONFLICT, "EVENT_ID_CONFLICT")
+    );
+    // Without an id of its own an event is known by its claim and content.
+    let unnamed = event(
+        &claim(&site, "old-worker").await,
+        "call.done",
+        json!({"result": 3}),
+    );
+    let first = site.post("/api/events", &unnamed).await.body;
+    let again = site.post("/api/events", &unnamed).await.body;
+    assert_eq!(
+        (&first["seq"], &again["duplicate"]),
+        (&again["seq"], &json!(true))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_claim_is_fenced_and_leaves_no_row() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let id = claimed["command"]["id"].as_str().unwrap();
+    let release = json!({"worker": "old-worker", "lease_epoch": claimed["lease_epoch"]});
+    let released = site
+        .post(&format!("/api/commands/{id}/release"), &release)
+        .await;
+    assert_eq!(released.status, StatusCode::OK);
+    let second = claim(&site, "new-worker").await;
+    assert!(second["lease_epoch"].as_u64() > claimed["lease_epoch"].as_u64());
+    let before = log(&site, &execution).await.len();
+    let late = event(&claimed, "call.done", json!({"result": 1}));
+    let late = site.post("/api/events", &late).await;
+    assert_eq!((late.status, late.code()), (StatusCode::CONFLICT, "FENCED"));
+    assert_eq!(log(&site, &execution).await.len(), before);
+    let kept = site
+        .post(&format!("/api/commands/{id}/heartbeat"), &release)
+        .await;
+    assert_eq!((kept.status, kept.code()), (StatusCode::CONFLICT, "FENCED"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_is_refused_by_name_and_place() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let good = event(&claimed, "step.enter", json!({}));
+    let with = |name: &str, value: Value| {
+        let mut event = good.clone();
+        event[name] = value;
+        event
+    };
+    let before = log(&site, &execution).await.len();
+    let cases: [(Value, u16, &str); 8] = [
+        (with("execution_id", json!([1])), 422, "BODY_INVALID"),
+        (with("execution_id", json!("abc")), 422, "BODY_INVALID"),
+        (with("event_id", json!({"a": 1})), 422, "BODY_INVALID"),
+        (with("name", json!("step.dances")), 422, "EVENT_INVALID"),
+        (with("result_kind", json!("ref")), 422, "EVENT_INVALID"),
+        (with("status", json!("SOMEHOW")), 422, "BODY_INVALID"),
+        (
+            with("name", json!("next.evaluated")),
+            403,
+            "EVENT_NOT_YOURS",
+        ),
+        (with("execution_id", json!(12)), 404, "EXECUTION_NOT_FOUND"),
+    ];
+    for (body, status, code) in cases {
+        let answer = site.post("/api/events", &body).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (status, code),
+            "{body}"
+        );
+    }
+    let text = http().post(format!("{}/api/events", site.url)).body("{}");
+    assert_eq!(
+        text.send().await.unwrap().status(),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE
+    );
+    assert_eq!(
+        log(&site, &execution).await.len(),
+        before,
+        "nothing of it was kept"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_taken_whole_or_not_at_all() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let enter = event(&claimed, "step.enter", json!({}));
+    let mut wrong = event(&claimed, "call.done", json!({"result": 1}));
+    wrong["name"] = json!("no.such.thing");
+    let before = log(&site, &execution).await.len();
+    let batch = json!({"execution_id": number(&json!(execution)), "events": [enter, wrong]});
+    let refused = site.post("/api/events/batch", &batch).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (422, "EVENT_INVALID")
+    );
+    assert_eq!(refused.body["errors"][0]["index"], 1);
+    assert_eq!(log(&site, &execution).await.len(), before);
+    let done = event(&claimed, "call.done", json!({"result": 1}));
+    let batch = json!({"execution_id": execution, "events": [enter, done]});
+    let taken = site.post("/api/events/batch", &batch).await;
+    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    assert_eq!(taken.body["events"].as_array().unwrap().len(), 2);
+    assert!(taken.body["request_id"].is_string());
+    let many = vec![enter; 257];
+    let batch = json!({"execution_id": execution, "events": many});
+    let refused = site.post("/api/events/batch", &batch).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (422, "BATCH_TOO_LARGE")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let done = event(
+        &claimed,
+        "call.done",
+        json!({"result": {"greeting": "later"}}),
+    );
+    let batch = json!({"execution_id": execution, "events": [done]});
+    let send = async || {
+        let request = http()
+            .post(format!("{}/api/events/batch", site.url))
+            .header("prefer", "respond-async")
+            .header("idempotency-key", "batch-one")
+            .json(&batch);
+        crate::site::answered(request.send().await.unwrap()).await
+    };
+    let accepted = send().await;
+    assert_eq!(accepted.status, StatusCode::ACCEPTED, "{:?}", accepted.body);
+    assert_eq!(accepted.body["request_id"], "batch-one");
+    send().await;
+    // The next step's command appears once the batch is decided.
+    let next = claim(&site, "old-worker").await;
+    assert_eq!(next["command"]["run"]["step"], "end");
+    let status = wait_for_batch(&site).await;
+    assert_eq!(status.body["status"], "completed", "{:?}", status.body);
+    let log = log(&site, &execution).await;
+    for name in ["batch.accepted", "batch.processing", "batch.completed"] {
+        assert!(log.iter().any(|found| found == name), "{name} in {log:?}");
+    }
+    assert_eq!(
+        log.iter().filter(|name| *name == "step.done").count(),
+        1,
+        "{log:?}"
+    );
+    let unknown = site.get("/api/events/batch/no-such/status").await;
+    assert_eq!(unknown.code(), "BATCH_NOT_FOUND");
+}
+
+async fn wait_for_batch(site: &Site) -> Answered {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let status = site.get("/api/events/batch/batch-one/status").await;
+        let is_over = status.body["status"] == "completed" || status.body["status"] == "failed";
+        if is_over || tokio::time::Instant::now() > deadline {
+            return status;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_an_old_worker_reports_fails_the_run_with_its_error() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let mut failed = event(
+        &claimed,
+        "step.exit",
+        json!({"error": {"message": "it broke", "code": "BROKE"}}),
+    );
+    failed["status"] = json!("FAILED");
+    assert_eq!(
+        site.post("/api/events", &failed).await.status,
+        StatusCode::OK
+    );
+    let run = site.get(&format!("/api/executions/{execution}")).await.body;
+    assert_eq!(run["status"], "FAILED");
+    assert!(run["error"].to_string().contains("it broke"), "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_twice_with_one_word_starts_one_run() {
+    let site = Site::open().await;
+    let ask = json!({"playbook": HELLO, "dedup": "nightly"});
+    let first = site.post("/api/execute", &ask).await.body;
+    let second = site.post("/api/execute", &ask).await.body;
+    assert_eq!(first["execution_id"], second["execution_id"]);
+    let other = json!({"playbook": HELLO, "dedup": "weekly"});
+    let other = site.post("/api/execute", &other).await.body;
+    assert_ne!(first["execution_id"], other["execution_id"]);
+    let list = site.get("/api/executions").await.body;
+    assert_eq!(list["executions"].as_array().unwrap().len(), 2);
+}

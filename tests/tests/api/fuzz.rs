@@ -1,0 +1,125 @@
+//! The API under generated requests: every answer is one that the document names, and nobody gets in without a token.
+//!
+//! Schemathesis draws the requests from the document itself. It lies in the environment that `cargo xtask test` makes.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use server::Server;
+
+use crate::site::Site;
+
+/// Routes that wait or stream by design; the tests beside this one cover them.
+const WAITING: &str = "/stream|/listen|/claim";
+
+/// What is expected of every answer.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+
+fn schemathesis() -> PathBuf {
+    let python = std::env::var_os("NOETL_TEST_PYTHON").map(PathBuf::from);
+    let python = python.or_else(|| {
+        let test = std::env::current_exe().ok()?;
+        Some(test.ancestors().nth(3)?.join("test-env/bin/python"))
+    });
+    let st = python.map(|python| python.with_file_name("st"));
+    let st = st.filter(|st| st.is_file());
+    st.expect("schemathesis is not installed: `cargo xtask test` installs it")
+}
+
+/// Sends generated requests; answers the status of each answer by path.
+async fn statuses(site: &Site, token: Option<&str>) -> Vec<(String, u64)> {
+    let dir = tempfile::tempdir().unwrap();
+    let document = dir.path().join("openapi.json");
+    std::fs::write(&document, Server::api_document()).unwrap();
+    let report = dir.path().join("report.har");
+    let mut command = Command::new(schemathesis());
+    command
+        .current_dir(dir.path())
+        .arg("run")
+        .arg(&document)
+        .args([
+            "--url",
+            &site.url,
+            "--phases",
+            "coverage,fuzzing",
+            "-n",
+            "4",
+        ])
+        .args(["--request-timeout", "20", "--exclude-path-regex", WAITING])
+        .args([
+            "--checks",
+            CHECKS,
+            "--continue-on-failure",
+            "--no-color",
+            "--warnings",
+            "off",
+        ])
+        .args([
+            "--generation-deterministic",
+            "--report",
+            "har",
+            "--report-har-path",
+        ])
+        .arg(&report);
+    if let Some(token) = token {
+        command.args(["-H", &format!("Authorization: Bearer {token}")]);
+    }
+    let output = tokio::task::spawn_blocking(move || command.output());
+    let output = output.await.unwrap().expect("schemathesis starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let entries = report["log"]["entries"]
+        .as_array()
+        .expect("a report has entries");
+    let entries = entries.iter().map(|entry| {
+        let url = entry["request"]["url"].as_str().unwrap_or_default();
+        let path = url.strip_prefix(&site.url).unwrap_or(url);
+        let path = path.split('?').next().unwrap_or_default().to_owned();
+        (path, entry["response"]["status"].as_u64().unwrap_or(0))
+    });
+    entries.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generated_requests_without_a_token_get_nowhere() {
+    let site = Site::guarded().await;
+    let statuses = statuses(&site, None).await;
+    assert!(statuses.len() > 200, "{} requests", statuses.len());
+    for (path, status) in statuses {
+        let is_open = path == "/healthz" || path == "/readyz";
+        assert!(
+            is_open || !(200..300).contains(&status),
+            "{path} answered {status}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generated_requests_of_a_viewer_change_nothing() {
+    let site = Site::guarded().await;
+    let admin = site.server.first_admin().await.unwrap().unwrap();
+    let viewer = site.token(admin.reveal(), "viewer").await;
+    let statuses = statuses(&site, Some(&viewer)).await;
+    assert!(statuses.len() > 200, "{} requests", statuses.len());
+    assert!(statuses.iter().any(|(_, status)| *status == 403));
+    assert!(statuses.iter().any(|(_, status)| *status == 200));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generated_requests_of_an_admin_are_answered_as_the_document_says() {
+    let site = Site::guarded().await;
+    let admin = site.server.first_admin().await.unwrap().unwrap();
+    let statuses = statuses(&site, Some(admin.reveal())).await;
+    assert!(statuses.len() > 200, "{} requests", statuses.len());
+    assert!(statuses.iter().any(|(_, status)| *status == 200));
+    assert!(
+        statuses.iter().all(|(_, status)| *status < 500),
+        "no server errors"
+    );
+}

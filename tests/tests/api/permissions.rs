@@ -1,0 +1,211 @@
+//! Every route needs what the API document says it needs.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use server::Server;
+
+use crate::site::{Site, answered, http};
+
+/// The roles, and which of them a route that needs the named one lets in.
+const ROLES: [&str; 5] = ["worker", "viewer", "operator", "author", "admin"];
+
+fn lets_in(needed: &str, role: &str) -> bool {
+    let rank = |role: &str| ROLES.iter().position(|known| *known == role);
+    match needed {
+        "worker" => role == "worker" || role == "admin",
+        "server" => false,
+        needed => role != "worker" && rank(role) >= rank(needed),
+    }
+}
+
+struct Route {
+    method: Method,
+    path: String,
+    /// None: nothing is needed.
+    role: Option<String>,
+}
+
+/// Every route of the document, its parameters filled in.
+fn routes() -> Vec<Route> {
+    let document: Value = serde_json::from_str(Server::api_document()).unwrap();
+    let mut routes = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let role = operation.get("x-role").and_then(Value::as_str);
+            let needs_token = operation.get("security").is_some();
+            assert_eq!(role.is_some(), needs_token, "{method} {path}");
+            let path = path
+                .replace("{id}", "1")
+                .replace("{step}", "a")
+                .replace("{name}", "a")
+                .replace("{path}", "a")
+                .replace("{hash}", "a")
+                .replace("{request_id}", "a");
+            assert!(
+                !path.contains('{'),
+                "{path} has a parameter this test does not fill in"
+            );
+            routes.push(Route {
+                method: method.to_uppercase().parse().unwrap(),
+                path,
+                role: role.map(str::to_owned),
+            });
+        }
+    }
+    routes
+}
+
+/// Whether the permission layer let a request through; a long poll that waits was let through.
+async fn is_let_in(site: &Site, route: &Route, token: Option<&str>) -> Result<(), StatusCode> {
+    let body = json!({});
+    let sends = route.method != Method::GET;
+    let sending = site.send(
+        route.method.clone(),
+        &route.path,
+        token,
+        sends.then_some(&body),
+    );
+    match tokio::time::timeout(std::time::Duration::from_secs(5), sending).await {
+        Ok(answer) => match answer.status() {
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(status),
+            _ => Ok(()),
+        },
+        Err(_) => Ok(()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_needs_what_it_says() {
+    let site = Site::guarded().await;
+    let admin = site
+        .server
+        .first_admin()
+        .await
+        .unwrap()
+        .expect("a fresh store has no admin");
+    let admin = admin.reveal();
+    let mut tokens = Vec::new();
+    for role in ROLES {
+        tokens.push((role, site.token(admin, role).await));
+    }
+    let routes = routes();
+    assert!(routes.len() > 40, "{} routes", routes.len());
+    let open: Vec<&str> = routes
+        .iter()
+        .filter(|route| route.role.is_none())
+        .map(|route| route.path.as_str())
+        .collect();
+    assert_eq!(open, ["/healthz", "/readyz"]);
+    for route in &routes {
+        let name = format!("{} {}", route.method, route.path);
+        let Some(needed) = &route.role else {
+            assert_eq!(is_let_in(&site, route, None).await, Ok(()), "{name}");
+            continue;
+        };
+        let refused = is_let_in(&site, route, None).await;
+        assert_eq!(
+            refused,
+            Err(StatusCode::UNAUTHORIZED),
+            "{name} without a token"
+        );
+        for (role, token) in &tokens {
+            let wanted = if lets_in(needed, role) {
+                Ok(())
+            } else {
+                Err(StatusCode::FORBIDDEN)
+            };
+            let got = is_let_in(&site, route, Some(token)).await;
+            assert_eq!(got, wanted, "{name} as {role}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_or_invented_token_works_nowhere() {
+    let site = Site::guarded().await;
+    let admin = site.server.first_admin().await.unwrap().unwrap();
+    let made = json!({"name": "short", "role": "viewer"});
+    let made = site
+        .send(
+            Method::POST,
+            "/api/tokens",
+            Some(admin.reveal()),
+            Some(&made),
+        )
+        .await;
+    let made = answered(made).await.body;
+    let (id, token) = (
+        made["id"].as_str().unwrap(),
+        made["token"].as_str().unwrap(),
+    );
+    let status = async |token: &str| {
+        let answer = site
+            .send(Method::GET, "/api/executions", Some(token), None)
+            .await;
+        answer.status()
+    };
+    assert_eq!(status(token).await, StatusCode::OK);
+    let path = format!("/api/tokens/{id}");
+    let revoked = site
+        .send(Method::DELETE, &path, Some(admin.reveal()), None)
+        .await;
+    assert_eq!(revoked.status(), StatusCode::OK);
+    assert_eq!(status(token).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status("noetl_pat_invented").await, StatusCode::UNAUTHORIZED);
+    let audit = site
+        .send(Method::GET, "/api/audit", Some(admin.reveal()), None)
+        .await;
+    let audit = answered(audit).await.body;
+    let said = audit["entries"].to_string();
+    assert!(
+        said.contains("token.create") && said.contains("token.revoke") && said.contains("denied")
+    );
+    assert!(!said.contains(token), "the audit log holds no token");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guessing_tokens_becomes_slow() {
+    let site = Site::guarded().await;
+    let mut last = StatusCode::OK;
+    for n in 0..40 {
+        let guess = format!("noetl_pat_{n}");
+        let answer = site
+            .send(Method::GET, "/api/executions", Some(&guess), None)
+            .await;
+        last = answer.status();
+        if last == StatusCode::TOO_MANY_REQUESTS {
+            break;
+        }
+    }
+    assert_eq!(last, StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_cannot_start_anything() {
+    let site = Site::open().await;
+    let send = async |origin: &str| {
+        let request = http().post(format!("{}/api/execute", site.url));
+        let request = request
+            .header("origin", origin)
+            .json(&json!({"path": "none"}));
+        answered(request.send().await.unwrap()).await
+    };
+    let foreign = send("https://evil.example").await;
+    assert_eq!(
+        (foreign.status, foreign.code()),
+        (StatusCode::FORBIDDEN, "ORIGIN_FOREIGN")
+    );
+    let own = send(&site.url).await;
+    assert_eq!(
+        (own.status, own.code()),
+        (StatusCode::NOT_FOUND, "PLAYBOOK_NOT_FOUND")
+    );
+    let rebound = http()
+        .get(format!("{}/api/executions", site.url))
+        .header("host", "evil.example");
+    let rebound = answered(rebound.send().await.unwrap()).await;
+    assert_eq!(
+        (rebound.status.as_u16(), rebound.code()),
+        (421, "HOST_UNKNOWN")
+    );
+}

@@ -1,0 +1,158 @@
+//! A server on a store of its own, listening on a free port.
+
+use std::sync::Arc;
+
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+use server::Server;
+use server::api::{Access, ApiConfig, Listening};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A listening server; it stops when this is dropped.
+pub(crate) struct Site {
+    pub(crate) url: String,
+    pub(crate) server: Server,
+    stop: CancellationToken,
+    _dir: TempDir,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
+}
+
+impl Answered {
+    /// The stable code of a refusal.
+    pub(crate) fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+}
+
+impl Site {
+    /// A server where whoever reaches it may do everything.
+    pub(crate) async fn open() -> Self {
+        Self::start(Access::Open).await
+    }
+
+    /// A server that asks for tokens.
+    pub(crate) async fn guarded() -> Self {
+        Self::start(Access::Tokens).await
+    }
+
+    async fn start(access: Access) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let store = store::Sqlite::open(dir.path()).expect("a fresh store");
+        let bodies = results::Local::open(dir.path()).expect("a fresh directory");
+        let server = Server::start(server::Config {
+            store: Arc::new(store),
+            bodies: Arc::new(bodies),
+            limits: engine::Limits::default(),
+            files: None,
+            bus: None,
+            takes_over: true,
+            cluster_secret: None,
+        })
+        .expect("a server starts");
+        let listening = Listening::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listening.address());
+        let stop = CancellationToken::new();
+        let config = ApiConfig {
+            access,
+            is_loopback: true,
+            hosts: Vec::new(),
+            cluster_secret: None,
+        };
+        tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
+        Self {
+            url,
+            server,
+            stop,
+            _dir: dir,
+        }
+    }
+
+    /// Sends a request as it is.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Response {
+        let mut request = http().request(method, format!("{}{path}", self.url));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        request.send().await.expect("the server answers")
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answered {
+        answered(self.send(Method::POST, path, None, Some(body)).await).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answered {
+        answered(self.send(Method::GET, path, None, None).await).await
+    }
+
+    /// A token of this role.
+    pub(crate) async fn token(&self, admin: &str, role: &str) -> String {
+        let request = json!({"name": role, "role": role});
+        let made = self.send(Method::POST, "/api/tokens", Some(admin), Some(&request));
+        let made = answered(made.await).await;
+        assert_eq!(made.status, StatusCode::OK, "{:?}", made.body);
+        made.body["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Starts a run of this text.
+    pub(crate) async fn execute(&self, playbook: &str) -> String {
+        let started = self
+            .post("/api/execute", &json!({"playbook": playbook}))
+            .await;
+        assert_eq!(started.status, StatusCode::OK, "{:?}", started.body);
+        started.body["execution_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
+    }
+}
+
+pub(crate) async fn answered(response: Response) -> Answered {
+    let status = response.status();
+    let bytes = response.bytes().await.expect("a whole answer");
+    Answered {
+        status,
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+    }
+}
+
+/// A client of its own.
+pub(crate) fn http() -> reqwest::Client {
+    // TLS needs its algorithms named once in a process; who comes second finds them there.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
+/// Two steps, the second of which uses the first.
+pub(crate) const HELLO: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: hello_world }
+workflow:
+  - step: start
+    tool: { kind: shell, command: echo hello }
+    next: [{ step: end }]
+  - step: end
+    tool: { kind: shell, command: \"echo {{ start.greeting }}\" }
+";

@@ -1,0 +1,138 @@
+//! Streams and pages: nothing is missed, nothing comes twice, and a reader can go on where it broke off.
+
+use futures_util::StreamExt;
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use crate::site::{HELLO, Site, http};
+
+/// Reads server-sent events until `enough` says so or the stream ends.
+async fn read(response: Response, enough: impl Fn(&[(u64, Value)]) -> bool) -> Vec<(u64, Value)> {
+    let mut chunks = response.bytes_stream();
+    let mut text = String::new();
+    let mut events = Vec::new();
+    while !enough(&events) {
+        let Some(chunk) = chunks.next().await else {
+            break;
+        };
+        text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
+        while let Some(end) = text.find("\n\n") {
+            let block: String = text.drain(..end + 2).collect();
+            let field = |name: &str| {
+                block
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name))
+                    .map(str::trim)
+            };
+            if let (Some(id), Some(data)) = (field("id:"), field("data:")) {
+                events.push((id.parse().unwrap(), serde_json::from_str(data).unwrap()));
+            }
+        }
+    }
+    events
+}
+
+async fn stream(site: &Site, path: &str, last: Option<u64>) -> Response {
+    let mut request = http().get(format!("{}{path}", site.url));
+    if let Some(last) = last {
+        request = request.header("last-event-id", last.to_string());
+    }
+    let response = request.send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    response
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_is_followed_from_where_the_reader_broke_off() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let path = format!("/api/executions/{execution}/stream");
+    let first = read(stream(&site, &path, None).await, |events| events.len() >= 3).await;
+    let last = first[2].0;
+    let cancel = json!({"reason": "enough"});
+    site.post(&format!("/api/executions/{execution}/cancel"), &cancel)
+        .await;
+    let rest = read(stream(&site, &path, Some(last)).await, |_| false).await;
+    let mut seqs: Vec<u64> = first[..3].iter().chain(&rest).map(|(id, _)| *id).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    let ends = rest
+        .iter()
+        .filter(|(_, event)| event["event_type"] == "playbook.finished");
+    assert_eq!(ends.count(), 1, "the stream ends with the run");
+    seqs.dedup();
+    let page = site
+        .get(&format!("/api/executions/{execution}/events?limit=1000"))
+        .await
+        .body;
+    assert_eq!(page["events"].as_array().unwrap().len(), seqs.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_runs_are_followed_in_one_stream() {
+    let site = Site::open().await;
+    let first = site.execute(HELLO).await;
+    let response = stream(&site, "/api/executions/stream", None).await;
+    let second = site.execute(HELLO).await;
+    let seen = read(response, |events| {
+        let ids: Vec<&str> = events
+            .iter()
+            .filter_map(|(_, run)| run["execution_id"].as_str())
+            .collect();
+        ids.contains(&first.as_str()) && ids.contains(&second.as_str())
+    });
+    seen.await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
+    let site = Site::open().await;
+    let mut started = Vec::new();
+    for _ in 0..5 {
+        started.push(site.execute(HELLO).await);
+    }
+    let mut found = Vec::new();
+    let mut path = "/api/executions?limit=2".to_owned();
+    loop {
+        let page = site.get(&path).await.body;
+        let runs = page["executions"].as_array().unwrap();
+        found.extend(
+            runs.iter()
+                .map(|run| run["execution_id"].as_str().unwrap().to_owned()),
+        );
+        match page["next_cursor"].as_str() {
+            Some(cursor) => path = format!("/api/executions?limit=2&cursor={cursor}"),
+            None => break,
+        }
+    }
+    started.reverse();
+    assert_eq!(found, started);
+    let mut seqs = Vec::new();
+    let mut after = 0;
+    loop {
+        let path = format!(
+            "/api/executions/{}/events?limit=3&after_seq={after}",
+            started[0]
+        );
+        let page = site.get(&path).await.body;
+        let events = page["events"].as_array().unwrap();
+        seqs.extend(events.iter().map(|event| event["seq"].as_u64().unwrap()));
+        match page["next_after_seq"].as_u64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    let state = |seq: usize| {
+        format!(
+            "/api/replay/state?execution_id={}&as_of_seq={seq}",
+            started[0]
+        )
+    };
+    let whole = site.get(&state(seqs.len())).await.body;
+    let part = site.get(&state(2)).await.body;
+    assert_eq!(
+        (&whole["seq"], &part["seq"]),
+        (&json!(seqs.len()), &json!(2))
+    );
+    assert_ne!(whole["checksum"], part["checksum"]);
+}

@@ -1,0 +1,179 @@
+//! Events on NATS: every one of them, in order for each execution, whatever becomes of NATS meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream;
+use async_nats::jetstream::consumer::pull;
+use futures_util::StreamExt;
+use serde_json::Value;
+use server::{Server, Submission};
+use store::Store;
+use tempfile::TempDir;
+use tests::peers::Nats;
+
+/// A step that only the server runs, so that no worker is needed.
+const PLAYBOOK: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: routes }
+workload: { secret_body: { deep: [1, 2, 3] }, small: 7 }
+workflow:
+  - step: one
+    next: [{ step: two }]
+  - step: two
+    set: { ctx.seen: { list: [1, 2], n: 1 } }
+    next: [{ step: end }]
+";
+
+struct Site {
+    server: Server,
+    store: Arc<dyn Store>,
+    _dir: TempDir,
+}
+
+async fn site(nats: &Nats) -> Site {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(store::Sqlite::open(dir.path()).unwrap().publishing());
+    let bodies = results::Local::open(dir.path()).unwrap();
+    let bus = wire::Nats::connect(&nats.url()).await.unwrap();
+    let server = Server::start(server::Config {
+        store: store.clone(),
+        bodies: Arc::new(bodies),
+        limits: engine::Limits::default(),
+        files: None,
+        bus: Some(Arc::new(bus)),
+        takes_over: false,
+        cluster_secret: None,
+    });
+    Site {
+        server: server.unwrap(),
+        store,
+        _dir: dir,
+    }
+}
+
+impl Site {
+    async fn run(&self) -> String {
+        let submission = Submission {
+            name: "routes".to_owned(),
+            text: PLAYBOOK.to_owned(),
+            payload: None,
+        };
+        self.server.submit(submission).await.unwrap().to_string()
+    }
+
+    /// Waits until nothing is left to publish.
+    async fn published(&self) {
+        let empty = async {
+            while !self.store.outbox(0, 1).await.unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), empty)
+            .await
+            .expect("everything is published in time");
+    }
+
+    async fn log(&self, id: &str) -> Vec<(String, String)> {
+        let events = self
+            .store
+            .events(id.parse().unwrap(), model::id::Seq(0), 1_000)
+            .await;
+        let events = events.unwrap().into_iter();
+        events
+            .map(|event| (event.kind().name().to_owned(), event.event_id.to_string()))
+            .collect()
+    }
+}
+
+/// What the stream holds: for each execution its events in order, and the texts.
+async fn stream(nats: &Nats) -> (BTreeMap<String, Vec<(String, String)>>, Vec<String>) {
+    let client = async_nats::connect(nats.url()).await.unwrap();
+    let context = jetstream::new(client);
+    let mut stream = context.get_stream("NOETL_EVENTS").await.unwrap();
+    let count = stream.info().await.unwrap().state.messages;
+    let consumer = stream
+        .create_consumer(pull::Config::default())
+        .await
+        .unwrap();
+    let mut messages = consumer.messages().await.unwrap();
+    let mut by_execution: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    let mut texts = Vec::new();
+    for _ in 0..count {
+        let message = messages.next().await.unwrap().unwrap();
+        let headers = message.headers.as_ref().unwrap();
+        let execution = headers.get("execution_id").unwrap().as_str().to_owned();
+        let kind = message
+            .subject
+            .as_str()
+            .strip_prefix("noetl.events.")
+            .unwrap()
+            .to_owned();
+        let text = String::from_utf8(message.payload.to_vec()).unwrap();
+        let event: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(event["event_type"], kind.as_str());
+        let id = event["event_id"].as_str().unwrap().to_owned();
+        by_execution.entry(execution).or_default().push((kind, id));
+        texts.push(text);
+        message.ack().await.unwrap();
+    }
+    (by_execution, texts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_event_is_published_in_order_without_bodies() {
+    let nats = Nats::private();
+    let site = site(&nats).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(site.run().await);
+    }
+    site.published().await;
+    let (by_execution, texts) = stream(&nats).await;
+    for id in &ids {
+        assert_eq!(by_execution[id], site.log(id).await);
+    }
+    assert!(
+        !texts.iter().any(|text| text.contains("deep")),
+        "bodies stay behind"
+    );
+    assert!(
+        texts.iter().any(|text| text.contains("\"small\":7")),
+        "fields go"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
+    let mut nats = Nats::private();
+    let site = site(&nats).await;
+    let first = site.run().await;
+    site.published().await;
+    nats.kill();
+    // Runs go on without it.
+    let second = site.run().await;
+    assert!(
+        site.log(&second)
+            .await
+            .iter()
+            .any(|(kind, _)| kind == "playbook.finished")
+    );
+    nats.start();
+    site.published().await;
+    let (by_execution, _) = stream(&nats).await;
+    assert_eq!(by_execution[&first], site.log(&first).await);
+    assert_eq!(by_execution[&second], site.log(&second).await);
+    nats.kill();
+    nats.wipe();
+    nats.start();
+    let third = site.run().await;
+    site.published().await;
+    let (by_execution, _) = stream(&nats).await;
+    assert_eq!(
+        by_execution[&third],
+        site.log(&third).await,
+        "the stream is made again"
+    );
+}
