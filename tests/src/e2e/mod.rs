@@ -6,6 +6,8 @@
 
 mod checks;
 mod cluster;
+#[cfg(test)]
+mod controls;
 mod load;
 mod nemesis;
 mod oracle;

@@ -180,9 +180,9 @@ impl<'a> Oracle<'a> {
         let client = self.client;
         let detail: RunAnswer = client.get(&format!("/api/executions/{id}")).await?;
         let status: Execution = client.get(&format!("/api/executions/{id}/status")).await?;
-        let replayed: Result<ReplayState, CallError> = client
+        let replayed: ReplayState = client
             .get(&format!("/api/replay/state?execution_id={id}"))
-            .await;
+            .await?;
         let mut events = Vec::new();
         let mut after = Some(Seq(0));
         while let Some(seq) = after {
@@ -207,9 +207,7 @@ impl<'a> Oracle<'a> {
             ],
             seqs: vec![listed.seq, detail.execution.seq, status.seq],
             events,
-            replayed: replayed
-                .ok()
-                .map(|replayed| (replayed.seq, replayed.status, replayed.state)),
+            replayed: (replayed.seq, replayed.status, replayed.state),
         };
         Ok((shown, detail))
     }
