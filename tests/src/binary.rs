@@ -31,17 +31,19 @@ pub struct Going {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// The binary under test, beside the running test's own executable.
+/// The binary under test, beside the running program, or beside the folder of a test.
 pub fn noetl() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own executable");
-    let target = test.ancestors().nth(2).expect("tests lie in target/*/deps");
-    let binary = target.join("noetl");
-    assert!(
-        binary.is_file(),
-        "`{}` is missing: build it with `cargo build -p noetl`",
-        binary.display()
-    );
-    binary
+    let beside = test.ancestors().skip(1).take(2);
+    let binary = beside
+        .map(|folder| folder.join("noetl"))
+        .find(|file| file.is_file());
+    binary.unwrap_or_else(|| {
+        panic!(
+            "`noetl` is not beside `{}`: build it with `cargo build -p noetl`",
+            test.display()
+        )
+    })
 }
 
 /// The folder of the playbooks that the guides show.
@@ -210,6 +212,6 @@ fn said(output: Output) -> Said {
     clippy::disallowed_methods,
     reason = "programs that playbooks use are found where the tester's are"
 )]
-fn path() -> std::ffi::OsString {
+pub(crate) fn path() -> std::ffi::OsString {
     std::env::var_os("PATH").unwrap_or_default()
 }

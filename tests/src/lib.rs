@@ -2,6 +2,7 @@
 
 pub mod binary;
 pub mod conformance;
+pub mod e2e;
 pub mod http;
 pub mod peers;
 pub mod sim;

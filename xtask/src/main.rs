@@ -6,6 +6,7 @@ mod accept;
 mod bench;
 mod check;
 mod docs;
+mod e2e;
 mod fmt;
 mod prerequisite;
 mod shell;
@@ -23,6 +24,7 @@ usage: cargo xtask VERB [ARGS]
   accept   rewrite the expectations of conformance and golden tests, for review
   docs     rewrite the generated pages of docs/reference
   sim      run the simulator: cargo xtask sim -- --seeds 1000
+  e2e      a cluster under fire: cargo xtask e2e -- --minutes 10 --seed 7
   bench    measure: cargo xtask bench -- NAME
 ";
 
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         "accept" => accept::run(&rest),
         "docs" => docs::run(),
         "sim" => sim::run(&rest),
+        "e2e" => e2e::run(&rest),
         "bench" => bench::run(&rest),
         "help" | "--help" | "-h" => {
             eprint!("{USAGE}");

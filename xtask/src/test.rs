@@ -4,7 +4,7 @@ use crate::check;
 use crate::prerequisite::{NEXTEST, ensure_postgres, ensure_python};
 use crate::shell::cargo;
 
-/// The gates of `check`, then every test; arguments go to the test runner.
+/// The gates of `check`, then every test, then a short storm; arguments go to the test runner.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     NEXTEST.ensure()?;
     let python = ensure_python()?;
@@ -27,5 +27,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             .args(["cargo", "nextest", "run", "--workspace", "--no-fail-fast"])
             .args(args)
             .env("NOETL_TEST_PYTHON", python),
-    )
+    )?;
+    // Alone on the machine: it is about time, and about processes that get none.
+    crate::e2e::run(&[])
 }

@@ -26,7 +26,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, claimed: Claimed) -> Vec<Claimed> 
     let lease = Arc::new(Lease::new(shared.clone(), &claimed));
     shared.hold(&lease);
     let next = run_under(shared, &lease, claimed).await;
-    shared.let_go(lease.id);
+    shared.let_go(&lease);
     next
 }
 

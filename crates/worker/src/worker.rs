@@ -105,14 +105,23 @@ impl Shared {
 
     /// Makes a lease reachable for what the server tells.
     pub(crate) fn hold(&self, lease: &Arc<Lease>) {
-        self.leases().insert(lease.id, lease.clone());
+        let before = self.leases().insert(lease.id, lease.clone());
+        // The command came back here under a later claim: whatever is done under the earlier one is refused.
+        if let Some(before) = before {
+            before.tell(Order::Gone);
+        }
         if self.is_draining() {
             lease.tell(Order::Yield);
         }
     }
 
-    pub(crate) fn let_go(&self, command: CommandId) {
-        self.leases().remove(&command);
+    /// Forgets a lease, and not a later one of the same command.
+    pub(crate) fn let_go(&self, lease: &Arc<Lease>) {
+        let mut leases = self.leases();
+        let is_current = leases.get(&lease.id);
+        if is_current.is_some_and(|current| Arc::ptr_eq(current, lease)) {
+            leases.remove(&lease.id);
+        }
     }
 
     /// Passes on what the server told. Commands that ended meanwhile are not there any more.

@@ -28,6 +28,8 @@ pub struct Ran {
     pub text: String,
     /// How the root stands.
     pub status: RunStatus,
+    /// The logs as they are, the root's first.
+    pub logs: Vec<Log>,
 }
 
 struct Running {
@@ -320,6 +322,7 @@ impl Running {
         Ok(Ran {
             text: normalise(&logs),
             status,
+            logs,
         })
     }
 }

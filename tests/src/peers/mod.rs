@@ -5,7 +5,7 @@
 
 mod nats;
 mod postgres;
-mod program;
+pub(crate) mod program;
 mod proxy;
 
 pub use nats::Nats;

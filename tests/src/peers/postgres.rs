@@ -80,6 +80,11 @@ impl Postgres {
         }
     }
 
+    /// The administrator's password: whoever connects must know it, and nobody may say it.
+    pub fn password(&self) -> &'static str {
+        PASSWORD
+    }
+
     /// The administrator's URL, as `NOETL_TEST_POSTGRES` holds it.
     pub fn admin_url(&self) -> &str {
         &self.admin

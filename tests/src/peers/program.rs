@@ -43,7 +43,7 @@ pub(super) fn packages() -> Vec<PathBuf> {
 }
 
 /// A port that nobody uses at this moment.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener
         .local_addr()
@@ -53,11 +53,16 @@ pub(super) fn free_port() -> u16 {
 
 /// Whom a program runs as: Postgres refuses root.
 #[derive(Clone, Copy)]
-pub(super) struct User {
+pub(crate) struct User {
     ids: Option<(u32, u32)>,
 }
 
 impl User {
+    /// The user of this process, whoever that is.
+    pub(crate) fn own() -> Self {
+        Self { ids: None }
+    }
+
     /// The user of this process, or one without rights if that is root.
     pub(super) fn unprivileged() -> Self {
         if !rustix::process::geteuid().is_root() {
@@ -108,13 +113,13 @@ impl User {
 }
 
 /// A shell that stops a peer once this is dropped, or this process is gone.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     shell: Child,
 }
 
 impl Watch {
     /// Runs `start`, waits until it has printed a line, and runs `stop` at the end. `$1` is the directory.
-    pub(super) fn begin(user: User, dir: &Path, start: &str, stop: &str) -> Self {
+    pub(crate) fn begin(user: User, dir: &Path, start: &str, stop: &str) -> Self {
         let script = format!("trap '' INT TERM HUP; {start}\necho ready\ncat >/dev/null\n{stop}");
         let mut shell = user
             .command(Path::new("/bin/sh"), dir)

@@ -4,11 +4,11 @@
 
 mod answers;
 mod bug;
-mod checks;
+pub(crate) mod checks;
 mod playbooks;
-mod random;
+pub(crate) mod random;
 mod run;
-mod watch;
+pub(crate) mod watch;
 
 pub use bug::Bug;
 pub use run::{Report, Violation, simulate};

@@ -34,6 +34,7 @@ impl Served {
             bodies: Arc::new(Local::open(dir.path()).unwrap()),
             limits: engine::Limits::default(),
             files: None,
+            bus: None,
             takes_over: false,
             cluster_secret: None,
         };

@@ -1,4 +1,5 @@
-//! One case through the whole embedded stack: SQLite, server and worker in one process and in virtual time.
+//! One case through a whole stack: SQLite, server and worker in one process and in virtual time; or Postgres, a server
+//! that listens and a worker that speaks HTTP to it, in real time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Virtual;
 use crate::mortal::Mortal;
-use crate::stored::Stored;
+use crate::site::Site;
 use crate::tool;
 
 /// Time moves in such steps while something is expected to happen.
@@ -30,8 +31,9 @@ const STILL: Duration = Duration::from_secs(60);
 
 struct Running {
     dir: TempDir,
+    site: Site,
     clock: Virtual,
-    store: Arc<Stored>,
+    store: Arc<dyn Store>,
     bodies: Arc<dyn results::Bodies>,
     server: Server,
     script: Arc<Mutex<Script>>,
@@ -44,8 +46,8 @@ struct Running {
 }
 
 /// Runs a case to its end; answers the logs made comparable.
-pub(crate) async fn run(case: &Case) -> Result<String, String> {
-    let mut running = start(case).await?;
+pub(crate) async fn run(case: &Case, site: Site) -> Result<String, String> {
+    let mut running = start(case, site).await?;
     running.go().await?;
     let text = running.text().await?;
     running.death.cancel();
@@ -53,11 +55,10 @@ pub(crate) async fn run(case: &Case) -> Result<String, String> {
     Ok(text)
 }
 
-async fn start(case: &Case) -> Result<Running, String> {
+async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
     let dir = tempfile::tempdir().map_err(said)?;
     let clock = Virtual::start();
-    let store = store::Sqlite::open_with_clock(dir.path(), clock.for_store()).map_err(said)?;
-    let store = Arc::new(Stored::new(store));
+    let store = site.store(dir.path(), clock)?;
     let bodies = results::Local::open(&dir.path().join("bodies")).map_err(said)?;
     let bodies: Arc<dyn results::Bodies> = Arc::new(bodies);
     let config = server::Config {
@@ -65,13 +66,15 @@ async fn start(case: &Case) -> Result<Running, String> {
         bodies: bodies.clone(),
         limits: case.limits,
         files: None,
+        bus: None,
         takes_over: false,
-        cluster_secret: None,
+        cluster_secret: site.secret(&*store).await?,
     };
     for (path, text) in &case.children {
         store.put_playbook(path, text).await.map_err(said)?;
     }
     let server = Server::start(config).map_err(said)?;
+    site.listen(&server, dir.path()).await?;
     let submission = Submission {
         name: "playbook".to_owned(),
         text: case.playbook.clone(),
@@ -83,6 +86,7 @@ async fn start(case: &Case) -> Result<Running, String> {
         registered.map_err(said)?;
     }
     let mut running = Running {
+        site,
         clock,
         store,
         bodies,
@@ -119,14 +123,14 @@ impl Running {
             tools: tool::registry(&self.script),
             bodies: self.bodies.clone(),
             logs: Arc::new(logs),
-            clock: Arc::new(self.clock),
+            clock: self.site.worker_clock(self.clock),
             env: serde_json::Map::new(),
             base_dir: self.dir.path().to_owned(),
             heartbeat: Duration::from_secs(5),
             jumps_max: self.jumps_max,
         };
         let transport = Mortal {
-            server: self.server.transport(),
+            server: self.site.transport(&self.server)?,
             death: self.death.clone(),
         };
         let worker = worker::Worker::new(config, Arc::new(transport));
@@ -137,7 +141,7 @@ impl Running {
     /// Lets time pass until the case is over.
     async fn go(&mut self) -> Result<(), String> {
         let mut seen = (0, self.clock.elapsed());
-        while self.clock.elapsed() < PATIENCE {
+        while self.clock.elapsed() < self.site.patience().unwrap_or(PATIENCE) {
             // Time moves on only when nobody has anything to do.
             tokio::time::sleep(STEP).await;
             if self.happen().await? {
@@ -151,7 +155,7 @@ impl Running {
                 return Ok(());
             }
             match self.next_due().await? {
-                Some(left) if left > JUMP_OVER => {
+                Some(left) if left > JUMP_OVER && self.site.is_virtual() => {
                     // Whatever waits for less than this is let come first.
                     tokio::time::sleep(Duration::from_secs(3)).await;
                     if self.version().await? == version {
@@ -230,6 +234,8 @@ impl Running {
             ..Filter::default()
         };
         let mut rows = self.store.executions(&filter).await.map_err(said)?;
+        // A database may hold the runs of earlier cases; ids are in the order of time.
+        rows.retain(|row| row.id >= self.root);
         rows.sort_by_key(|row| (row.started_at, row.id));
         Ok(rows)
     }
@@ -244,7 +250,7 @@ impl Running {
     /// How long it is until something is known to happen.
     async fn next_due(&self) -> Result<Option<Duration>, String> {
         let timer = self.store.next_timer(None).await.map_err(said)?;
-        let timer = timer.map(|due| due.since(self.clock.time()));
+        let timer = timer.map(|due| due.since(self.store.now()));
         let elapsed = self.clock.elapsed();
         let inputs = self.agenda.times().map(|span| span.saturating_sub(elapsed));
         Ok(inputs.chain(timer).min())

@@ -34,6 +34,7 @@ async fn house() -> House {
         bodies: Arc::new(bodies),
         limits: engine::Limits::default(),
         files: None,
+        bus: None,
         takes_over: false,
         cluster_secret: None,
     };

@@ -1,16 +1,28 @@
-//! Every conformance case, run by the whole embedded stack: it leaves the log that the engine alone leaves.
+//! Every conformance case, run by a whole stack: it leaves the log that the engine alone leaves, embedded on SQLite as
+//! well as over HTTP on Postgres.
 
 mod case;
 mod clock;
 mod doubt;
 mod mortal;
+mod site;
 mod stored;
 mod tool;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use model::event::Emitter;
+use model::event::{Emitter, Event};
 use tests::conformance::{Case, Trigger, What, cases};
+use tests::peers::Postgres;
+
+use crate::site::Site;
+
+/// A case that takes longer than this is not run in real time.
+const REAL_TIME_MAX: Duration = Duration::from_secs(3);
+/// So many databases are used beside each other.
+const LANES: usize = 4;
 
 /// A write between two events of one report is something only the engine alone can time.
 fn is_engine_only(case: &Case) -> bool {
@@ -30,10 +42,14 @@ fn check(folder: &Path) -> Result<(), String> {
         .start_paused(true)
         .build()
         .map_err(|error| error.to_string())?;
-    let text = runtime.block_on(case::run(&case))?;
+    let text = runtime.block_on(case::run(&case, Site::Embedded))?;
     runtime.shutdown_background();
+    compare(&case, &text)
+}
+
+fn compare(case: &Case, text: &str) -> Result<(), String> {
     match case.expected() {
-        Some(expected) => match (recorded(&expected), recorded(&text)) {
+        Some(expected) => match (recorded(&expected), recorded(text)) {
             (expected, text) if expected == text => Ok(()),
             (expected, text) => Err(difference(&expected, &text)),
         },
@@ -129,4 +145,83 @@ fn every_case_leaves_the_same_log_through_the_whole_stack() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// Why a case is not run in real time, if it is not.
+fn left_out(case: &Case) -> Option<&'static str> {
+    let dies = |what: &What| matches!(what, What::Crash);
+    if case.inputs.iter().any(|input| dies(&input.what)) {
+        return Some("a worker dies, and its claims last fifteen seconds");
+    }
+    let ran = tests::conformance::run(case).ok()?;
+    if !ran.status.is_terminal() {
+        return Some("it never ends");
+    }
+    let span = |events: &[Event]| {
+        let ends = events.first().zip(events.last());
+        ends.map_or(Duration::ZERO, |(first, last)| {
+            last.recorded_at.since(first.recorded_at)
+        })
+    };
+    let longest = ran.logs.iter().map(|log| span(&log.events)).max();
+    (longest? > REAL_TIME_MAX).then_some("it waits for long")
+}
+
+/// Runs cases one after the other on one database; answers what is wrong, and how many were left out.
+fn lane(folders: &[PathBuf]) -> (Vec<String>, usize) {
+    let database = Postgres::shared().fresh_database();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    let url = store::PostgresUrl::new(database.url());
+    let mut options = store::PostgresOptions::new(url);
+    options.pool_size = 4;
+    let store = runtime.block_on(store::Postgres::open(options));
+    let store = Arc::new(store.expect("the store opens"));
+    let (mut wrong, mut skipped) = (Vec::new(), 0);
+    for folder in folders {
+        let case = Case::load(folder).expect("a case can be read");
+        if left_out(&case).is_some() {
+            skipped += 1;
+            continue;
+        }
+        let ran = runtime.block_on(case::run(&case, Site::cluster(store.clone())));
+        if let Err(why) = ran.and_then(|text| compare(&case, &text)) {
+            wrong.push(format!("{}: {why}", folder.display()));
+        }
+    }
+    runtime.shutdown_background();
+    (wrong, skipped)
+}
+
+#[test]
+fn every_case_without_long_waits_leaves_the_same_log_over_http_on_postgres() {
+    let folders: Vec<_> = cases().into_iter().filter(|one| is_wanted(one)).collect();
+    let lanes: Vec<_> = folders
+        .chunks(folders.len().div_ceil(LANES).max(1))
+        .collect();
+    let (wrong, skipped) = std::thread::scope(|scope| {
+        let lanes: Vec<_> = lanes
+            .into_iter()
+            .map(|folders| scope.spawn(move || lane(folders)))
+            .collect();
+        let mut all = (Vec::new(), 0);
+        for lane in lanes {
+            let (wrong, skipped) = lane.join().expect("a case does not panic");
+            all.0.extend(wrong);
+            all.1 += skipped;
+        }
+        all
+    });
+    println!("{skipped} of {} cases are left out", folders.len());
+    assert!(
+        wrong.is_empty(),
+        "{} cases:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    // Those that take long in real time are the few.
+    assert!(skipped * 3 <= folders.len(), "{skipped} cases are left out");
 }

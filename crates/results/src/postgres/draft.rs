@@ -101,7 +101,7 @@ impl<'p> Draft<'p> {
         let row = rows.first().ok_or_else(swept)?;
         Ok(Self {
             pool,
-            draft: row.get(0),
+            id: row.get(0),
             chunks: 0,
             bytes: 0,
             hash: Sha256::new(),

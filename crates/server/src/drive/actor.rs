@@ -106,6 +106,7 @@ impl Drive {
                     extras: Extras::consuming(consumed),
                     reply: Some(reply),
                     doubts: Vec::new(),
+                    is_checked: false,
                 };
                 let slot = Slot::new(Some(net), None, Vec::new(), Seq(0));
                 self.slots.insert(execution, slot);
@@ -122,6 +123,7 @@ impl Drive {
                     extras,
                     reply: Some(reply),
                     doubts: Vec::new(),
+                    is_checked: false,
                 };
                 if self.slots.contains_key(&execution) {
                     self.line_up(execution, waiting);
@@ -303,8 +305,37 @@ impl Drive {
                     slot.queue.push_front(waiting);
                     return self.load(execution, needs);
                 }
+                Err(Undecided::Refused(_)) if state.is_some() && self.may_lag(&waiting) => {
+                    return self.check(execution, waiting);
+                }
                 Err(Undecided::Refused(refusal)) => self.refuse(execution, waiting, refusal),
             }
+        }
+    }
+
+    /// Whether others may have moved what the input was decided on.
+    fn may_lag(&self, waiting: &Waiting) -> bool {
+        self.shared.peers.is_some() && !waiting.is_checked
+    }
+
+    /// What does not fit the state in memory may fit the store's: another server may have driven the execution since.
+    fn check(&mut self, execution: ExecutionId, waiting: Waiting) {
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        slot.queue.push_front(waiting);
+        if slot.under_way.is_some() || slot.gathered.is_some() {
+            // The commit shows whether the state is current; its end asks again.
+            slot.waits_for_commit = true;
+        } else if let Some(slot) = self.slots.remove(&execution) {
+            self.open(execution, slot.queue);
+        }
+    }
+
+    /// Forgets an execution that lacks what the store has: it is loaded anew when it is asked for again.
+    pub(super) fn forget_stale(&mut self, execution: ExecutionId) {
+        if self.slots.get(&execution).is_some_and(Slot::is_idle) {
+            self.slots.remove(&execution);
         }
     }
 
@@ -401,10 +432,11 @@ fn accept_landed(slot: &Slot, queue: VecDeque<Waiting>, landed: &[Mark]) -> VecD
     rest
 }
 
-/// A submission that turns out to be in the store already has succeeded.
+/// A submission that turns out to be in the store already has succeeded; the rest meets a state loaded just now.
 fn accept_submissions(queue: VecDeque<Waiting>) -> VecDeque<Waiting> {
     let mut rest = VecDeque::with_capacity(queue.len());
-    for waiting in queue {
+    for mut waiting in queue {
+        waiting.is_checked = true;
         if !matches!(waiting.input, Input::Submit(_)) {
             rest.push_back(waiting);
         } else if let Some(reply) = waiting.reply {

@@ -210,8 +210,14 @@ impl Drive {
             self.claims.holders.insert(id, ask.worker.clone());
             match self.build_from(&claim.command, claim.lease_epoch) {
                 Some(claimed) => ready.push(claimed),
-                None if self.shared.peers.is_some() => foreign.push((id, claim.lease_epoch)),
-                None => self.give_back(id, claim.lease_epoch),
+                None => {
+                    self.forget_stale(id.execution);
+                    if self.shared.peers.is_some() {
+                        foreign.push((id, claim.lease_epoch));
+                    } else {
+                        self.give_back(id, claim.lease_epoch);
+                    }
+                }
             }
         }
         if foreign.is_empty() {
@@ -359,11 +365,13 @@ impl Drive {
     ) -> Vec<Claimed> {
         let mut built = Vec::with_capacity(commands.len());
         for (command, epoch) in commands {
-            // An execution that is not in memory is brought there for the next time it is asked for.
+            // An execution that is not in memory, or not as the store has it, is there the next time it is asked for.
             self.open_if_absent(command.execution);
             if let Some(claimed) = self.build(command.execution, command.seq, *epoch) {
                 self.claims.holders.insert(*command, worker.clone());
                 built.push(claimed);
+            } else {
+                self.forget_stale(command.execution);
             }
         }
         built

@@ -59,6 +59,8 @@ pub(super) struct Waiting {
     pub(super) reply: Option<oneshot::Sender<Result<Reply, Posted>>>,
     /// The first events of commits it was in and of which nobody knows whether they happened.
     pub(super) doubts: Vec<Mark>,
+    /// Whether the state it is decided on was loaded after it came.
+    pub(super) is_checked: bool,
 }
 
 /// An input that is decided and waits to be durable.
@@ -102,6 +104,7 @@ impl Waiting {
             extras: Extras::default(),
             reply: None,
             doubts: Vec::new(),
+            is_checked: false,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! What can go wrong between worker and server: stop, yield, fenced, unavailable, refused, the worker's own end.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use model::command::ReportEnd;
 use model::command::Work;
 use model::event::Kind;
+use model::id::LeaseEpoch;
 use model::outcome::Outcome;
-use wire::Verdict;
+use wire::{Claimed, Verdict};
 
 use super::house::{Answer, Behaviour, House, claimed, house, kinds, of_kind, payload};
 
@@ -131,4 +133,27 @@ async fn a_task_that_outlasts_the_worker_s_end_is_stopped_and_given_back() {
     let reports = house.server.reports.borrow().clone();
     assert_eq!(kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!(reports[0].end, ReportEnd::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_earlier_claim_does_not_forget_a_later_one_of_the_same_command() {
+    let calls = AtomicU32::new(0);
+    let house = house(TWO, move |_| match calls.fetch_add(1, Ordering::Relaxed) {
+        0 => Behaviour::Takes(Duration::from_secs(1), Outcome::ok(1)),
+        _ => Behaviour::Hangs,
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    called(&house, 1).await;
+    let later = Claimed {
+        lease_epoch: LeaseEpoch(2),
+        ..claimed("s", 5, Work::Pipeline)
+    };
+    house.server.offer(later);
+    called(&house, 2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    house.server.tell(5, Verdict::Stop);
+    let reports = house.server.ended(5).await;
+    let epochs: Vec<LeaseEpoch> = reports.iter().map(|report| report.lease_epoch).collect();
+    assert_eq!(epochs, [LeaseEpoch(2)]);
+    assert_eq!(reports[0].end, ReportEnd::Stopped);
 }

@@ -1,0 +1,173 @@
+//! A cluster for one test: its own Postgres, servers and workers as real processes, and a network in between that
+//! fails on demand.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use wire::Client;
+
+use crate::e2e::process::Process;
+use crate::peers::program::{User, Watch, free_port};
+use crate::peers::{Database, Postgres, Proxy};
+
+/// How many of each.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Servers.
+    pub servers: usize,
+    /// Workers.
+    pub workers: usize,
+    /// Slots of each worker.
+    pub slots: u32,
+}
+
+/// A server, and the network before and behind it.
+pub struct Node {
+    /// The process.
+    pub process: Process,
+    /// What leads from it to the database.
+    pub to_store: Proxy,
+    /// What leads from workers and other servers to it.
+    pub to_server: Proxy,
+    address: String,
+}
+
+/// Everything, stopped with this value. Processes end before what they use.
+pub struct Cluster {
+    /// The workers.
+    pub workers: Vec<Process>,
+    /// The servers.
+    pub nodes: Vec<Node>,
+    /// The database's server.
+    pub postgres: Postgres,
+    database: Database,
+    _watch: Watch,
+    _dir: TempDir,
+}
+
+impl Cluster {
+    /// Starts it; servers answer when this returns.
+    pub async fn start(shape: Shape) -> Self {
+        let postgres = tokio::task::spawn_blocking(Postgres::private).await;
+        let postgres = postgres.expect("Postgres starts");
+        let database = postgres.fresh_database();
+        let dir = tempfile::tempdir().expect("there is room for a folder");
+        // Should this process be killed, nobody else ends those it has started.
+        let stop = "kill -9 $(cat \"$1\"/*/pid) 2>/dev/null";
+        let watch = Watch::begin(User::own(), dir.path(), "", stop);
+        let nodes: Vec<Node> = (0..shape.servers)
+            .map(|number| node(dir.path(), number, &postgres, &database))
+            .collect();
+        let cluster = Self {
+            workers: Vec::new(),
+            nodes,
+            postgres,
+            database,
+            _watch: watch,
+            _dir: dir,
+        };
+        cluster.answers().await;
+        cluster.with_workers(shape)
+    }
+
+    fn with_workers(mut self, shape: Shape) -> Self {
+        let servers = self.nodes.iter();
+        let servers: Vec<String> = servers
+            .map(|node| format!("http://127.0.0.1:{}", node.to_server.port()))
+            .collect();
+        let root = self._dir.path().to_owned();
+        self.workers = (0..shape.workers)
+            .map(|number| {
+                let mut servers = servers.clone();
+                let first = number % servers.len();
+                servers.rotate_left(first);
+                let slots = shape.slots.to_string();
+                let args = ["worker", "--server", &servers.join(","), "--slots", &slots];
+                Process::start(
+                    &root,
+                    &format!("worker-{number}"),
+                    args.map(str::to_owned).to_vec(),
+                )
+            })
+            .collect();
+        self
+    }
+
+    /// A client of all servers, past the failing network.
+    pub fn client(&self) -> Client {
+        let servers: Vec<String> = self.nodes.iter().map(|node| node.address.clone()).collect();
+        Client::new(&servers, None).expect("addresses of servers are URLs")
+    }
+
+    /// A client of one server, past the failing network.
+    pub fn client_of(&self, node: usize) -> Client {
+        let server = self.nodes[node].address.clone();
+        Client::new(&[server], None).expect("an address of a server is a URL")
+    }
+
+    /// The database, past the failing network.
+    pub fn database_url(&self) -> String {
+        self.database.url()
+    }
+
+    /// Every process.
+    pub fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        let servers = self.nodes.iter_mut().map(|node| &mut node.process);
+        servers.chain(self.workers.iter_mut())
+    }
+
+    /// What every process has printed.
+    pub fn said(&self) -> String {
+        let servers = self.nodes.iter().map(|node| &node.process);
+        let all = servers.chain(&self.workers);
+        all.map(|process| format!("== {}\n{}\n", process.name(), process.said()))
+            .collect()
+    }
+
+    /// Waits until every server answers.
+    pub async fn answers(&self) {
+        for node in 0..self.nodes.len() {
+            let client = self.client_of(node);
+            // A server of a fresh database makes its tables first.
+            while client.get::<Value>("/readyz").await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    /// Keeps what the processes printed, for whoever looks for the reason.
+    pub fn keep_said(&self, file: &Path) {
+        fs::write(file, self.said()).expect("the report can be written");
+    }
+}
+
+fn node(root: &Path, number: usize, postgres: &Postgres, database: &Database) -> Node {
+    let to_store = Proxy::start(&format!("127.0.0.1:{}", postgres.port()));
+    let listen = format!("127.0.0.1:{}", free_port());
+    let to_server = Proxy::start(&listen);
+    let store = database.url_at(to_store.port());
+    let advertise = format!("http://127.0.0.1:{}", to_server.port());
+    let args = [
+        "serve",
+        "--store",
+        &store,
+        "--listen",
+        &listen,
+        "--advertise",
+        &advertise,
+    ];
+    let process = Process::start(
+        root,
+        &format!("server-{number}"),
+        args.map(str::to_owned).to_vec(),
+    );
+    Node {
+        process,
+        to_store,
+        to_server,
+        address: format!("http://{listen}"),
+    }
+}

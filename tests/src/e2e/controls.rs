@@ -1,0 +1,304 @@
+//! Each checker is shown a world that is broken in its own way, and says so; shown a lawful one, it is content.
+
+use std::collections::BTreeMap;
+
+use engine::State;
+use model::event::{Body, Event, Kind};
+use model::id::Seq;
+use model::status::RunStatus;
+use serde_json::{Value, json};
+use wire::api::RunAnswer;
+
+use crate::conformance::{Case, cases, run};
+use crate::e2e::checks::{self, Left, Shown};
+use crate::e2e::load::Begun;
+use crate::e2e::playbooks::Recipe;
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: control}
+workflow:
+  - step: each
+    loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel}}
+    tool: [{effect: {kind: noop, result: "{{ n }}"}}]
+    next: {arcs: [{step: pay, when: "{{ event.name == 'loop.done' }}"}]}
+  - step: pay
+    tool: [{once: {kind: noop, result: paid}}]
+"#;
+
+/// A lawful log.
+fn log() -> Vec<Event> {
+    let folder = cases()
+        .into_iter()
+        .find(|case| case.ends_with("loops/empty"));
+    let mut case = Case::load(&folder.expect("the case is there")).expect("the case can be read");
+    PLAYBOOK.clone_into(&mut case.playbook);
+    case.payload = None;
+    let ran = run(&case).expect("the case runs");
+    let root = ran.logs.into_iter().next();
+    root.expect("there is a root").events
+}
+
+fn fold(log: &[Event]) -> State {
+    let state = log.iter().fold(None, engine::fold);
+    state.expect("a log folds")
+}
+
+fn place(log: &[Event], kind: Kind) -> usize {
+    let found = log.iter().position(|event| event.kind() == kind);
+    found.expect("the log has such an event")
+}
+
+/// Numbers the events anew, so that only what was doctored is wrong.
+fn numbered(mut log: Vec<Event>) -> Vec<Event> {
+    for (index, event) in log.iter_mut().enumerate() {
+        event.seq = Seq(index as u64 + 1);
+    }
+    log
+}
+
+fn number(done: Result<(), crate::sim::Violation>) -> Option<u32> {
+    done.err().map(|violation| violation.number)
+}
+
+fn lawful(log: &[Event]) -> Option<u32> {
+    number(checks::log_is_lawful(PLAYBOOK, log).map(drop))
+}
+
+fn shown(log: &[Event]) -> Shown {
+    let state = fold(log);
+    let value = ciborium::Value::serialized(&state).expect("a state has a form");
+    let status = state.status();
+    Shown {
+        statuses: vec![status; 4],
+        seqs: vec![state.seq; 3],
+        events: log
+            .iter()
+            .map(|event| (event.kind().to_string(), event.seq))
+            .collect(),
+        replayed: (state.seq, status, json_of(&value)),
+    }
+}
+
+fn json_of(value: &ciborium::Value) -> Value {
+    match value {
+        ciborium::Value::Map(entries) => {
+            let entries = entries.iter().enumerate().map(|(index, (key, value))| {
+                let key = key.as_text().map_or(index.to_string(), str::to_owned);
+                (key, json_of(value))
+            });
+            Value::Object(entries.collect())
+        }
+        ciborium::Value::Array(items) => items.iter().map(json_of).collect(),
+        ciborium::Value::Text(text) => json!(text),
+        ciborium::Value::Bool(flag) => json!(flag),
+        ciborium::Value::Integer(number) => {
+            json!(u64::try_from(i128::from(*number)).unwrap_or_default())
+        }
+        ciborium::Value::Float(number) => json!(number),
+        _ => Value::Null,
+    }
+}
+
+#[test]
+fn a_lawful_log_passes() {
+    let log = log();
+    assert_eq!(checks::log_is_lawful(PLAYBOOK, &log), Ok(fold(&log)));
+    assert_eq!(checks::ends_once(&log), Ok(()));
+    assert_eq!(
+        checks::nothing_is_left(&fold(&log), &Left::default()),
+        Ok(())
+    );
+    assert_eq!(
+        checks::routes_agree(&fold(&log), &log, &shown(&log)),
+        Ok(())
+    );
+    assert_eq!(
+        checks::replay_is_the_fold(&fold(&log), &shown(&log)),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_missing_event_is_a_gap() {
+    let mut log = log();
+    log.remove(4);
+    assert_eq!(lawful(&log), Some(2));
+}
+
+#[test]
+fn an_iteration_that_ends_twice_is_seen() {
+    let mut log = log();
+    let at = place(&log, Kind::IterationDone);
+    log.insert(at, log[at].clone());
+    assert!(matches!(lawful(&numbered(log)), Some(21 | 33)));
+}
+
+#[test]
+fn a_loop_that_is_done_too_early_is_seen() {
+    let mut log = log();
+    let at = place(&log, Kind::IterationDone);
+    log.remove(at);
+    assert_eq!(lawful(&numbered(log)), Some(21));
+}
+
+#[test]
+fn a_second_end_is_seen() {
+    let mut log = log();
+    let at = place(&log, Kind::PlaybookFinished);
+    log.insert(at, log[at].clone());
+    let log = numbered(log);
+    assert_eq!(number(checks::ends_once(&log)), Some(10));
+    assert_eq!(lawful(&log), Some(10));
+}
+
+#[test]
+fn a_log_without_an_end_is_seen() {
+    let mut log = log();
+    log.truncate(log.len() - 3);
+    assert_eq!(number(checks::ends_once(&log)), Some(10));
+    let unfinished = checks::nothing_is_left(&fold(&log), &Left::default());
+    assert_eq!(number(unfinished), Some(11));
+}
+
+#[test]
+fn a_row_left_behind_is_seen() {
+    let state = fold(&log());
+    for left in [
+        Left {
+            commands: 1,
+            ..Left::default()
+        },
+        Left {
+            timers: 1,
+            ..Left::default()
+        },
+        Left {
+            messages: 1,
+            ..Left::default()
+        },
+    ] {
+        assert_eq!(number(checks::nothing_is_left(&state, &left)), Some(11));
+    }
+}
+
+#[test]
+fn a_route_that_says_something_else_is_seen() {
+    let (log, state) = (log(), fold(&log()));
+    let mut other = shown(&log);
+    other.statuses[2] = RunStatus::Running;
+    assert_eq!(number(checks::routes_agree(&state, &log, &other)), Some(12));
+    let mut other = shown(&log);
+    other.seqs[0] = Seq(3);
+    assert_eq!(number(checks::routes_agree(&state, &log, &other)), Some(12));
+    let mut other = shown(&log);
+    other.events.pop();
+    assert_eq!(number(checks::routes_agree(&state, &log, &other)), Some(12));
+}
+
+#[test]
+fn a_replay_that_folds_to_something_else_is_seen() {
+    let (log, state) = (log(), fold(&log()));
+    let mut other = shown(&log);
+    other.replayed.2["ctx"] = json!({"forged": true});
+    assert_eq!(number(checks::replay_is_the_fold(&state, &other)), Some(44));
+    let mut other = shown(&log);
+    other.replayed.0 = Seq(1);
+    assert_eq!(number(checks::replay_is_the_fold(&state, &other)), Some(44));
+}
+
+/// What a faithful witness of the log saw.
+fn seen(log: &[Event]) -> BTreeMap<String, u32> {
+    let done = log
+        .iter()
+        .filter(|event| matches!(event.body, Body::TaskDone(_)));
+    done.map(|event| (pipeline::idempotency_key(event.execution_id, &event.at), 1))
+        .collect()
+}
+
+#[test]
+fn an_effect_that_nobody_saw_is_seen() {
+    let log = log();
+    let mut seen = seen(&log);
+    assert_eq!(checks::effects_were_seen(&log, &seen), Ok(()));
+    let first = seen.keys().next().cloned().expect("there are effects");
+    seen.remove(&first);
+    assert_eq!(number(checks::effects_were_seen(&log, &seen)), Some(36));
+}
+
+#[test]
+fn an_effect_that_must_not_be_repeated_is_seen_twice() {
+    let log = log();
+    let mut seen = seen(&log);
+    for count in seen.values_mut() {
+        *count = 2;
+    }
+    assert_eq!(number(checks::effects_were_seen(&log, &seen)), Some(37));
+}
+
+#[test]
+fn an_effect_from_nowhere_is_seen() {
+    let log = log();
+    let logs = BTreeMap::from([(log[0].execution_id, log.clone())]);
+    let mut seen = seen(&log);
+    assert_eq!(checks::effects_have_a_cause(&logs, &seen), Ok(()));
+    seen.insert("77/other:1/effect:1".to_owned(), 1);
+    assert_eq!(number(checks::effects_have_a_cause(&logs, &seen)), Some(36));
+}
+
+#[test]
+fn a_projection_that_changes_when_rebuilt_is_seen() {
+    let before = ["a\nb".to_owned(), String::new()];
+    assert_eq!(checks::projections_are_the_same(&before, &before), Ok(()));
+    let after = ["a\nc".to_owned(), String::new()];
+    assert_eq!(
+        number(checks::projections_are_the_same(&before, &after)),
+        Some(46)
+    );
+    let longer = ["a\nb\nc".to_owned(), String::new()];
+    assert_eq!(
+        number(checks::projections_are_the_same(&before, &longer)),
+        Some(46)
+    );
+}
+
+#[test]
+fn a_secret_in_any_text_is_seen() {
+    let clean = [("here", "nothing"), ("there", "to see")];
+    assert_eq!(checks::secret_is_nowhere(&clean, "hunter2"), Ok(()));
+    let told = [("here", "nothing"), ("there", "password=hunter2")];
+    assert_eq!(
+        number(checks::secret_is_nowhere(&told, "hunter2")),
+        Some(56)
+    );
+}
+
+#[test]
+fn a_run_that_ends_wrong_is_seen() {
+    let log = log();
+    let begun = Begun {
+        id: log[0].execution_id,
+        recipe: Recipe::Jump,
+        n: 5,
+    };
+    let answer = |status: &str, result: Value| -> RunAnswer {
+        let id = begun.id.to_string();
+        let execution = json!({
+            "execution_id": id, "status": status, "name": "x", "path": "x", "version": 1, "hash": "0", "seq": 1,
+            "generation": 1, "cancelling": false, "started_at": "2026-01-01T00:00:00Z",
+        });
+        let answer = json!({
+            "execution_id": id, "status": status, "result": result, "error": null, "execution": execution,
+        });
+        serde_json::from_value(answer).expect("an answer as the route gives it")
+    };
+    assert_eq!(
+        checks::ends_as_it_must(&begun, &answer("COMPLETED", json!(3))),
+        Ok(())
+    );
+    let failed = checks::ends_as_it_must(&begun, &answer("FAILED", json!(3)));
+    assert_eq!(number(failed), Some(50));
+    let wrong = checks::ends_as_it_must(&begun, &answer("COMPLETED", json!(2)));
+    assert_eq!(number(wrong), Some(50));
+}

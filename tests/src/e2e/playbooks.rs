@@ -1,0 +1,118 @@
+//! What is run: one recipe per playbook of `tests/e2e`, with how each of its runs must end.
+
+use model::status::RunStatus;
+use serde_json::{Value, json};
+
+/// A playbook and what is done to its runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each variant is the playbook of the same name")]
+pub enum Recipe {
+    Chain,
+    Parallel,
+    Sequential,
+    Flaky,
+    Exhausted,
+    Jump,
+    Parent,
+    Timer,
+    Signal,
+    Pause,
+    Cancel,
+    CancelBusy,
+    Once,
+    Routed,
+    Unrouted,
+    Join,
+    Processes,
+}
+
+/// Started by other playbooks only.
+const CHILD: (&str, &str) = ("e2e/child", include_str!("../../e2e/child.yaml"));
+
+impl Recipe {
+    /// All of them; each gets its turn.
+    pub const ALL: [Self; 17] = [
+        Self::Chain,
+        Self::Parallel,
+        Self::Sequential,
+        Self::Flaky,
+        Self::Exhausted,
+        Self::Jump,
+        Self::Parent,
+        Self::Timer,
+        Self::Signal,
+        Self::Pause,
+        Self::Cancel,
+        Self::CancelBusy,
+        Self::Once,
+        Self::Routed,
+        Self::Unrouted,
+        Self::Join,
+        Self::Processes,
+    ];
+
+    /// Everything that must be in the catalog: path and text.
+    pub fn catalog() -> Vec<(&'static str, &'static str)> {
+        let own = Self::ALL.iter().map(|recipe| recipe.source());
+        own.chain([CHILD]).collect()
+    }
+
+    /// The playbook's path.
+    pub fn path(self) -> &'static str {
+        self.source().0
+    }
+
+    fn source(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Chain => ("e2e/chain", include_str!("../../e2e/chain.yaml")),
+            Self::Parallel => ("e2e/parallel", include_str!("../../e2e/parallel.yaml")),
+            Self::Sequential => ("e2e/sequential", include_str!("../../e2e/sequential.yaml")),
+            Self::Flaky => ("e2e/flaky", include_str!("../../e2e/flaky.yaml")),
+            Self::Exhausted => ("e2e/exhausted", include_str!("../../e2e/exhausted.yaml")),
+            Self::Jump => ("e2e/jump", include_str!("../../e2e/jump.yaml")),
+            Self::Parent => ("e2e/parent", include_str!("../../e2e/parent.yaml")),
+            Self::Timer => ("e2e/timer", include_str!("../../e2e/timer.yaml")),
+            Self::Signal => ("e2e/signal", include_str!("../../e2e/signal.yaml")),
+            Self::Pause => ("e2e/pause", include_str!("../../e2e/pause.yaml")),
+            Self::Cancel => ("e2e/cancel", include_str!("../../e2e/cancel.yaml")),
+            Self::CancelBusy => (
+                "e2e/cancel_busy",
+                include_str!("../../e2e/cancel_busy.yaml"),
+            ),
+            Self::Once => ("e2e/once", include_str!("../../e2e/once.yaml")),
+            Self::Routed => ("e2e/routed", include_str!("../../e2e/routed.yaml")),
+            Self::Unrouted => ("e2e/unrouted", include_str!("../../e2e/unrouted.yaml")),
+            Self::Join => ("e2e/join", include_str!("../../e2e/join.yaml")),
+            Self::Processes => ("e2e/processes", include_str!("../../e2e/processes.yaml")),
+        }
+    }
+
+    /// How each of its runs must end.
+    pub fn ending(self) -> RunStatus {
+        match self {
+            Self::Exhausted | Self::Unrouted => RunStatus::Failed,
+            Self::Cancel | Self::CancelBusy => RunStatus::Cancelled,
+            _ => RunStatus::Completed,
+        }
+    }
+
+    /// The results that the `n`-th run may have; none where the status says it all.
+    pub fn results(self, n: u64) -> Vec<Value> {
+        match self {
+            Self::Chain
+            | Self::Flaky
+            | Self::Timer
+            | Self::Signal
+            | Self::Pause
+            | Self::Routed
+            | Self::Processes => vec![json!(n)],
+            Self::Parallel => vec![json!({"sum": 28, "count": 8})],
+            Self::Sequential => vec![json!([1, 2, 3, 4])],
+            Self::Jump => vec![json!(3)],
+            Self::Parent => vec![json!([10, 20, 30])],
+            Self::Once => vec![json!(n), json!("unknown")],
+            Self::Join => vec![json!(2 * n)],
+            Self::Exhausted | Self::Unrouted | Self::Cancel | Self::CancelBusy => Vec::new(),
+        }
+    }
+}

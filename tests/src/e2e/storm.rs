@@ -1,0 +1,189 @@
+//! A storm from beginning to end: a cluster, a load, a nemesis beside it; then calm, and the oracle.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::id::ExecutionId;
+use model::status::RunStatus;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use wire::Client;
+use wire::api::ExecutionPage;
+
+use crate::e2e::cluster::{Cluster, Shape};
+use crate::e2e::load::{Begun, attend, begin, register};
+use crate::e2e::nemesis::{Deeds, Nemesis};
+use crate::e2e::oracle::{Oracle, Verdict};
+use crate::e2e::playbooks::Recipe;
+use crate::e2e::witness::Witness;
+
+/// Between two looks at what still runs.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Everything drawn comes from it.
+    pub seed: u64,
+    /// How long faults are injected.
+    pub time: Duration,
+    /// How many runs are asked for in that time.
+    pub runs: u64,
+    /// How long the last runs may take once the faults are over.
+    pub patience: Duration,
+    /// Where what the processes printed is kept if a promise is broken.
+    pub diary: PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What was asked for.
+    pub plan: Plan,
+    calm_after: Duration,
+    unfinished: Vec<(ExecutionId, RunStatus)>,
+    deeds: Deeds,
+    verdict: Verdict,
+}
+
+impl Report {
+    /// Whether every promise was kept.
+    pub fn is_fine(&self) -> bool {
+        self.unfinished.is_empty() && self.verdict.broken.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Verdict {
+            runs,
+            events,
+            repeated,
+            broken,
+        } = &self.verdict;
+        writeln!(
+            f,
+            "seed {}, {:.0} s of faults: {runs} runs with {events} events; {repeated} effects repeated",
+            self.plan.seed,
+            self.plan.time.as_secs_f64(),
+        )?;
+        let faults = self.deeds.faults.iter();
+        let faults: Vec<String> = faults
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        writeln!(f, "faults: {}", faults.join(", "))?;
+        writeln!(
+            f,
+            "processes that ended by themselves: {}",
+            self.deeds.ended.len()
+        )?;
+        writeln!(
+            f,
+            "the last run ended {:.1} s after the last fault",
+            self.calm_after.as_secs_f64()
+        )?;
+        for (id, status) in &self.unfinished {
+            writeln!(f, "STUCK {id} is {status}")?;
+        }
+        for (id, violation) in broken {
+            writeln!(f, "BROKEN {} in {id}: {}", violation.number, violation.what)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a plan.
+pub async fn storm(plan: Plan) -> Report {
+    let shape = Shape {
+        servers: 2,
+        workers: 3,
+        slots: 8,
+    };
+    let cluster = Cluster::start(shape).await;
+    let client = cluster.client();
+    let witness = Arc::new(Witness::start());
+    register(&client).await;
+    let nemesis = Nemesis::new(cluster, plan.seed);
+    let time = plan.time;
+    let raging = tokio::task::spawn_blocking(move || nemesis.rage(time));
+    let begun = load(&client, &plan, &witness).await;
+    let (cluster, deeds) = raging.await.expect("the nemesis does not panic");
+    let calm = Instant::now();
+    let (load, unfinished) = settle(&client, begun, plan.patience).await;
+    let calm_after = calm.elapsed();
+    let oracle = Oracle::open(&client, &cluster.database_url(), witness.seen()).await;
+    let said = cluster.said();
+    let verdict = oracle
+        .judge(&load, &said, cluster.postgres.password())
+        .await;
+    let report = Report {
+        plan,
+        calm_after,
+        unfinished,
+        deeds,
+        verdict,
+    };
+    if !report.is_fine() {
+        let diary = report.deeds.diary.join("\n");
+        let mut stuck = String::new();
+        for (id, _) in &report.unfinished {
+            stuck.push_str(&format!("{id}\n{}", oracle.describe(*id).await));
+        }
+        let text = format!("{report}\n{diary}\n\n{stuck}\n{said}");
+        std::fs::write(&report.plan.diary, text).expect("the diary can be written");
+    }
+    report
+}
+
+/// Asks for runs, evenly over the time; each is attended to as its recipe says.
+async fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>) -> JoinSet<Begun> {
+    let mut begun = JoinSet::new();
+    let every = plan.time.div_f64(plan.runs.max(1) as f64);
+    for n in 0..plan.runs {
+        let recipe = Recipe::ALL[usize::try_from(n).expect("few runs") % Recipe::ALL.len()];
+        let (client, witness) = (client.clone(), witness.clone());
+        let when = every.mul_f64(n as f64);
+        begun.spawn(async move {
+            tokio::time::sleep(when).await;
+            let begun = begin(&client, recipe, n, &witness.url()).await;
+            attend(&client, begun).await;
+            begun
+        });
+    }
+    begun
+}
+
+/// Waits until everything has ended, or the patience has; answers what was begun, and what goes on.
+async fn settle(
+    client: &Client,
+    mut begun: JoinSet<Begun>,
+    patience: Duration,
+) -> (Vec<Begun>, Vec<(ExecutionId, RunStatus)>) {
+    let end = Instant::now() + patience;
+    let mut load = Vec::new();
+    while let Ok(Some(one)) = tokio::time::timeout_at(end, begun.join_next()).await {
+        load.push(one.expect("the load does not panic"));
+    }
+    loop {
+        let open = open(client).await;
+        if open.is_empty() || Instant::now() >= end {
+            return (load, open);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The runs that have not ended.
+async fn open(client: &Client) -> Vec<(ExecutionId, RunStatus)> {
+    let mut open = Vec::new();
+    for status in ["RUNNING", "PAUSED"] {
+        let path = format!("/api/executions?limit=1000&status={status}");
+        let page = client.get::<ExecutionPage>(&path).await;
+        let page = page.expect("runs can be listed in calm weather");
+        let runs = page.executions.into_iter();
+        open.extend(runs.map(|run| (run.execution_id, run.status)));
+    }
+    open
+}

@@ -1,0 +1,113 @@
+//! Where a case runs: embedded in virtual time, or on Postgres and over HTTP in real time.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use server::Server;
+use server::api::{Access, ApiConfig, Listening};
+use store::Store;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use wire::{Client, Remote, Transport};
+
+use crate::clock::Virtual;
+use crate::stored::Stored;
+
+/// A case that has not ended by then hangs, in real time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a case runs.
+pub(crate) enum Site {
+    /// Everything in one process, time virtual.
+    Embedded,
+    /// A listening server on Postgres.
+    Cluster {
+        store: Arc<store::Postgres>,
+        listening: Option<(String, DropGuard)>,
+    },
+}
+
+impl Site {
+    /// A server on this database, which may hold earlier cases.
+    pub(crate) fn cluster(store: Arc<store::Postgres>) -> Self {
+        Self::Cluster {
+            store,
+            listening: None,
+        }
+    }
+
+    pub(crate) fn is_virtual(&self) -> bool {
+        matches!(self, Self::Embedded)
+    }
+
+    /// How long a case may take in real time; none where time is virtual.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        (!self.is_virtual()).then_some(PATIENCE)
+    }
+
+    pub(crate) fn store(&self, dir: &Path, clock: Virtual) -> Result<Arc<dyn Store>, String> {
+        match self {
+            Self::Embedded => {
+                let store = store::Sqlite::open_with_clock(dir, clock.for_store());
+                let store = store.map_err(|error| error.to_string())?;
+                Ok(Arc::new(Stored::new(store)))
+            }
+            Self::Cluster { store, .. } => Ok(store.clone()),
+        }
+    }
+
+    /// The secret that servers on the same store know each other by.
+    pub(crate) async fn secret(&self, store: &dyn Store) -> Result<Option<String>, String> {
+        match self {
+            Self::Embedded => Ok(None),
+            Self::Cluster { .. } => {
+                let secret = store.setting("cluster_secret").await;
+                secret.map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Opens the server's door, if workers come from outside.
+    pub(crate) async fn listen(&mut self, server: &Server, dir: &Path) -> Result<(), String> {
+        let Self::Cluster { listening, .. } = self else {
+            return Ok(());
+        };
+        let bound = Listening::bind("127.0.0.1:0").await;
+        let bound = bound.map_err(|error| error.to_string())?;
+        let url = format!("http://{}", bound.address());
+        let stop = CancellationToken::new();
+        let logs = results::FileLogs::open(dir.join("served-logs"));
+        let logs = logs.map_err(|error| error.to_string())?;
+        let config = ApiConfig {
+            access: Access::Open,
+            is_loopback: true,
+            hosts: Vec::new(),
+            cluster_secret: None,
+            logs: Arc::new(logs),
+        };
+        tokio::spawn(bound.serve(server.clone(), config, None, stop.clone()));
+        *listening = Some((url, stop.drop_guard()));
+        Ok(())
+    }
+
+    /// How a worker reaches the server.
+    pub(crate) fn transport(&self, server: &Server) -> Result<Arc<dyn Transport>, String> {
+        match self {
+            Self::Embedded => Ok(server.transport()),
+            Self::Cluster { listening, .. } => {
+                let (url, _) = listening.as_ref().ok_or("the server does not listen")?;
+                let client = Client::new(std::slice::from_ref(url), None);
+                let client = client.map_err(|error| error.to_string())?;
+                Ok(Arc::new(Remote::new(client)))
+            }
+        }
+    }
+
+    /// The worker's clock.
+    pub(crate) fn worker_clock(&self, clock: Virtual) -> Arc<dyn worker::Clock> {
+        match self {
+            Self::Embedded => Arc::new(clock),
+            Self::Cluster { .. } => Arc::new(worker::SystemClock),
+        }
+    }
+}
