@@ -55,7 +55,11 @@ impl Printed {
 
 fn cut(text: &mut String) {
     if text.len() > LINE_BYTES {
-        text.truncate(text.floor_char_boundary(LINE_BYTES));
+        let mut end = LINE_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
         text.push('…');
     }
 }
