@@ -181,7 +181,7 @@ impl Runs for Elsewhere {
         let is_more = !page.lines.is_empty() && page.next_after.is_some();
         let next = page.next_after.unwrap_or(after + page.lines.len() as u64);
         Ok(Lines {
-            lines: page.lines,
+            fresh: page.lines,
             next,
             is_more,
         })

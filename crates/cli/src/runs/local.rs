@@ -85,7 +85,7 @@ impl Runs for Here<'_> {
         let next = lines.len() as u64;
         let passed = usize::try_from(after).unwrap_or(usize::MAX);
         Ok(Lines {
-            lines: lines.into_iter().skip(passed).collect(),
+            fresh: lines.into_iter().skip(passed).collect(),
             next,
             is_more: false,
         })
@@ -151,8 +151,8 @@ impl Runs for Here<'_> {
             } => {
                 let server = &session.server;
                 let id = server.fresh_id();
-                let begun = server.submit_from_catalog(id, &path, version, payload);
-                begun.await.map_err(refused)?;
+                let submitted = server.submit_from_catalog(id, &path, version, payload);
+                submitted.await.map_err(refused)?;
                 DrivenHere::begun(self.app, session, id, driving)
             }
             Begin::Resume(row) => {

@@ -83,7 +83,7 @@ pub(crate) struct Wanted {
 
 /// Lines that tasks printed.
 pub(crate) struct Lines {
-    pub(crate) lines: Vec<LogLine>,
+    pub(crate) fresh: Vec<LogLine>,
     /// Where the next ones begin.
     pub(crate) next: u64,
     /// Whether more are there now.

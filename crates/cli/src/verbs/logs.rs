@@ -29,7 +29,7 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> Ended {
         while is_more && !app.out.is_closed() {
             let page = runs.lines(row.id, after).await?;
             (after, is_more) = (page.next, page.is_more);
-            let fitting = page.lines.into_iter().filter(|line| fits(line, args));
+            let fitting = page.fresh.into_iter().filter(|line| fits(line, args));
             if collects {
                 all.extend(fitting);
             } else {

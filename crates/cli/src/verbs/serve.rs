@@ -18,7 +18,9 @@ use crate::stop;
 /// Serves until it is stopped.
 pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let tls = tls(args)?;
-    let listening = Listening::bind(&args.listen).await.map_err(cannot_listen)?;
+    let listening = Listening::bind(&args.listen)
+        .await
+        .map_err(|error| cannot_listen(&error))?;
     let address = listening.address();
     let is_loopback = address.ip().is_loopback();
     let access = access(app, args, is_loopback, tls.is_some())?;
@@ -140,8 +142,8 @@ fn tls(args: &ServeArgs) -> Result<Option<Tls>, Problem> {
         .map_err(|error| Problem::new(Exit::Usage, "TLS_INVALID", error.to_string()))
 }
 
-fn cannot_listen(error: server::api::ListenError) -> Problem {
-    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+fn cannot_listen(error: &server::api::ListenError) -> Problem {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let message = format!("{error}{}", cause.unwrap_or_default());
     Problem::new(Exit::Unreachable, "CANNOT_LISTEN", message)
         .help("another process may hold the port; choose one with --listen HOST:PORT")
