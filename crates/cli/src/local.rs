@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use model::id::{Name, WorkerId};
+use results::TaskLogs;
 use serde_json::{Map, Value};
 use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use worker::{FileLogs, SystemClock, Worker};
+use worker::{FileLogs, Logs, ShippedLogs, SystemClock, Worker};
 
 use crate::app::App;
 use crate::args::Driving;
@@ -62,12 +64,29 @@ pub(crate) fn open(dir: &Path) -> Result<Log, Problem> {
 }
 
 fn bodies(dir: &Path) -> Result<results::Local, Problem> {
-    results::Local::open(&dir.join(BODIES)).map_err(|error| Problem {
-        exit: Exit::Unreachable,
-        code: error.code().into(),
-        message: error.to_string(),
-        help: Vec::new(),
-    })
+    Ok(results::Local::open(&dir.join(BODIES))?)
+}
+
+fn file_logs(dir: PathBuf) -> Result<FileLogs, Problem> {
+    let name = dir.display().to_string();
+    FileLogs::open(dir).map_err(|error| Problem::unwritable(&name, &error))
+}
+
+/// Bodies and task logs reach the database as the store does.
+struct Connections(store::PostgresConnections);
+
+#[async_trait]
+impl results::Connect for Connections {
+    async fn connect(
+        &self,
+        statement_max: Duration,
+    ) -> Result<results::PostgresClient, results::ConnectError> {
+        Ok(self.0.open(statement_max).await?)
+    }
+
+    fn place(&self) -> String {
+        self.0.place()
+    }
 }
 
 /// Where runs are kept.
@@ -94,6 +113,8 @@ fn is_url(text: &str) -> bool {
 pub(crate) struct Opened {
     /// What runs are read from.
     pub(crate) log: Log,
+    /// What tasks print.
+    pub(crate) logs: Arc<dyn TaskLogs>,
     /// Whether other servers may be on it.
     pub(crate) is_cluster: bool,
 }
@@ -107,6 +128,7 @@ pub(crate) async fn open_place(
     match place {
         Place::Directory(dir) => Ok(Opened {
             log: open(dir)?,
+            logs: Arc::new(file_logs(dir.join(LOGS))?),
             is_cluster: false,
         }),
         Place::Postgres(url) => {
@@ -116,8 +138,10 @@ pub(crate) async fn open_place(
                 ..store::PostgresOptions::new(url.clone())
             };
             let store = store::Postgres::open(options).await?;
-            let bodies = bodies(Path::new(WORKPLACE))?;
+            let connections = Connections(store::PostgresConnections::new(url)?);
+            let bodies = results::Postgres::open(Arc::new(connections)).await?;
             Ok(Opened {
+                logs: Arc::new(bodies.logs()),
                 log: Log {
                     store: Arc::new(store),
                     bodies: Arc::new(bodies),
@@ -135,6 +159,8 @@ pub(crate) struct Setup {
     pub(crate) takes_over: bool,
     /// The secret that servers on the same store know each other by.
     pub(crate) cluster_secret: Option<String>,
+    /// Where the servers on the same store keep what tasks print; none where that is the store's directory.
+    pub(crate) logs: Option<Arc<dyn TaskLogs>>,
 }
 
 impl Setup {
@@ -148,6 +174,7 @@ impl Setup {
         Ok(Self {
             takes_over: true,
             cluster_secret,
+            logs: opened.is_cluster.then(|| opened.logs.clone()),
         })
     }
 }
@@ -158,6 +185,8 @@ pub(crate) struct Session {
     pub(crate) log: Log,
     /// The control plane.
     pub(crate) server: Server,
+    logs: Option<Arc<dyn TaskLogs>>,
+    shipped: Option<Arc<ShippedLogs>>,
     work: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -174,6 +203,7 @@ impl Session {
             bodies: log.bodies.clone(),
             limits: engine::Limits::default(),
             files: setup.cluster_secret.is_none().then(|| PathBuf::from(".")),
+            bus: None,
             takes_over: setup.takes_over,
             cluster_secret: setup.cluster_secret,
         };
@@ -181,6 +211,8 @@ impl Session {
         Ok(Self {
             log,
             server,
+            logs: setup.logs,
+            shipped: None,
             work: None,
         })
     }
@@ -189,8 +221,13 @@ impl Session {
     pub(crate) fn work(&mut self, app: &App, driving: &Driving) -> Result<(), Problem> {
         let settings = &app.settings;
         let slots = driving.slots.unwrap_or(settings.slots);
-        let logs = FileLogs::open(logs(settings))
-            .map_err(|error| Problem::unwritable(&logs(settings).display().to_string(), &error))?;
+        let logs: Arc<dyn Logs> = match &self.logs {
+            Some(shared) => self
+                .shipped
+                .insert(Arc::new(ShippedLogs::start(shared.clone())))
+                .clone(),
+            None => Arc::new(file_logs(logs(settings))?),
+        };
         let owner = self.log.store.owner()?;
         let allowed = app
             .environment
@@ -206,7 +243,7 @@ impl Session {
             slots,
             tools: tools::Registry::builtin(tools(app, slots)),
             bodies: self.log.bodies.clone(),
-            logs: Arc::new(logs),
+            logs,
             clock: Arc::new(SystemClock),
             env,
             base_dir: PathBuf::from("."),
@@ -226,6 +263,9 @@ impl Session {
             stop.cancel();
             // A worker that panicked has nothing left to give back.
             let _ = task.await;
+        }
+        if let Some(shipped) = self.shipped {
+            shipped.close().await;
         }
         self.server.stop().await;
     }
@@ -248,10 +288,24 @@ pub(crate) fn tools(app: &App, slots: u32) -> tools::Config {
     }
 }
 
+impl From<results::Error> for Problem {
+    fn from(error: results::Error) -> Self {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        Problem {
+            exit: Exit::Unreachable,
+            code: error.code().into(),
+            message: format!("{error}{}", cause.unwrap_or_default()),
+            help: Vec::new(),
+        }
+    }
+}
+
 impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let exit = match &error {
-            server::Error::NotFound(_) | server::Error::NoPlaybook(_) => Exit::NotFound,
+            server::Error::NotFound(_)
+            | server::Error::NoPlaybook(_)
+            | server::Error::NoVersion { .. } => Exit::NotFound,
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)

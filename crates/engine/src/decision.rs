@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::command::{Command, TimerChange};
-use model::event::{Event, Parent};
+use model::event::{Event, Parent, StopRequested};
 use model::id::{ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::outcome::Outcome;
 use model::raw::Raw;
@@ -103,12 +103,13 @@ pub enum MessageBody {
         outcome: Box<Outcome>,
     },
     /// Stop.
-    Cancel {
-        /// Why.
-        reason: Option<String>,
-    },
+    Cancel(StopRequested),
     /// Redo what failed.
-    Retry,
+    Retry {
+        /// Another version of the playbook to go on with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
+    },
     /// Offer nothing more for now.
     Pause {
         /// Why.

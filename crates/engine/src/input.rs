@@ -1,11 +1,16 @@
 //! Inputs: everything that can move an execution. Time and fresh ids enter here, never inside a decision.
 
+use std::sync::Arc;
+
 use model::command::ReportEnd;
-use model::event::{Body, Event, Parent};
+use model::event::{Body, Event, Parent, StopRequested};
 use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::outcome::Outcome;
+use model::playbook::Playbook;
 use model::raw::Raw;
 use model::time::Time;
+
+use crate::reuse::Reuse;
 
 /// When an input arrived, and the ids its events may use.
 #[derive(Debug, Clone, Copy)]
@@ -41,11 +46,8 @@ pub enum Input {
         /// How it ended.
         outcome: Box<Outcome>,
     },
-    /// Stop it.
-    Cancel {
-        /// Why.
-        reason: Option<String>,
-    },
+    /// Stop it, as cancelled unless it says otherwise.
+    Cancel(StopRequested),
     /// Offer nothing more for now.
     Pause {
         /// Why.
@@ -54,7 +56,10 @@ pub enum Input {
     /// Go on after a pause.
     Resume,
     /// Redo what failed, in a new generation.
-    Retry,
+    Retry {
+        /// The text to go on with, which is the one that is decided with; none: the same as before.
+        switch: Option<Box<Switch>>,
+    },
     /// Write to `ctx` from outside.
     Patch(Raw),
     /// The holder of a command is gone.
@@ -76,6 +81,17 @@ pub enum Input {
     Unclaimed(Seq),
 }
 
+/// A run goes on with another text of its playbook.
+#[derive(Debug, Clone)]
+pub struct Switch {
+    /// The catalog version of the new text.
+    pub version: u32,
+    /// The new text.
+    pub hash: PlaybookHash,
+    /// The playbook it was decided with so far.
+    pub was: Arc<Playbook>,
+}
+
 /// A run to start.
 #[derive(Debug, Clone)]
 pub struct Submit {
@@ -95,6 +111,8 @@ pub struct Submit {
     pub depth: u32,
     /// Given in place of the execution's own id.
     pub trace_id: Option<Name>,
+    /// What it takes over from the run it does again.
+    pub reuse: Option<Box<Reuse>>,
 }
 
 /// What a worker says of a command it holds.

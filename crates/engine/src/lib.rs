@@ -9,12 +9,14 @@ mod decide;
 mod decision;
 mod graph;
 mod input;
+mod reuse;
 mod state;
 
 pub use decide::{Limits, Net, Refusal, Undecided, decide, needs};
 pub use decision::{BodyToKeep, CommandChange, Decision, Key, MessageBody, OutMessage};
 pub use graph::Graph;
-pub use input::{Input, Report, Stamp, Submit};
+pub use input::{Input, Report, Stamp, Submit, Switch};
+pub use reuse::{Cut, Reuse, Takeover};
 pub use state::{
     Boundary, BoundaryKind, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, State,
     StepSummary, Stop, StopReason, Token, Waiting, fold,

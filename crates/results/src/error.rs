@@ -36,6 +36,15 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The store's keeper says no; asking again does not help.
+    #[error("`{}` refuses it", file.display())]
+    Refused {
+        /// What was asked.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The body could not be read from where it came.
     #[error("the body broke off while it was stored")]
     Interrupted(#[source] std::io::Error),
@@ -77,6 +86,7 @@ impl Error {
             Self::NotJson(_) => "RESULT_NOT_JSON",
             Self::SelectTooLarge { .. } => "SELECT_TOO_LARGE",
             Self::Unavailable { .. } | Self::Interrupted(_) => "STORAGE_UNAVAILABLE",
+            Self::Refused { .. } => "STORAGE_REFUSED",
             Self::Select { .. } => "SELECT_INVALID",
         }
     }

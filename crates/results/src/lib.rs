@@ -1,4 +1,4 @@
-//! Result bodies: kept inline in the log while small, behind a `ResultRef` once they are not.
+//! Result bodies: kept inline in the log while small, behind a `ResultRef` once they are not. Beside them, what tasks print.
 //!
 //! [`keep`] decides and cuts, a [`Keeper`] does so with text that is never held whole; a [`Bodies`] store holds what does not stay. A reference is handed out only after its
 //! body is durable, and a body is handed out only after its hash was checked.
@@ -6,17 +6,23 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod bodies;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 mod error;
 mod extract;
 mod json;
 mod keep;
 mod keeper;
 mod local;
+mod logs;
+mod postgres;
 
-pub use bodies::{Bodies, Source, Stored};
+pub use bodies::{Bodies, Pieces, Reading, Source, Stored};
 pub use error::Error;
 pub use extract::{extract, preview};
 pub use json::{NotJson, Scanner};
 pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
 pub use local::{Local, sha256};
+pub use logs::{FileLogs, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs, read_logs};
+pub use postgres::{Connect, ConnectError, Postgres, PostgresClient, PostgresLogs};

@@ -3,19 +3,22 @@
 //! A crash leaves a temporary file at worst, never half a body under a body's name.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::stream;
 use model::result_ref::ResultRef;
 use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
-use crate::{Bodies, Error, Source, Stored};
+use crate::bodies::within;
+use crate::{Bodies, Error, Reading, Source, Stored};
 
 /// The name of this kind of store in references.
 const STORE: &str = "file";
@@ -162,6 +165,69 @@ fn name(file: &Path, error: std::io::Error) -> Error {
     }
 }
 
+/// Opens a body, hashes all of it, and answers it with its size.
+fn checked(path: &Path, sha256: &str, uri: String) -> Result<(File, u64), Error> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::NotAvailable { uri });
+        }
+        Err(error) => return Err(name(path, error)),
+    };
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut bytes = 0;
+    loop {
+        let read = file.read(&mut chunk).map_err(|error| name(path, error))?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&chunk[..read]);
+        bytes += read as u64;
+    }
+    if hex::encode(hash.finalize()) != sha256 {
+        let file = path.to_owned();
+        return Err(Error::Corrupt { uri, file });
+    }
+    Ok((file, bytes))
+}
+
+/// What is left of a body to be read.
+struct Rest {
+    file: File,
+    range: Range<u64>,
+}
+
+impl Rest {
+    async fn next(self) -> Option<(std::io::Result<Bytes>, Self)> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let read = tokio::task::spawn_blocking(move || self.chunk()).await;
+        Some(read.expect("reading a file does not panic"))
+    }
+
+    fn chunk(mut self) -> (std::io::Result<Bytes>, Self) {
+        let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
+        let mut chunk = vec![0; left.min(CHUNK_BYTES)];
+        let begin = SeekFrom::Start(self.range.start);
+        let read = self
+            .file
+            .seek(begin)
+            .and_then(|_| self.file.read_exact(&mut chunk));
+        match read {
+            Ok(()) => {
+                self.range.start += chunk.len() as u64;
+                (Ok(chunk.into()), self)
+            }
+            Err(error) => {
+                self.range.start = self.range.end;
+                (Err(error), self)
+            }
+        }
+    }
+}
+
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -215,6 +281,30 @@ impl Bodies for Local {
             Ok(Bytes::from(bytes))
         })
         .await
+    }
+
+    async fn read(
+        &self,
+        reference: &ResultRef,
+        range: Option<Range<u64>>,
+    ) -> Result<Reading, Error> {
+        let uri = reference.uri.clone();
+        let sha256 = reference.meta.sha256.to_ascii_lowercase();
+        let Some(path) = self.path(&sha256) else {
+            return Err(Error::NotAvailable { uri });
+        };
+        // The file that was checked is the one that is read: another takes its name, but not its place.
+        let (file, bytes) = blocking(move || checked(&path, &sha256, uri)).await?;
+        let range = within(range, bytes);
+        let rest = Rest {
+            file,
+            range: range.clone(),
+        };
+        Ok(Reading {
+            bytes,
+            range,
+            pieces: Box::pin(stream::unfold(rest, Rest::next)),
+        })
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {

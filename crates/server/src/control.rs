@@ -1,6 +1,7 @@
 //! Control: cancel, pause, resume, retry and signal, whoever drives the execution.
 
 use engine::{Input, MessageBody, Refusal};
+use model::event::{Ending, StopRequested};
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::Raw;
 use model::status::RunStatus;
@@ -8,6 +9,7 @@ use store::{Adoption, Message, MessageKey, OwnerId};
 
 use crate::drive::{Extras, Order, Posted};
 use crate::error::Error;
+use crate::playbooks::Registered;
 use crate::{Server, Shared};
 
 /// What someone asks of a run.
@@ -31,6 +33,13 @@ pub enum Control {
     Retry {
         /// Another version of the playbook to go on with.
         version: Option<u32>,
+    },
+    /// End it for good, as this: someone has decided how a stuck run is to count.
+    Finalize {
+        /// How it ends.
+        ending: Ending,
+        /// Why.
+        reason: Option<String>,
     },
     /// Write to `ctx` from outside.
     Patch(Raw),
@@ -58,17 +67,23 @@ impl Server {
     /// Carries out a request: here if this process drives the run or nobody does, else by message to its driver.
     pub async fn control(&self, id: ExecutionId, control: Control) -> Result<(), ControlError> {
         let shared = &self.shared;
+        let switch = match &control {
+            Control::Retry { version } => switch(shared, id, *version).await?,
+            _ => None,
+        };
         match self.adopt(id).await? {
             Adoption::Unknown => Err(Error::NotFound(id).into()),
-            Adoption::Mine => match shared
-                .drive
-                .post(id, input(control), Extras::default())
-                .await
-            {
-                Ok(_) => Ok(()),
-                Err(Posted::Refused(refusal)) => Err(refusal.into()),
-                Err(Posted::Failed(error)) => Err(error.into()),
-            },
+            Adoption::Mine => {
+                let extras = Extras {
+                    switch,
+                    ..Extras::default()
+                };
+                match shared.drive.post(id, input(control), extras).await {
+                    Ok(_) => Ok(()),
+                    Err(Posted::Refused(refusal)) => Err(refusal.into()),
+                    Err(Posted::Failed(error)) => Err(error.into()),
+                }
+            }
             Adoption::HeldBy(_) => {
                 self.check(id, &control).await?;
                 let from = ExecutionId(shared.store.ids(1).0);
@@ -119,6 +134,21 @@ impl Server {
     }
 }
 
+/// The text that a retry goes on with, if it names another version.
+pub(crate) async fn switch(
+    shared: &Shared,
+    id: ExecutionId,
+    version: Option<u32>,
+) -> Result<Option<Box<Registered>>, Error> {
+    let Some(version) = version else {
+        return Ok(None);
+    };
+    let row = shared.store.execution(id).await?;
+    let row = row.ok_or(Error::NotFound(id))?;
+    let registered = shared.playbooks.version_of(&row, version).await?;
+    Ok(Some(Box::new(registered)))
+}
+
 /// Takes a run that nobody drives any more.
 pub(crate) async fn adopt(shared: &Shared, id: ExecutionId) -> Result<Adoption, Error> {
     let known = shared.store.execution(id).await?;
@@ -158,21 +188,33 @@ async fn release_former(shared: &Shared, id: ExecutionId, former: &OwnerId) -> R
 
 fn input(control: Control) -> Input {
     match control {
-        Control::Cancel { reason, .. } => Input::Cancel { reason },
+        Control::Cancel { reason, cascade } => Input::Cancel(stop(reason, cascade, None)),
+        Control::Finalize { ending, reason } => Input::Cancel(stop(reason, true, Some(ending))),
         Control::Pause { reason } => Input::Pause { reason },
         Control::Resume => Input::Resume,
-        Control::Retry { .. } => Input::Retry,
+        Control::Retry { .. } => Input::Retry { switch: None },
         Control::Patch(patch) => Input::Patch(patch),
         Control::Signal { name, payload } => Input::Signal { name, payload },
     }
 }
 
+fn stop(reason: Option<String>, cascade: bool, ending: Option<Ending>) -> StopRequested {
+    StopRequested {
+        reason,
+        cascade,
+        ending,
+    }
+}
+
 fn message(control: Control) -> MessageBody {
     match control {
-        Control::Cancel { reason, .. } => MessageBody::Cancel { reason },
+        Control::Cancel { reason, cascade } => MessageBody::Cancel(stop(reason, cascade, None)),
+        Control::Finalize { ending, reason } => {
+            MessageBody::Cancel(stop(reason, true, Some(ending)))
+        }
         Control::Pause { reason } => MessageBody::Pause { reason },
         Control::Resume => MessageBody::Resume,
-        Control::Retry { .. } => MessageBody::Retry,
+        Control::Retry { version } => MessageBody::Retry { version },
         Control::Patch(patch) => MessageBody::Patch { patch },
         Control::Signal { name, payload } => MessageBody::Signal { name, payload },
     }

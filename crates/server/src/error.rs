@@ -15,6 +15,14 @@ pub enum Error {
     /// The playbook of an execution is not in the catalog.
     #[error("playbook {0} is not in the catalog")]
     NoPlaybook(model::id::PlaybookHash),
+    /// The catalog has no such version of a playbook.
+    #[error("playbook `{path}` has no version {version}")]
+    NoVersion {
+        /// The playbook.
+        path: String,
+        /// The version asked for.
+        version: u32,
+    },
     /// The log of an execution does not begin with its request.
     #[error("the log of execution {0} is broken")]
     BrokenLog(model::id::ExecutionId),
@@ -33,7 +41,7 @@ impl Error {
             Self::Store(error) => error.code(),
             Self::Body(error) => error.code(),
             Self::NotFound(_) => "EXECUTION_NOT_FOUND",
-            Self::NoPlaybook(_) => "PLAYBOOK_NOT_FOUND",
+            Self::NoPlaybook(_) | Self::NoVersion { .. } => "PLAYBOOK_NOT_FOUND",
             Self::BrokenLog(_) => "LOG_BROKEN",
             Self::Elsewhere(_) => "EXECUTION_ELSEWHERE",
             Self::Stopping => "SERVER_STOPPING",

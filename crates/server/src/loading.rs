@@ -1,10 +1,11 @@
 //! Loading: an execution's state from its log, and what a decision must read before it can be made.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::{Net, State};
-use model::event::{Body, Event};
-use model::id::{ExecutionId, LeaseEpoch, Seq};
+use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
+use model::id::{EventId, ExecutionId, LeaseEpoch, Seq};
 use model::outcome::Outcome;
 use model::template::{Data, Loaded, LoopPointer, Need};
 use serde_json::{Value, json};
@@ -28,22 +29,12 @@ pub(crate) struct Opened {
     pub(crate) owner: Option<store::OwnerId>,
     /// The claims that are current, where they were asked for.
     pub(crate) claims: Option<Vec<(Seq, LeaseEpoch)>>,
+    /// The events asked about that are in the log.
+    pub(crate) landed: Vec<Mark>,
 }
 
-/// Folds an execution's log, and looks up which claims on its commands are current.
-pub(crate) async fn open_with_claims(
-    shared: &Shared,
-    execution: ExecutionId,
-) -> Result<Option<Box<Opened>>, Error> {
-    let Some(mut opened) = open(shared, execution).await? else {
-        return Ok(None);
-    };
-    let commands = shared.store.open_commands(execution).await?;
-    let claims = commands.iter();
-    let claims = claims.map(|open| (open.command.id.seq, open.lease_epoch));
-    opened.claims = Some(claims.collect());
-    Ok(Some(opened))
-}
+/// An event by its place and its id: no other event has both.
+pub(crate) type Mark = (Seq, EventId);
 
 /// Folds an execution's log, from its newest snapshot on.
 pub(crate) async fn open(
@@ -74,7 +65,33 @@ pub(crate) async fn open(
         snapshot_seq,
         owner: recorded.row.owner,
         claims: None,
+        landed: Vec::new(),
     })))
+}
+
+/// Folds an execution's log and tells which of these events are in it.
+pub(crate) async fn reopen(
+    shared: &Shared,
+    execution: ExecutionId,
+    doubts: Vec<Mark>,
+    is_fenced: bool,
+) -> Result<Option<Box<Opened>>, Error> {
+    let Some(mut opened) = open(shared, execution).await? else {
+        return Ok(None);
+    };
+    if !doubts.is_empty() {
+        let seqs: Vec<Seq> = doubts.iter().map(|(seq, _)| *seq).collect();
+        let found = shared.store.events_at(execution, &seqs).await?;
+        let marks = found.iter().map(|event| (event.seq, event.event_id));
+        opened.landed = marks.filter(|mark| doubts.contains(mark)).collect();
+    }
+    if is_fenced {
+        let commands = shared.store.open_commands(execution).await?;
+        let claims = commands.iter();
+        let claims = claims.map(|open| (open.command.id.seq, open.lease_epoch));
+        opened.claims = Some(claims.collect());
+    }
+    Ok(Some(opened))
 }
 
 /// Loads what a decision needs.
@@ -92,7 +109,7 @@ pub(crate) async fn load(
         })
         .collect();
     if !outcomes.is_empty() {
-        for event in shared.store.events_at(execution, &outcomes).await? {
+        for event in events_at(shared, execution, &outcomes).await? {
             if let Some(outcome) = outcome_of(&event) {
                 loaded.outcomes.insert(event.seq, Arc::new(outcome));
             }
@@ -148,24 +165,75 @@ pub(crate) fn outcome_of(event: &Event) -> Option<Outcome> {
     }
 }
 
+/// The events at these seqs. One that was taken over from another run stands here with what it says there.
+pub(crate) async fn events_at(
+    shared: &Shared,
+    execution: ExecutionId,
+    seqs: &[Seq],
+) -> Result<Vec<Event>, Error> {
+    let mut events = shared.store.events_at(execution, seqs).await?;
+    let mut elsewhere: BTreeMap<ExecutionId, Vec<(Seq, usize)>> = BTreeMap::new();
+    for (place, event) in events.iter().enumerate() {
+        if let Body::StepReused(reused) = &event.body
+            && matches!(reused.part, ReusedPart::Task { .. })
+        {
+            let wanted = elsewhere.entry(reused.execution_id).or_default();
+            wanted.push((reused.seq, place));
+        }
+    }
+    for (other, wanted) in elsewhere {
+        let seqs: Vec<Seq> = wanted.iter().map(|(seq, _)| *seq).collect();
+        let found = shared.store.events_at(other, &seqs).await?;
+        for (seq, place) in wanted {
+            if let Some(source) = found.iter().find(|event| event.seq == seq) {
+                let own = events[place].seq;
+                events[place] = Event {
+                    seq: own,
+                    ..source.clone()
+                };
+            }
+        }
+    }
+    Ok(events)
+}
+
+/// Where a loop's results really are: a loop that was taken over points into another run's log.
+pub(crate) async fn loop_source(
+    shared: &Shared,
+    execution: ExecutionId,
+    pointer: &LoopPointer,
+) -> Result<(ExecutionId, LoopPointer), Error> {
+    let events = shared.store.events_at(execution, &[pointer.done]).await?;
+    let taken = events.into_iter().find_map(|event| match event.body {
+        Body::StepReused(reused) => Some(*reused),
+        _ => None,
+    });
+    Ok(match taken {
+        Some(Reused {
+            execution_id,
+            part: ReusedPart::Step(ended),
+            ..
+        }) => (execution_id, ended.loop_.unwrap_or_else(|| pointer.clone())),
+        _ => (execution, pointer.clone()),
+    })
+}
+
 /// A loop's results in index order, `{results: […], stats: {…}}`: inline where they are, else found through the log.
 pub(crate) async fn loop_results(
     shared: &Shared,
     execution: ExecutionId,
     pointer: &LoopPointer,
 ) -> Result<Value, Error> {
-    let ends = shared
-        .store
-        .events_at(execution, &[pointer.started, pointer.done])
-        .await?;
+    let (execution, pointer) = loop_source(shared, execution, pointer).await?;
+    let ends = [pointer.started, pointer.done];
     let mut total = 0;
     let mut stats = Value::Null;
-    let mut run = None;
-    for event in &ends {
-        match &event.body {
+    let mut reused = None;
+    for event in shared.store.events_at(execution, &ends).await? {
+        match event.body {
             Body::LoopStarted(started) => {
                 total = usize::try_from(started.total).unwrap_or(0);
-                run = event.at.step_run_id();
+                reused = started.reused;
             }
             Body::LoopDone(done) => {
                 stats = serde_json::to_value(done.stats).unwrap_or_default();
@@ -177,25 +245,61 @@ pub(crate) async fn loop_results(
         }
     }
     let mut results = vec![Value::Null; total];
-    let mut after = pointer.started;
-    while after < pointer.done {
+    for items in items_elsewhere(shared, execution, reused).await? {
+        fill(shared, &items, &mut results).await?;
+    }
+    let own = ReusedItems {
+        execution_id: execution,
+        started: pointer.started,
+        until: pointer.done,
+        ranges: vec![(0, u64::MAX)],
+    };
+    fill(shared, &own, &mut results).await?;
+    Ok(json!({"results": results, "stats": stats}))
+}
+
+/// The iterations that a loop took over, by the event that says so.
+async fn items_elsewhere(
+    shared: &Shared,
+    execution: ExecutionId,
+    reused: Option<Seq>,
+) -> Result<Vec<ReusedItems>, Error> {
+    let Some(seq) = reused else {
+        return Ok(Vec::new());
+    };
+    let events = shared.store.events_at(execution, &[seq]).await?;
+    let items = events.into_iter().find_map(|event| match event.body {
+        Body::StepReused(reused) => match reused.part {
+            ReusedPart::Iterations(iterations) => Some(iterations.items),
+            _ => None,
+        },
+        _ => None,
+    });
+    Ok(items.unwrap_or_default())
+}
+
+/// Puts the results of these iterations in their places.
+async fn fill(shared: &Shared, items: &ReusedItems, results: &mut [Value]) -> Result<(), Error> {
+    let execution = items.execution_id;
+    let started = shared.store.events_at(execution, &[items.started]).await?;
+    let run = started.first().and_then(|event| event.at.step_run_id());
+    let is_meant = |index: u64| {
+        let mut ranges = items.ranges.iter();
+        ranges.any(|(from, to)| (*from..*to).contains(&index))
+    };
+    let mut after = items.started;
+    while after < items.until {
         let page = shared.store.events(execution, after, PAGE).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
-        for event in page
-            .iter()
-            .filter(|event| event.seq < pointer.done && event.at.step_run_id() == run)
-        {
-            let Some(index) = event
-                .at
-                .iteration
-                .and_then(|index| usize::try_from(index).ok())
-            else {
-                continue;
-            };
-            if let (Some(Outcome::Ok(success)), Some(place)) =
-                (outcome_of(event), results.get_mut(index))
-            {
+        let inside = page.iter().filter(|event| event.seq <= items.until);
+        for event in inside.filter(|event| event.at.step_run_id() == run) {
+            let index = event.at.iteration.filter(|index| is_meant(*index));
+            let place = index.and_then(|index| usize::try_from(index).ok());
+            if let (Some(Outcome::Ok(success)), Some(place)) = (
+                outcome_of(event),
+                place.and_then(|place| results.get_mut(place)),
+            ) {
                 *place = match success.reference {
                     Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
                     None => success.result,
@@ -203,5 +307,5 @@ pub(crate) async fn loop_results(
             }
         }
     }
-    Ok(json!({"results": results, "stats": stats}))
+    Ok(())
 }

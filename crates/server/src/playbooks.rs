@@ -22,6 +22,7 @@ pub(crate) struct Playbooks {
 }
 
 /// A playbook that is registered and ready to run.
+#[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) entry: CatalogEntry,
     pub(crate) net: Arc<Net>,
@@ -130,6 +131,24 @@ impl Playbooks {
             Net::new(Arc::new(playbook), self.limits),
         );
         Ok(Registered { entry, net })
+    }
+
+    /// A version of an execution's playbook.
+    pub(crate) async fn version_of(
+        &self,
+        row: &store::ExecutionRow,
+        version: u32,
+    ) -> Result<Registered, Error> {
+        let path = row.path.as_str();
+        self.catalogued(path, Some(version))
+            .await
+            .map_err(|unusable| match unusable {
+                Unusable::Store(error) => error.into(),
+                Unusable::NotFound(_) | Unusable::Invalid(_) => Error::NoVersion {
+                    path: path.to_owned(),
+                    version,
+                },
+            })
     }
 
     /// A file of that name, beside the caller's file or in the server's folder.

@@ -125,7 +125,9 @@ impl Server {
         let Some(Content::Loop(pointer)) = latest.map(|latest| latest.envelope().content) else {
             return Ok(None);
         };
-        let events = self.shared.store.events_at(id, &[pointer.done]).await?;
+        let (source, pointer) = loading::loop_source(&self.shared, id, &pointer).await?;
+        let done = [pointer.done];
+        let events = self.shared.store.events_at(source, &done).await?;
         let counts = events.first().and_then(|event| match &event.body {
             Body::LoopDone(done) => Some(done.stats),
             _ => None,
@@ -164,7 +166,7 @@ impl Server {
 async fn resolve(shared: &Arc<Shared>, id: ExecutionId, latest: &Latest) -> Result<Value, Error> {
     match latest.envelope().content {
         Content::Event(seq) => {
-            let events = shared.store.events_at(id, &[seq]).await?;
+            let events = loading::events_at(shared, id, &[seq]).await?;
             match events.first().and_then(loading::outcome_of) {
                 Some(Outcome::Ok(success)) => match success.reference {
                     Some(reference) => {

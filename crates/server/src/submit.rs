@@ -1,6 +1,6 @@
 //! Submission: a playbook's text is checked, registered and started.
 
-use engine::{Refusal, Submit};
+use engine::{Refusal, Reuse, Submit};
 use model::diagnostic::Diagnostic;
 use model::event::Parent;
 use model::id::{ExecutionId, Name};
@@ -104,6 +104,7 @@ impl Server {
             parent: None,
             depth: 0,
             consumed: None,
+            reuse: None,
         };
         Ok(start.run(&self.shared, registered).await?)
     }
@@ -116,6 +117,7 @@ pub(crate) struct Start {
     pub(crate) parent: Option<Parent>,
     pub(crate) depth: u32,
     pub(crate) consumed: Option<MessageKey>,
+    pub(crate) reuse: Option<Box<Reuse>>,
 }
 
 impl Start {
@@ -132,6 +134,7 @@ impl Start {
             parent: self.parent,
             depth: self.depth,
             trace_id: None,
+            reuse: self.reuse,
         };
         let (reply, answer) = oneshot::channel();
         let order = Order::Submit {

@@ -219,6 +219,7 @@ async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
                 parent: Some(parent.clone()),
                 depth,
                 consumed,
+                reuse: None,
             };
             let error = match shared.playbooks.find(&path, version, base.as_str()).await {
                 Ok(registered) => match start.run(shared, registered).await {
@@ -241,14 +242,35 @@ async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
             seq,
             outcome,
         },
-        MessageBody::Cancel { reason } => Input::Cancel { reason },
-        MessageBody::Retry => Input::Retry,
+        MessageBody::Cancel(request) => Input::Cancel(request),
+        MessageBody::Retry { version } => return retry(shared, &message, version).await,
         MessageBody::Patch { patch } => Input::Patch(patch),
         MessageBody::Pause { reason } => Input::Pause { reason },
         MessageBody::Resume => Input::Resume,
         MessageBody::Signal { name, payload } => Input::Signal { name, payload },
     };
     post(shared, message.to, input, consumed).await
+}
+
+/// Redoes what failed, with the version of the playbook that the message names.
+async fn retry(shared: &Shared, message: &Message, version: Option<u32>) -> Result<(), Error> {
+    let switch = match control::switch(shared, message.to, version).await {
+        Ok(switch) => switch,
+        Err(error @ Error::NoVersion { .. }) => {
+            tracing::error!(%error, "a retry asks for a text that is gone and is left alone");
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let extras = Extras {
+        switch,
+        ..Extras::consuming(Some(message.key))
+    };
+    let input = Input::Retry { switch: None };
+    match shared.drive.post(message.to, input, extras).await {
+        Ok(_) | Err(Posted::Refused(_)) => Ok(()),
+        Err(Posted::Failed(error)) => Err(error),
+    }
 }
 
 async fn post(

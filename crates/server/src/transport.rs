@@ -221,8 +221,8 @@ impl Transport for InProcess {
         execution: ExecutionId,
         seqs: &[Seq],
     ) -> Result<Vec<Event>, wire::Error> {
-        let events = self.shared.store.events_at(execution, seqs).await;
-        events.map_err(|error| unavailable(error.into()))
+        let events = crate::loading::events_at(&self.shared, execution, seqs).await;
+        events.map_err(unavailable)
     }
 
     async fn loop_results(

@@ -25,7 +25,7 @@ pub use commit::{
 };
 pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};
-pub use postgres::{Postgres, PostgresOptions, PostgresUrl};
+pub use postgres::{Postgres, PostgresConnections, PostgresOptions, PostgresUrl};
 pub use rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, Snapshot, StepState,

@@ -2,6 +2,7 @@
 //!
 //! Every call is safe to repeat, so a server that cannot be reached is passed over for the next one.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -10,14 +11,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::api::Problem;
+use crate::download::Download;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long an ordinary call may take.
 const CALL: Duration = Duration::from_secs(30);
 
-/// How long a body may take.
-const BODY: Duration = Duration::from_secs(600);
+/// How long a body may take, which may have gigabytes.
+const BODY: Duration = Duration::from_secs(3600);
 
 /// Bytes on their way to a server: all of them, or a stream.
 pub use reqwest::Body as Upload;
@@ -167,33 +169,61 @@ impl Client {
         read(answer).await
     }
 
-    /// Sends bytes.
+    /// Sends a stream, which can be read once: only one server is tried, and the next one next time.
     pub async fn put<T: DeserializeOwned>(&self, path: &str, body: Upload) -> Result<T, CallError> {
-        // A stream can be read once, so only one server is tried.
-        let server = &self.servers[self.current.load(Ordering::Relaxed) % self.servers.len()];
-        let mut request = self.http.put(format!("{server}{path}")).body(body);
+        let begin = self.current.load(Ordering::Relaxed);
+        let server = &self.servers[begin % self.servers.len()];
+        let request = self.http.put(format!("{server}{path}"));
+        let mut request = request.timeout(BODY).body(body);
         if let Some(Token(token)) = &self.token {
             request = request.bearer_auth(token);
         }
         match request.send().await {
             Ok(answer) if answer.status().is_success() => read(answer).await,
             Ok(answer) => Err(CallError::Problem(Box::new(problem(answer).await))),
-            Err(error) => Err(CallError::Unreachable {
-                servers: server.clone(),
-                source: Box::new(error),
-            }),
+            Err(error) => {
+                let next = (begin + 1) % self.servers.len();
+                self.current.store(next, Ordering::Relaxed);
+                Err(CallError::Unreachable {
+                    servers: server.clone(),
+                    source: Box::new(error),
+                })
+            }
         }
     }
 
-    /// Says something and takes bytes for an answer.
-    pub async fn post_for_bytes<B: Serialize + Sync>(
+    /// Sends bytes to whichever server answers.
+    pub async fn put_bytes<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &bytes::Bytes,
+    ) -> Result<T, CallError> {
+        let make = |server: &str| {
+            let request = self.http.put(format!("{server}{path}"));
+            request.timeout(BODY).body(body.clone())
+        };
+        read(self.each(make).await?).await
+    }
+
+    /// Says something and takes bytes for an answer, or those in a range, piece by piece.
+    pub async fn download<B: Serialize + Sync>(
         &self,
         path: &str,
         body: &B,
-    ) -> Result<bytes::Bytes, CallError> {
-        let answer = self.send(Method::POST, path, Some(body), BODY).await?;
-        let bytes = answer.bytes().await;
-        bytes.map_err(|error| CallError::Answer(Box::new(error)))
+        range: Option<Range<u64>>,
+    ) -> Result<Download, CallError> {
+        let text = serde_json::to_vec(body).map_err(|error| CallError::Answer(Box::new(error)))?;
+        let range = range.map(|range| format!("bytes={}-{}", range.start, range.end.max(1) - 1));
+        let make = |server: &str| {
+            let request = self.http.post(format!("{server}{path}")).timeout(BODY);
+            let request = request.header("content-type", "application/json");
+            let request = request.body(text.clone());
+            match &range {
+                Some(range) => request.header("range", range),
+                None => request,
+            }
+        };
+        Download::new(self.each(make).await?)
     }
 
     /// Takes something away.

@@ -8,6 +8,7 @@ pub mod api;
 mod bus;
 mod client;
 mod context;
+mod download;
 mod event;
 mod remote;
 mod transport;
@@ -15,6 +16,7 @@ mod transport;
 pub use bus::{Bus, BusError, Nats, Publication, published};
 pub use client::{CallError, Client, FORWARDED, Token, Upload};
 pub use context::Context;
+pub use download::Download;
 pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
 pub use remote::Remote;
 pub use transport::{

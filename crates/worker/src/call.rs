@@ -1,7 +1,7 @@
 //! Calling a tool: the rendered task becomes a call, the call becomes an outcome.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,7 +16,7 @@ use tools::{Call, LogSink, Place, Stream, Tool};
 use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper};
 use crate::load;
-use crate::logs::{LogLine, LogStream};
+use crate::logs::{LogLine, LogStream, Printed};
 use crate::render::Ready;
 
 /// How long a tool may take to end after it was told to.
@@ -54,7 +54,12 @@ pub(crate) async fn make(
         let scope = scope.clone();
         call.context = Arc::new(move || context(&scope));
     }
-    let log = TaskLog { hand, at, task };
+    let log = TaskLog {
+        hand,
+        at,
+        task,
+        printed: Mutex::default(),
+    };
     guarded(hand, tool, call, &log).await
 }
 
@@ -183,12 +188,27 @@ struct TaskLog<'a> {
     hand: &'a Hand,
     at: &'a At,
     task: &'a Task,
+    printed: Mutex<Printed>,
+}
+
+impl TaskLog<'_> {
+    fn printed(&self) -> MutexGuard<'_, Printed> {
+        self.printed.lock().expect("counting lines does not panic")
+    }
+}
+
+impl Drop for TaskLog<'_> {
+    fn drop(&mut self) {
+        for line in self.printed().rest() {
+            self.hand.shared.config.logs.line(&line);
+        }
+    }
 }
 
 impl LogSink for TaskLog<'_> {
     fn line(&self, stream: Stream, text: &str) {
         let step = self.at.step.clone();
-        self.hand.shared.config.logs.line(&LogLine {
+        let line = LogLine {
             time: self.hand.now(),
             execution: self.hand.execution(),
             step: step.unwrap_or_else(|| Name::from("")),
@@ -202,6 +222,10 @@ impl LogSink for TaskLog<'_> {
                 Stream::Stderr => LogStream::Stderr,
             },
             text: text.to_owned(),
-        });
+        };
+        let passed = self.printed().pass(line);
+        if let Some(line) = passed {
+            self.hand.shared.config.logs.line(&line);
+        }
     }
 }

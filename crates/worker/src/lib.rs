@@ -20,6 +20,7 @@ mod patience;
 mod playbooks;
 mod pulse;
 mod range;
+mod remote;
 mod render;
 mod restore;
 mod run;
@@ -29,6 +30,7 @@ mod tests;
 mod worker;
 
 pub use clock::{Clock, SystemClock};
-pub use logs::{FileLogs, LOG_BYTES_MAX, LogLine, LogStream, Logs, read_logs};
+pub use logs::{FileLogs, LOG_BYTES_MAX, LogLine, LogStream, Logs, ShippedLogs, read_logs};
 pub use pipeline::JUMPS_MAX;
+pub use remote::{ServerBodies, ServerLogs};
 pub use worker::{Config, Worker};

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use model::event::{Event, Kind};
+use model::event::{Ending, Event, Kind};
 use model::id::Name;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::conformance::case::CaseError;
@@ -36,20 +38,43 @@ pub enum Trigger {
 /// What happens from outside.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// Someone cancels.
-    Cancel,
+    /// Someone cancels, and children that are waited for end too, or live on.
+    Cancel {
+        /// Whether they end.
+        cascade: bool,
+    },
+    /// Someone says how it ends.
+    Finalize(Ending),
     /// Someone pauses.
     Pause,
     /// Someone resumes.
     Resume,
-    /// Someone retries.
-    Retry,
+    /// Someone retries, with another version of the playbook perhaps.
+    Retry(Option<u32>),
+    /// Someone has it run again.
+    Rerun(Again),
     /// A signal comes.
     Signal(Name, Option<Value>),
     /// Someone writes to `ctx`.
     Patch(Value),
     /// The worker that holds a command dies.
     Crash,
+}
+
+/// How a run is done again.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Again {
+    /// The first step that runs again.
+    pub from_step: Option<Name>,
+    /// The first iteration that runs again.
+    pub from_iteration: Option<u64>,
+    /// Inputs over those of the first run.
+    pub payload: Option<Value>,
+    /// Another version of the playbook.
+    pub version: Option<u32>,
+    /// Whether the latest rerun is done again, rather than the root.
+    pub latest: bool,
 }
 
 /// What a case has yet to do, in the order in which it says so.
@@ -119,12 +144,26 @@ pub(crate) fn happening(value: &Value) -> Result<Happening, CaseError> {
         Some(Value::String(name)) => {
             What::Signal(name.as_str().into(), value.get("payload").cloned())
         }
-        _ if has("cancel") => What::Cancel,
+        _ if has("cancel") => {
+            let cascade = value["cancel"].get("cascade").and_then(Value::as_bool);
+            What::Cancel {
+                cascade: cascade.unwrap_or(true),
+            }
+        }
+        _ if has("finalize") => What::Finalize(read(&value["finalize"]).ok_or_else(wrong)?),
+        _ if has("rerun") => What::Rerun(read(&value["rerun"]).ok_or_else(wrong)?),
         _ if has("pause") => What::Pause,
         _ if has("resume") => What::Resume,
-        _ if has("retry") => What::Retry,
+        _ if has("retry") => {
+            let version = value["retry"].get("version").and_then(Value::as_u64);
+            What::Retry(version.and_then(|version| u32::try_from(version).ok()))
+        }
         _ if has("crash") => What::Crash,
         _ => What::Patch(value.get("patch").cloned().ok_or_else(wrong)?),
     };
     Ok(Happening { trigger, what })
+}
+
+fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
+    serde_json::from_value(value.clone()).ok()
 }

@@ -18,6 +18,8 @@ pub struct Case {
     pub folder: PathBuf,
     /// The playbook's text.
     pub playbook: String,
+    /// Later versions of the playbook, in order.
+    pub versions: Vec<String>,
     /// Further playbooks by catalog path, for children.
     pub children: Vec<(String, String)>,
     /// What tasks answer.
@@ -94,6 +96,7 @@ impl Case {
             name,
             folder: folder.to_owned(),
             playbook: text(&folder.join("playbook.yaml"))?,
+            versions: versions(folder)?,
             children: children(folder)?,
             script: Script::read(said.get("tasks")).map_err(CaseError::Said)?,
             payload: said.get("payload").cloned(),
@@ -118,6 +121,13 @@ impl Case {
     }
 }
 
+/// Later versions of the case's own playbook: `playbook.v2.yaml` and so on.
+fn versions(folder: &Path) -> Result<Vec<String>, CaseError> {
+    let files = (2..).map(|version| folder.join(format!("playbook.v{version}.yaml")));
+    let files = files.take_while(|file| file.is_file());
+    files.map(|file| text(&file)).collect()
+}
+
 /// Playbooks beside the case's own; a file's name is its catalog path.
 fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -128,7 +138,8 @@ fn children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        if !["playbook", "outcomes", "events"].contains(&stem.as_str()) {
+        let is_own = ["playbook", "outcomes", "events"].contains(&stem.as_str());
+        if !is_own && !stem.starts_with("playbook.v") {
             children.push((stem, text(&path)?));
         }
     }

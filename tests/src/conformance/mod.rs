@@ -10,7 +10,7 @@ mod run;
 mod script;
 mod shown;
 
-pub use agenda::{Agenda, Happening, Trigger, What};
+pub use agenda::{Again, Agenda, Happening, Trigger, What};
 pub use case::{Case, CaseError, cases};
 pub use normal::{Log, normalise};
 pub use run::{Ran, run};

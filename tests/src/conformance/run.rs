@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use engine::{Input, Report};
 use model::command::ReportEnd;
+use model::event::StopRequested;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
 
-use crate::conformance::agenda::{Agenda, What};
+use crate::conformance::agenda::{Again, Agenda, What};
 use crate::conformance::case::Case;
 use crate::conformance::normal::{Log, normalise};
 use crate::conformance::script::Script;
@@ -38,6 +39,7 @@ struct Running {
     worker: WorkerId,
     workers: u32,
     root: ExecutionId,
+    latest: ExecutionId,
     executions: Vec<ExecutionId>,
     agenda: Agenda,
     began: Time,
@@ -60,6 +62,10 @@ pub fn run(case: &Case) -> Result<Ran, String> {
     let began = server.now();
     let root = server.submit("playbook", payload).map_err(problem)?;
     let root = root.ok_or("the playbook is not in the catalog")?;
+    for text in &case.versions {
+        valid("playbook.yaml", text)?;
+        server.register("playbook", text).map_err(problem)?;
+    }
     let mut running = Running {
         server,
         script: case.script.clone(),
@@ -67,6 +73,7 @@ pub fn run(case: &Case) -> Result<Ran, String> {
         worker: WorkerId("worker-1".into()),
         workers: 1,
         root,
+        latest: root,
         executions: vec![root],
         agenda: case.agenda(),
         began,
@@ -117,10 +124,23 @@ impl Running {
             return Ok(false);
         };
         let input = match what {
-            What::Cancel => Input::Cancel { reason: None },
+            What::Cancel { cascade } => Input::Cancel(StopRequested {
+                cascade,
+                ..StopRequested::default()
+            }),
+            What::Finalize(ending) => Input::Cancel(StopRequested {
+                ending: Some(ending),
+                ..StopRequested::default()
+            }),
+            What::Rerun(again) => {
+                self.rerun(again)?;
+                return Ok(true);
+            }
             What::Pause => Input::Pause { reason: None },
             What::Resume => Input::Resume,
-            What::Retry => Input::Retry,
+            What::Retry(version) => Input::Retry {
+                switch: self.server.switch(self.root, version)?,
+            },
             What::Signal(name, payload) => Input::Signal {
                 name,
                 payload: payload.as_ref().map(Raw::of),
@@ -139,6 +159,16 @@ impl Running {
                 .for_each(|hand| hand.tell(Order::Yield));
         }
         Ok(true)
+    }
+
+    /// Has the root, or its latest rerun, run again.
+    fn rerun(&mut self, again: Again) -> Result<(), Broken> {
+        let of = if again.latest { self.latest } else { self.root };
+        if let Some(execution) = self.server.rerun(of, again)? {
+            self.latest = execution;
+            self.executions.push(execution);
+        }
+        Ok(())
     }
 
     /// The worker dies, and another takes its place.

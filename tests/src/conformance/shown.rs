@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use model::event::{Awaits, Body, Event, Finished, NextEvaluated, TaskEnded};
+use model::event::{
+    Awaits, Body, Event, Finished, NextEvaluated, Rerun, Reused, ReusedPart, TaskEnded,
+    WorkflowStarted,
+};
 use model::id::Name;
 use model::outcome::{Outcome, TaskError};
 use model::raw::Raw;
@@ -40,8 +43,25 @@ fn name(event: &Event) -> String {
 
 fn details(event: &Event) -> String {
     match &event.body {
-        Body::ExecutionRequested(requested) => format!("workload={}", data(&requested.workload)),
-        Body::WorkflowStarted(started) => format!("entry={}", started.entry),
+        Body::ExecutionRequested(requested) => {
+            let again = requested.rerun.as_deref().map_or_else(String::new, rerun);
+            format!("workload={}{again}", data(&requested.workload))
+        }
+        Body::WorkflowStarted(started) => begun(started),
+        Body::CancelRequested(request) => {
+            let spares = if request.cascade { "" } else { "cascade=false" };
+            let ending = request.ending.map_or_else(String::new, |it| word(&it));
+            format!("{spares}{ending}")
+        }
+        Body::PlaybookSwitched(switched) => {
+            let kept = serde_json::to_value(&switched.kept).unwrap_or_default();
+            let restarted = serde_json::to_value(&switched.restarted).unwrap_or_default();
+            format!(
+                "version={} kept={kept} restarted={restarted}",
+                switched.version
+            )
+        }
+        Body::StepReused(reused) => taken_over(reused),
         Body::WorkflowFinished(finished) | Body::PlaybookFinished(finished) => ended(finished),
         Body::ExecutionRetried(retried) => format!("generation={}", retried.generation),
         Body::SignalReceived(signal) => {
@@ -109,6 +129,57 @@ fn details(event: &Event) -> String {
         }
         _ => String::new(),
     }
+}
+
+fn begun(started: &WorkflowStarted) -> String {
+    let tokens = started.tokens.as_ref().map_or_else(String::new, |tokens| {
+        let tokens = tokens.iter().map(|token| {
+            let from = token.from.as_ref();
+            let from = from.map_or_else(String::new, |from| format!(" from={}", from.step));
+            format!(
+                "{}{}{from}",
+                token.step,
+                optional("args", token.args.as_ref())
+            )
+        });
+        format!(" tokens=[{}]", tokens.collect::<Vec<_>>().join(", "))
+    });
+    format!("entry={}{tokens}", started.entry)
+}
+
+fn rerun(rerun: &Rerun) -> String {
+    let step = rerun.from_step.as_ref();
+    let step = step.map_or_else(String::new, |step| format!(" from={step}"));
+    let index = rerun.from_iteration;
+    let index = index.map_or_else(String::new, |index| format!("[{index}]"));
+    format!(
+        " rerun of {}{step}{index} pins={}",
+        rerun.execution_id,
+        rerun.pins.len()
+    )
+}
+
+/// Seqs differ from run to run; what they lead to shows where it is used.
+fn taken_over(reused: &Reused) -> String {
+    let what = match &reused.part {
+        ReusedPart::Task { ok } => format!("task ok={ok}"),
+        ReusedPart::Step(step) => {
+            let last = step.last.as_ref().map_or("none", |last| last.as_str());
+            let is_loop = if step.loop_.is_some() { " loop" } else { "" };
+            let error = step.error.as_ref();
+            let error = error.map_or_else(String::new, |error| format!(" {}", failure(error)));
+            format!("step ok={} last={last}{is_loop}{error}", step.ok)
+        }
+        ReusedPart::Iterations(iterations) => {
+            let patches = iterations.set_ctx.len();
+            let ranges = iterations.ranges();
+            format!(
+                "iterations={ranges:?} of {} patches={patches}",
+                iterations.total
+            )
+        }
+    };
+    format!("from {} {what}", reused.execution_id)
 }
 
 fn ended(finished: &Finished) -> String {

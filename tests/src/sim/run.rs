@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use engine::{Input, Limits, Refusal};
 use model::command::ReportEnd;
+use model::event::StopRequested;
 use model::id::{CommandId, ExecutionId, WorkerId};
 use model::raw::Raw;
 
@@ -432,8 +433,11 @@ impl Sim {
         let input = match self.random.below(100) {
             0..=19 => Input::Pause { reason: None },
             20..=44 => Input::Resume,
-            45..=54 => Input::Cancel { reason: None },
-            55..=74 => Input::Retry,
+            one @ 45..=54 => Input::Cancel(StopRequested {
+                cascade: one < 52,
+                ..StopRequested::default()
+            }),
+            55..=74 => Input::Retry { switch: None },
             75..=94 => Input::Signal {
                 name: "go".into(),
                 payload: Some(Raw::of(&1)),

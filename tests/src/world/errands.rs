@@ -112,6 +112,7 @@ impl Server {
                     parent: Some(parent),
                     depth,
                     trace_id: None,
+                    reuse: None,
                 }))
             }
             MessageBody::ChildEnded { seq, outcome } => Input::ChildEnded {
@@ -119,8 +120,11 @@ impl Server {
                 seq,
                 outcome,
             },
-            MessageBody::Cancel { reason } => Input::Cancel { reason },
-            MessageBody::Retry => Input::Retry,
+            MessageBody::Cancel(request) => Input::Cancel(request),
+            MessageBody::Retry { version } => Input::Retry {
+                switch: self.switch(message.to, version)?,
+            },
+            MessageBody::Patch { patch } => Input::Patch(patch),
             MessageBody::Pause { reason } => Input::Pause { reason },
             MessageBody::Resume => Input::Resume,
             MessageBody::Signal { name, payload } => Input::Signal { name, payload },

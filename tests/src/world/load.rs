@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use model::event::{Body, Event};
+use model::event::{Body, Event, ReusedItems, ReusedPart};
 use model::id::{ExecutionId, Seq};
 use model::outcome::Outcome;
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
@@ -29,7 +29,19 @@ pub fn log(store: &Kept, execution: ExecutionId) -> Vec<Event> {
 
 /// The events at some seqs.
 pub(crate) fn events_at(store: &Kept, execution: ExecutionId, seqs: &[Seq]) -> Vec<Event> {
-    now(store.events_at(execution, seqs)).expect("a store in memory is readable")
+    let found = now(store.events_at(execution, seqs)).expect("a store in memory is readable");
+    let follow = |event: Event| match &event.body {
+        Body::StepReused(reused) if matches!(reused.part, ReusedPart::Task { .. }) => {
+            let source = events_at(store, reused.execution_id, &[reused.seq]);
+            let source = source.into_iter().next().expect("what is reused is kept");
+            Event {
+                seq: event.seq,
+                ..source
+            }
+        }
+        _ => event,
+    };
+    found.into_iter().map(follow).collect()
 }
 
 /// Adds what is needed.
@@ -92,20 +104,56 @@ pub(crate) fn outcome_of(event: &Event) -> Option<Outcome> {
 /// A loop's results in index order, `{results: […], stats: {…}}`.
 pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer) -> Value {
     let log = log(store, execution);
-    let at = |seq: Seq| log.iter().find(|event| event.seq == seq);
-    let (mut results, mut stats) = (Vec::new(), Value::Null);
-    let run = at(pointer.started).and_then(|event| event.at.step_run_id());
-    if let Some(Body::LoopStarted(started)) = at(pointer.started).map(|event| &event.body) {
-        results = vec![Value::Null; usize::try_from(started.total).unwrap_or(0)];
+    let at = |seq: Seq| {
+        log.iter()
+            .find(|event| event.seq == seq)
+            .map(|event| &event.body)
+    };
+    if let Some(Body::StepReused(reused)) = at(pointer.done)
+        && let ReusedPart::Step(ended) = &reused.part
+    {
+        let source = ended.loop_.as_ref().expect("a loop was taken over");
+        return loop_results(store, reused.execution_id, source);
     }
-    if let Some(Body::LoopDone(done)) = at(pointer.done).map(|event| &event.body) {
+    let mut stats = Value::Null;
+    if let Some(Body::LoopDone(done)) = at(pointer.done) {
         stats = serde_json::to_value(done.stats).unwrap_or_default();
         if let Some(inline) = &done.results {
             return json!({"results": inline.value(), "stats": stats});
         }
     }
+    let Some(Body::LoopStarted(started)) = at(pointer.started) else {
+        return json!({"results": [], "stats": stats});
+    };
+    let mut results = vec![Value::Null; usize::try_from(started.total).unwrap_or(0)];
+    if let Some(Body::StepReused(reused)) = started.reused.and_then(at)
+        && let ReusedPart::Iterations(iterations) = &reused.part
+    {
+        for items in &iterations.items {
+            fill(store, items, &mut results);
+        }
+    }
+    let own = ReusedItems {
+        execution_id: execution,
+        started: pointer.started,
+        until: pointer.done,
+        ranges: vec![(0, u64::MAX)],
+    };
+    fill(store, &own, &mut results);
+    json!({"results": results, "stats": stats})
+}
+
+/// Puts the results of these iterations in their places.
+fn fill(store: &Kept, items: &ReusedItems, results: &mut [Value]) {
+    let log = log(store, items.execution_id);
+    let started = log.iter().find(|event| event.seq == items.started);
+    let run = started.and_then(|event| event.at.step_run_id());
     let inside = |event: &&Event| {
-        event.seq > pointer.started && event.seq < pointer.done && event.at.step_run_id() == run
+        let index = event.at.iteration.unwrap_or(u64::MAX);
+        let mut ranges = items.ranges.iter();
+        let is_meant = ranges.any(|(from, to)| (*from..*to).contains(&index));
+        let is_of_loop = event.seq > items.started && event.seq <= items.until;
+        is_of_loop && is_meant && event.at.step_run_id() == run
     };
     for event in log.iter().filter(inside) {
         let index = event
@@ -119,5 +167,4 @@ pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer)
             };
         }
     }
-    json!({"results": results, "stats": stats})
 }

@@ -1,6 +1,7 @@
 //! A world in one thread: the engine and a store in memory, virtual time, and workers that interpret pipelines with
 //! scripted outcomes instead of tools. The same calls in the same order give the same logs.
 
+mod again;
 mod answers;
 mod call;
 mod errands;

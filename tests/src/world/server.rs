@@ -155,6 +155,7 @@ impl Server {
             parent: None,
             depth: 0,
             trace_id: None,
+            reuse: None,
         };
         self.post(0, execution, Input::Submit(Box::new(submit)), None)?;
         Ok(Some(execution))
@@ -255,6 +256,12 @@ impl Server {
     ) -> Result<Result<Decision, Refusal>, Broken> {
         let state = self.state(server, execution)?.cloned();
         let hash = match (&state, &input) {
+            (
+                Some(_),
+                Input::Retry {
+                    switch: Some(switch),
+                },
+            ) => switch.hash.clone(),
             (Some(state), _) => state.hash.clone(),
             (None, Input::Submit(submit)) => submit.hash.clone(),
             (None, _) => return Ok(Err(Refusal::Ended)),
@@ -448,6 +455,6 @@ impl Server {
 fn is_told_once(input: &Input) -> bool {
     matches!(
         input,
-        Input::Signal { .. } | Input::Patch(_) | Input::Retry | Input::Cancel { .. }
+        Input::Signal { .. } | Input::Patch(_) | Input::Retry { .. } | Input::Cancel(_)
     )
 }

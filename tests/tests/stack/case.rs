@@ -7,10 +7,10 @@ use std::time::Duration;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;
-use server::{Control, ControlError, Server, Submission};
+use server::{Control, ControlError, Rerun, Server, Submission, SubmitError};
 use store::{Filter, Store};
 use tempfile::TempDir;
-use tests::conformance::{Agenda, Case, Log, Script, What, normalise};
+use tests::conformance::{Again, Agenda, Case, Log, Script, What, normalise};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Virtual;
@@ -40,6 +40,7 @@ struct Running {
     workers: u32,
     death: CancellationToken,
     root: ExecutionId,
+    latest: ExecutionId,
     agenda: Agenda,
     jumps_max: u32,
 }
@@ -80,6 +81,10 @@ async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
         payload: case.payload.as_ref().map(Raw::of),
     };
     let root = server.submit(submission).await.map_err(said)?;
+    for text in &case.versions {
+        let registered = store.put_playbook("playbook", text).await;
+        registered.map_err(said)?;
+    }
     let mut running = Running {
         site,
         clock,
@@ -90,6 +95,7 @@ async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
         workers: 0,
         death: CancellationToken::new(),
         root,
+        latest: root,
         agenda: case.agenda(),
         jumps_max: case.jumps_max,
         dir,
@@ -171,13 +177,18 @@ impl Running {
             return Ok(false);
         };
         let control = match what {
-            What::Cancel => Control::Cancel {
+            What::Cancel { cascade } => Control::Cancel {
                 reason: None,
-                cascade: true,
+                cascade,
             },
+            What::Finalize(ending) => Control::Finalize {
+                ending,
+                reason: None,
+            },
+            What::Rerun(again) => return self.rerun(again).await,
             What::Pause => Control::Pause { reason: None },
             What::Resume => Control::Resume,
-            What::Retry => Control::Retry { version: None },
+            What::Retry(version) => Control::Retry { version },
             What::Signal(name, payload) => Control::Signal {
                 name,
                 payload: payload.as_ref().map(Raw::of),
@@ -193,6 +204,23 @@ impl Running {
             Ok(()) | Err(ControlError::Refused(_)) => Ok(true),
             Err(ControlError::Failed(error)) => Err(error.to_string()),
         }
+    }
+
+    /// Has the root, or its latest rerun, run again.
+    async fn rerun(&mut self, again: Again) -> Result<bool, String> {
+        let of = if again.latest { self.latest } else { self.root };
+        let rerun = Rerun {
+            from_step: again.from_step,
+            from_iteration: again.from_iteration,
+            payload: again.payload.as_ref().map(Raw::of),
+            version: again.version,
+        };
+        match self.server.rerun(of, rerun).await {
+            Ok(execution) => self.latest = execution,
+            Err(SubmitError::Refused(_)) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(true)
     }
 
     async fn version(&self) -> Result<u64, String> {

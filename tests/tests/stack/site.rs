@@ -50,7 +50,7 @@ impl Site {
             Self::Embedded => {
                 let store = store::Sqlite::open_with_clock(dir, clock.for_store());
                 let store = store.map_err(|error| error.to_string())?;
-                Ok(Arc::new(Stored(store)))
+                Ok(Arc::new(Stored::new(store)))
             }
             Self::Cluster { store, .. } => Ok(store.clone()),
         }

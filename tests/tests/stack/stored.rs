@@ -1,5 +1,6 @@
 //! The SQLite store with its writes held against virtual time: they happen in a thread the runtime does not know.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,151 +16,170 @@ use store::{
 use crate::clock::held;
 
 /// The store of one case.
-pub(crate) struct Stored(pub(crate) Sqlite);
+pub(crate) struct Stored {
+    pub(crate) sqlite: Sqlite,
+    /// Whether the next commit happens and is answered as if nobody knew.
+    pub(crate) loses_answer: AtomicBool,
+}
+
+impl Stored {
+    /// A store that answers as it should.
+    pub(crate) fn new(sqlite: Sqlite) -> Self {
+        Self {
+            sqlite,
+            loses_answer: AtomicBool::new(false),
+        }
+    }
+}
 
 #[async_trait]
 impl Store for Stored {
     fn now(&self) -> Time {
-        self.0.now()
+        self.sqlite.now()
     }
     fn ids(&self, count: u32) -> EventId {
-        self.0.ids(count)
+        self.sqlite.ids(count)
     }
     fn owner(&self) -> Result<OwnerId, Error> {
-        self.0.owner()
+        self.sqlite.owner()
     }
     async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
-        held(self.0.commit_all(commits)).await
+        let answers = held(self.sqlite.commit_all(commits)).await;
+        if !self.loses_answer.swap(false, Ordering::Relaxed) {
+            return answers;
+        }
+        let lost = |_| Err(Error::Unavailable("the connection broke".into()));
+        answers.into_iter().map(lost).collect()
     }
     async fn load(&self, id: ExecutionId, version: u32) -> Result<Option<Recorded>, Error> {
-        self.0.load(id, version).await
+        self.sqlite.load(id, version).await
     }
     async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
-        self.0.events(id, after, limit).await
+        self.sqlite.events(id, after, limit).await
     }
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
-        self.0.events_at(id, seqs).await
+        self.sqlite.events_at(id, seqs).await
     }
     async fn foreign(&self, id: ExecutionId, ids: &[EventId]) -> Result<Vec<Foreign>, Error> {
-        self.0.foreign(id, ids).await
+        self.sqlite.foreign(id, ids).await
     }
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
-        self.0.execution(id).await
+        self.sqlite.execution(id).await
     }
     async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
-        self.0.executions(filter).await
+        self.sqlite.executions(filter).await
     }
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
-        self.0.steps(id).await
+        self.sqlite.steps(id).await
     }
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
-        self.0.results(id).await
+        self.sqlite.results(id).await
     }
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
-        held(self.0.claim(ask)).await
+        held(self.sqlite.claim(ask)).await
     }
     async fn release(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
-        held(self.0.release(command, epoch)).await
+        held(self.sqlite.release(command, epoch)).await
     }
     async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-        held(self.0.renew(worker, ttl)).await
+        held(self.sqlite.renew(worker, ttl)).await
     }
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
-        self.0.lost_claims(owner).await
+        self.sqlite.lost_claims(owner).await
     }
     async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
-        self.0.overdue_commands(owner).await
+        self.sqlite.overdue_commands(owner).await
     }
     async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
-        self.0.open_commands(id).await
+        self.sqlite.open_commands(id).await
     }
     async fn due_timers(
         &self,
         owner: Option<&OwnerId>,
         limit: usize,
     ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
-        self.0.due_timers(owner, limit).await
+        self.sqlite.due_timers(owner, limit).await
     }
     async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
-        self.0.next_timer(owner).await
+        self.sqlite.next_timer(owner).await
     }
     async fn send(&self, message: Message) -> Result<(), Error> {
-        held(self.0.send(message)).await
+        held(self.sqlite.send(message)).await
     }
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
-        self.0.inbox(owner, limit).await
+        self.sqlite.inbox(owner, limit).await
     }
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
-        held(self.0.put_playbook(path, text)).await
+        held(self.sqlite.put_playbook(path, text)).await
     }
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
-        self.0.playbook(hash).await
+        self.sqlite.playbook(hash).await
     }
     async fn latest(
         &self,
         path: &str,
         version: Option<u32>,
     ) -> Result<Option<CatalogEntry>, Error> {
-        self.0.latest(path, version).await
+        self.sqlite.latest(path, version).await
     }
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
-        self.0.catalog().await
+        self.sqlite.catalog().await
     }
     async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
-        held(self.0.adopt(id, me)).await
+        held(self.sqlite.adopt(id, me)).await
     }
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
-        self.0.abandoned().await
+        self.sqlite.abandoned().await
     }
     async fn changed(&self) {
-        self.0.changed().await;
+        self.sqlite.changed().await;
     }
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
-        held(self.0.rebuild_projections()).await
+        held(self.sqlite.rebuild_projections()).await
     }
     async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
-        self.0.held(worker).await
+        self.sqlite.held(worker).await
     }
     async fn peers(&self) -> Result<Vec<Peer>, Error> {
-        self.0.peers().await
+        self.sqlite.peers().await
     }
     async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
-        self.0.owner_of(id).await
+        self.sqlite.owner_of(id).await
     }
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
-        self.0.outbox(after, limit).await
+        self.sqlite.outbox(after, limit).await
     }
     async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
-        held(self.0.outbox_done(upto)).await
+        held(self.sqlite.outbox_done(upto)).await
     }
     async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
-        held(self.0.put_token(token)).await
+        held(self.sqlite.put_token(token)).await
     }
     async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
-        self.0.token_by_hash(hash).await
+        self.sqlite.token_by_hash(hash).await
     }
     async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
-        self.0.tokens().await
+        self.sqlite.tokens().await
     }
     async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
-        held(self.0.revoke_token(id)).await
+        held(self.sqlite.revoke_token(id)).await
     }
     async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
-        held(self.0.touch_token(id)).await
+        held(self.sqlite.touch_token(id)).await
     }
     async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
-        held(self.0.audit(entry)).await
+        held(self.sqlite.audit(entry)).await
     }
     async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
-        self.0.audit_entries(after, limit).await
+        self.sqlite.audit_entries(after, limit).await
     }
     async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
-        self.0.setting(key).await
+        self.sqlite.setting(key).await
     }
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
-        held(self.0.set_setting_once(key, value)).await
+        held(self.sqlite.set_setting_once(key, value)).await
     }
     fn health(&self) -> Result<(), Error> {
-        self.0.health()
+        self.sqlite.health()
     }
 }

@@ -1,7 +1,5 @@
-//! What is reached through a server elsewhere: its API, and the bodies that it keeps.
+//! What is reached through a server elsewhere: its API.
 
-mod bodies;
 mod token;
 
-pub(crate) use bodies::ServerBodies;
 pub(crate) use token::{read_token, unanswered};

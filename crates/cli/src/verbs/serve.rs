@@ -32,6 +32,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let is_cluster = opened.is_cluster;
     let setup = Setup::serving(&opened).await?;
     let cluster_secret = setup.cluster_secret.clone();
+    let logs = opened.logs.clone();
     let mut session = Session::start_with(opened.log, setup)?;
     let slots = args
         .local_slots
@@ -50,6 +51,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         is_loopback,
         hosts: args.host.clone(),
         cluster_secret,
+        logs,
     };
     let stop = stop::on_signal();
     app.out.note(&format!("serving   {url}   {}", work(slots)));

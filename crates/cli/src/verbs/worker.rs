@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use wire::api::{HeartbeatRequest, ToldAnswer};
 use wire::{CallError, Client, Remote};
-use worker::{FileLogs, SystemClock, Worker};
+use worker::{ServerBodies, ServerLogs, ShippedLogs, SystemClock, Worker};
 
 use crate::app::{App, Ended};
 use crate::args::WorkerArgs;
 use crate::local;
 use crate::problem::{Exit, Problem};
-use crate::remote::{self, ServerBodies};
+use crate::remote;
 use crate::stop;
 
 /// How often the worker says that it is alive.
@@ -36,12 +36,16 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
     if !introduce(app, args, &client, &id, &stop).await? {
         return Ok(Exit::Done);
     }
-    let config = config(app, args, &client, id.clone())?;
+    let logs = Arc::new(ShippedLogs::start(Arc::new(ServerLogs::new(
+        client.clone(),
+    ))));
+    let config = config(app, args, &client, (id.clone(), logs.clone()));
     let pool = &args.pool;
     app.out
         .note(&format!("working   {id}   pool {pool}, {slots} slots"));
     let worker = Worker::new(config, Arc::new(Remote::new(client)));
     worker.run(stop).await;
+    logs.close().await;
     app.out
         .note("stopped; what was not done is offered to others");
     Ok(Exit::Done)
@@ -51,13 +55,10 @@ fn config(
     app: &App,
     args: &WorkerArgs,
     client: &Client,
-    worker: WorkerId,
-) -> Result<worker::Config, Problem> {
+    (worker, logs): (WorkerId, Arc<ShippedLogs>),
+) -> worker::Config {
     let settings = &app.settings;
     let slots = args.slots.unwrap_or(settings.slots);
-    let dir = local::logs(settings);
-    let logs = FileLogs::open(dir.clone())
-        .map_err(|error| Problem::unwritable(&dir.display().to_string(), &error))?;
     let allowed = app
         .environment
         .allowed(args.allow_env.iter().map(String::as_str));
@@ -65,20 +66,20 @@ fn config(
         .into_iter()
         .map(|(name, value)| (name, Value::String(value)))
         .collect();
-    Ok(worker::Config {
+    worker::Config {
         worker,
         pool: Name::from(args.pool.as_str()),
         kinds: kinds(args),
         slots,
         tools: tools::Registry::builtin(local::tools(app, slots)),
         bodies: Arc::new(ServerBodies::new(client.clone())),
-        logs: Arc::new(logs),
+        logs,
         clock: Arc::new(SystemClock),
         env,
         base_dir: PathBuf::from("."),
         heartbeat: HEARTBEAT,
         jumps_max: worker::JUMPS_MAX,
-    })
+    }
 }
 
 fn kinds(args: &WorkerArgs) -> Option<Vec<Name>> {

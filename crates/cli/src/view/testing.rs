@@ -84,6 +84,7 @@ pub(crate) fn loop_started(total: u64) -> Body {
         collection: None,
         collection_ref: None,
         sha256: String::new(),
+        reused: None,
     }))
 }
 
@@ -99,6 +100,7 @@ impl Log {
             parent: None,
             depth: 0,
             trace_id: None,
+            rerun: None,
         };
         log.push(At::default(), Body::ExecutionRequested(Box::new(request)));
         log

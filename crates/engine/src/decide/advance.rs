@@ -55,10 +55,10 @@ impl Turn<'_> {
                 seq,
                 outcome,
             } => self.child_ended(child, seq, &outcome),
-            Input::Cancel { reason } => self.cancel(reason),
+            Input::Cancel(request) => self.cancel(request),
             Input::Pause { reason } => self.pause(reason),
             Input::Resume => self.resume(),
-            Input::Retry => self.retry(),
+            Input::Retry { switch } => self.retry(switch.as_deref()),
             Input::Patch(patch) => self.patch_from_outside(&patch),
             Input::Lost {
                 command,
@@ -78,7 +78,7 @@ impl Turn<'_> {
     /// Writes down what the state calls for until nothing is missing.
     fn advance(&mut self) -> Result<(), Undecided> {
         loop {
-            if self.state.is_ended() || self.is_long() {
+            if self.state.is_ended() || self.is_long() || self.rests {
                 return Ok(());
             }
             if self.state.stop.is_some() {

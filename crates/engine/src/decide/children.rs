@@ -52,7 +52,7 @@ impl Turn<'_> {
             };
             self.send(child.execution, body);
         } else {
-            self.send(child.execution, MessageBody::Retry);
+            self.send(child.execution, MessageBody::Retry { version: None });
         }
         if !start.wait {
             let outcome = Outcome::ok(json!({"execution_id": child.execution.to_string()}));

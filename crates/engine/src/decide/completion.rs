@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::decide::Undecided;
 use crate::decide::turn::{Turn, fatal};
 use crate::decision::{Key, MessageBody};
+use crate::state::StopReason;
 
 impl Turn<'_> {
     /// Ends the run if nothing is left to do. True: something was written down that may call for more.
@@ -55,7 +56,7 @@ impl Turn<'_> {
         let result = self.result_pointer(return_step.as_ref());
         let error = match ended {
             Ending::Success => None,
-            Ending::Error => self.state.error.clone(),
+            Ending::Error => self.state.error.clone().or_else(|| self.finalized()),
             Ending::Cancelled => Some(fatal(
                 ErrorKind::Cancelled,
                 "CANCELLED",
@@ -84,6 +85,16 @@ impl Turn<'_> {
         }
         self.emit(At::default(), Body::PlaybookProcessed(Nothing {}));
         Ok(())
+    }
+
+    /// Why a run failed that a person gave up although nothing had failed in it.
+    fn finalized(&self) -> Option<TaskError> {
+        let stop = self.state.stop.as_ref()?;
+        let by_hand = matches!(stop.reason, StopReason::Finalized(_));
+        by_hand.then(|| {
+            let message = "someone ended the execution as failed";
+            fatal(ErrorKind::Cancelled, "FINALIZED", message)
+        })
     }
 
     /// Tells the parent once more how this execution ended: the parent was not there to hear it.

@@ -1,14 +1,14 @@
 //! Control: what people and parents ask of a run.
 
-use model::event::{At, Body, Note, Retried, Signal};
+use model::event::{At, Body, Ending, Note, Retried, Signal, StopRequested};
 use model::id::Name;
 use model::raw::Raw;
 use model::size::too_large;
 
 use crate::decide::turn::Turn;
 use crate::decide::{Refusal, Undecided};
+use crate::input::Switch;
 use crate::state::Phase;
-use model::event::Ending;
 
 impl Turn<'_> {
     fn must_live(&self) -> Result<(), Refusal> {
@@ -19,10 +19,10 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) fn cancel(&mut self, reason: Option<String>) -> Result<(), Undecided> {
+    pub(super) fn cancel(&mut self, request: StopRequested) -> Result<(), Undecided> {
         self.must_live()?;
         if self.state.stop.is_none() {
-            let seq = self.emit(At::default(), Body::CancelRequested(Note { reason }));
+            let seq = self.emit(At::default(), Body::CancelRequested(request));
             self.because_of(seq);
         }
         Ok(())
@@ -48,7 +48,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    pub(super) fn retry(&mut self) -> Result<(), Undecided> {
+    pub(super) fn retry(&mut self, switch: Option<&Switch>) -> Result<(), Undecided> {
         let parent = self.state.parent.as_ref();
         let is_awaited = parent.is_some_and(|parent| parent.wait);
         if self.state.phase == Phase::Ended(Ending::Success) && is_awaited {
@@ -61,12 +61,18 @@ impl Turn<'_> {
         ) {
             return Err(Refusal::NotRetryable.into());
         }
+        if let Some(step) = switch.and_then(|_| self.lost_step()) {
+            return Err(Refusal::StepMissing(step).into());
+        }
         let generation = self.state.generation + 1;
         let seq = self.emit(
             At::default(),
             Body::ExecutionRetried(Retried { generation }),
         );
         self.because_of(seq);
+        if let Some(switch) = switch {
+            self.switch(switch);
+        }
         let live = self.state.runs.iter();
         let live = live.filter(|(_, run)| run.boundary.is_none());
         let live: Vec<_> = live.map(|(id, _)| id.clone()).collect();

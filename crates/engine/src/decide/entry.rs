@@ -20,9 +20,15 @@ impl<'n> Turn<'n> {
         mut stamp: Stamp,
         loaded: &Loaded,
     ) -> Result<Self, Refusal> {
+        let mut submit = submit;
+        if let Some(reuse) = &submit.reuse {
+            reuse.must_suit(net)?;
+            let workload = reuse.workload(submit.payload.as_ref());
+            submit.payload = Some(Raw::of(&workload));
+        }
         net.must_fit(submit.payload.as_ref())?;
-        let playbook = &net.playbook;
         let workload = net.workload_with(submit.payload.as_ref());
+        let rerun = submit.reuse.as_ref().map(|reuse| reuse.rerun.clone());
         let requested = Requested {
             path: submit.path,
             version: submit.version,
@@ -31,6 +37,7 @@ impl<'n> Turn<'n> {
             parent: submit.parent,
             depth: submit.depth,
             trace_id: submit.trace_id,
+            rerun: rerun.map(Box::new),
         };
         let root = Event {
             event_id: stamp.ids.event(),
@@ -52,13 +59,26 @@ impl<'n> Turn<'n> {
             Body::RequestEvaluated(RequestEvaluated { accepted: true }),
         );
         turn.emit(At::default(), Body::PlaybookStarted(Nothing {}));
-        let entry = playbook.entry().name.clone();
-        let started = turn.emit(
-            At::default(),
-            Body::WorkflowStarted(WorkflowStarted { entry }),
-        );
-        turn.because_of(started);
+        match submit.reuse.and_then(|reuse| reuse.takeover) {
+            Some(takeover) => {
+                turn.take_over(*takeover)?;
+                // What was taken over is read through this log, which must have it first.
+                turn.rests = true;
+            }
+            None => turn.enter(),
+        }
         Ok(turn)
+    }
+
+    /// Places the entry token.
+    fn enter(&mut self) {
+        let entry = self.net.playbook.entry().name.clone();
+        let started = WorkflowStarted {
+            entry,
+            tokens: None,
+        };
+        let seq = self.emit(At::default(), Body::WorkflowStarted(started));
+        self.because_of(seq);
     }
 }
 
@@ -73,7 +93,7 @@ impl Net {
     }
 }
 
-fn merge_into(base: &mut Map<String, Value>, over: Map<String, Value>) {
+pub(super) fn merge_into(base: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(Value::Object(base)), Value::Object(over)) => merge_into(base, over),
@@ -110,6 +130,7 @@ mod tests {
             parent: None,
             depth: 0,
             trace_id: None,
+            reuse: None,
         };
         let stamp = Stamp {
             now: Time(0),

@@ -63,6 +63,10 @@ impl Turn<'_> {
             self.record_prepared(id, step, loop_, *reference)?;
             return Ok(true);
         }
+        if let Some((seq, reused)) = self.state.reusing.get(&step.name).cloned() {
+            self.start_over_reused(id, step, (seq, reused))?;
+            return Ok(true);
+        }
         let mut scope = self.scope();
         scope.args = self.state.runs[id]
             .args
@@ -126,7 +130,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn loop_started(
+    pub(super) fn loop_started(
         &mut self,
         step: &Step,
         loop_: &Loop,
@@ -156,6 +160,7 @@ impl Turn<'_> {
             collection: None,
             collection_ref: None,
             sha256,
+            reused: None,
         })
     }
 

@@ -20,6 +20,8 @@ mod reports;
 mod routing;
 mod scope;
 mod stopping;
+mod switching;
+mod takeover;
 mod timers;
 mod turn;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::Playbook;
 use model::raw::Raw;
@@ -98,7 +99,7 @@ pub enum Undecided {
 }
 
 /// Why an input is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The command is not live, or another claim is.
     #[error("the command is no longer held under this claim")]
@@ -127,11 +128,37 @@ pub enum Refusal {
     /// What is given is more than one event holds.
     #[error("the data is larger than an event may be; keep it elsewhere and hand over a reference")]
     TooLarge,
+    /// The playbook to go on with lacks a step that a token stands at.
+    #[error("a token stands at step `{0}`, which this version of the playbook does not have")]
+    StepMissing(Name),
+    /// The playbook has no such step.
+    #[error("the playbook has no step `{0}`")]
+    StepUnknown(Name),
+    /// The step was never scheduled, so there is nothing to begin from.
+    #[error("step `{0}` never ran in this execution")]
+    StepNeverRan(Name),
+    /// The step's first run was no loop, or no step is named.
+    #[error("an iteration can only be named of a step that ran as a loop")]
+    NotALoop,
+    /// The loop has no such iteration.
+    #[error("iteration {index} does not exist: the loop has {total}, counted from 0")]
+    NoIteration {
+        /// The one asked for.
+        index: u64,
+        /// How many there are.
+        total: u64,
+    },
+    /// Later iterations than the one named were taken over from another run.
+    #[error("later iterations were taken over from another run; run that one again from there")]
+    TakenOver,
+    /// Only a run that has ended can be done again.
+    #[error("the execution still runs; only one that has ended can be run again")]
+    StillRuns,
 }
 
 impl Refusal {
     /// The failure of a task whose child was refused.
-    pub fn failure(self) -> TaskError {
+    pub fn failure(&self) -> TaskError {
         TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::ClientError, self.code(), self.to_string())
@@ -139,7 +166,7 @@ impl Refusal {
     }
 
     /// The stable code shown to people.
-    pub fn code(self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::Fenced => "FENCED",
             Self::TooLarge => "LIMIT_EVENT",
@@ -150,6 +177,13 @@ impl Refusal {
             Self::Foreign => "NOT_COVERED",
             Self::NotAwaited => "NOT_AWAITED",
             Self::NoTimer => "NO_TIMER",
+            Self::StepMissing(_) => "STEP_MISSING",
+            Self::StepUnknown(_) => "STEP_UNKNOWN",
+            Self::StepNeverRan(_) => "STEP_NEVER_RAN",
+            Self::NotALoop => "NOT_A_LOOP",
+            Self::NoIteration { .. } => "ITERATION_OUT_OF_RANGE",
+            Self::TakenOver => "ITERATIONS_TAKEN_OVER",
+            Self::StillRuns => "EXECUTION_RUNNING",
         }
     }
 }

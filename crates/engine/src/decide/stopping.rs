@@ -1,6 +1,6 @@
 //! Stopping: nothing more is issued, workers are told, and the run ends when all have answered or had their time.
 
-use model::event::{At, Body, Ending, TimerPurpose, TimerSet};
+use model::event::{At, Body, Ending, StopRequested, TimerPurpose, TimerSet};
 use model::id::{StepRunId, WorkerId};
 
 use crate::decide::Undecided;
@@ -17,6 +17,7 @@ impl Turn<'_> {
             let final_step = self.net.playbook.executor.final_step.clone();
             return match (reason, final_step.filter(|_| !self.state.final_ran)) {
                 (Some(StopReason::Cancelled), _) => self.finish(Ending::Cancelled).map(|()| false),
+                (Some(StopReason::Finalized(ending)), _) => self.finish(ending).map(|()| false),
                 (_, Some(step)) => {
                     self.schedule(&step, Vec::new(), true);
                     Ok(true)
@@ -57,6 +58,10 @@ impl Turn<'_> {
 
     /// Children that are waited for end with the run that waits, or with all of them.
     pub(super) fn cancel_children(&mut self, of: Option<&StepRunId>) {
+        let stop = self.state.stop.as_ref();
+        if stop.is_some_and(|stop| stop.spares_children) {
+            return;
+        }
         let runs = self.state.runs.iter();
         let runs = runs.filter(|(id, _)| of.is_none_or(|only| only == *id));
         // What is asked for while everything stops is never started, so nobody is there to be stopped.
@@ -74,9 +79,10 @@ impl Turn<'_> {
         for child in children {
             self.send(
                 child,
-                MessageBody::Cancel {
+                MessageBody::Cancel(StopRequested {
                     reason: Some("its parent ended".to_owned()),
-                },
+                    ..StopRequested::default()
+                }),
             );
         }
     }

@@ -33,6 +33,8 @@ pub(super) struct Turn<'n> {
     pub(super) looks: BTreeMap<model::id::Name, usize>,
     /// Whether parked tokens are looked at even if nothing changed in this turn: the one before it stopped short.
     pub(super) looks_at_all: bool,
+    /// Whether the rest follows in the next decision, which can read what this one wrote.
+    pub(super) rests: bool,
     messages: Vec<OutMessage>,
     cause: Option<Seq>,
     events_reported: usize,
@@ -66,6 +68,7 @@ impl<'n> Turn<'n> {
             scopes: ScopeCache::default(),
             looks: BTreeMap::new(),
             looks_at_all: false,
+            rests: false,
             messages: Vec::new(),
             cause: Some(Seq(1)),
             events_reported: 0,
@@ -203,7 +206,7 @@ impl<'n> Turn<'n> {
             }
         }
         let commands = self.command_changes(&self.commands_before);
-        let more = self.is_long() && !self.state.is_ended();
+        let more = (self.is_long() || self.rests) && !self.state.is_ended();
         Decision {
             more,
             commands,

@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use model::command::{Continuation, Cursor, Stage};
 use model::event::{
-    AdmitEvaluated, Body, Event, NextEvaluated, Requested, ResultPointer, StepScheduled,
+    AdmitEvaluated, Body, Ending, Event, NextEvaluated, Requested, ResultPointer, StepScheduled,
+    StopRequested,
 };
-use model::id::{Name, StepRunId, TokenId};
+use model::id::{StepRunId, TokenId};
 use model::playbook::LoopMode;
 use model::template::{Latest, LoopPointer};
 use model::time::Time;
 
 use crate::state::runs::{Ended, Run};
-use crate::state::{Boundary, BoundaryKind, LoopRun, Phase, State, Stop, StopReason, Token, work};
+use crate::state::{
+    Boundary, BoundaryKind, LoopRun, Phase, State, Stop, StopReason, Token, reuse, switch, work,
+};
 
 /// Folds one event. The first event of a log makes the state; `None` and any other event is a broken log.
 pub fn fold(state: Option<State>, event: &Event) -> Option<State> {
@@ -54,6 +57,7 @@ fn root(requested: &Requested, event: &Event) -> State {
         end_boundary: None,
         error: None,
         final_ran: false,
+        reusing: BTreeMap::new(),
     }
 }
 
@@ -62,13 +66,7 @@ impl State {
     pub fn apply(&mut self, event: &Event) {
         self.seq = event.seq;
         match &event.body {
-            Body::WorkflowStarted(started) => self.place(
-                TokenId {
-                    seq: event.seq,
-                    arc: 0,
-                },
-                &started.entry,
-            ),
+            Body::WorkflowStarted(started) => reuse::place(self, started, event.seq),
             Body::PlaybookFinished(finished) => {
                 self.phase = Phase::Ended(finished.ended);
                 self.stop = None;
@@ -77,12 +75,10 @@ impl State {
             }
             Body::PlaybookPaused(_) => self.paused = true,
             Body::PlaybookResumed(_) => self.paused = false,
-            Body::CancelRequested(_) => self.stop_for(StopReason::Cancelled, event),
+            Body::CancelRequested(request) => self.stop_as_asked(request, event),
             Body::ExecutionRetried(retried) => self.revive(retried.generation),
-            Body::PlaybookSwitched(switched) => {
-                self.version = switched.version;
-                self.hash = switched.hash.clone();
-            }
+            Body::PlaybookSwitched(switched) => switch::fold(self, switched),
+            Body::StepReused(reused) => reuse::fold(self, reused, event),
             Body::AdmitEvaluated(admit) => self.admit(admit, event),
             Body::StepScheduled(scheduled) => self.schedule(scheduled, event),
             Body::NextEvaluated(next) => self.route(next, event),
@@ -103,8 +99,12 @@ impl State {
             Body::LoopStarted(started) => {
                 let is_parallel = started.mode == LoopMode::Parallel;
                 let ctx = is_parallel.then(|| self.ctx.clone());
+                let reused = reuse::take(self, started, event);
                 if let Some(run) = self.run_mut(event) {
-                    let begun = LoopRun::begin(started, event.seq);
+                    let mut begun = LoopRun::begin(started, event.seq);
+                    if let Some(reused) = reused {
+                        begun.take_over(&reused);
+                    }
                     run.loop_ = Some(LoopRun { ctx, ..begun });
                 }
             }
@@ -122,20 +122,23 @@ impl State {
         self.runs.get_mut(&event.at.step_run_id()?)
     }
 
-    fn place(&mut self, id: TokenId, step: &Name) {
-        let token = Token {
-            step: step.clone(),
-            args: None,
-            boundary: None,
-            parked: false,
+    fn stop_as_asked(&mut self, request: &StopRequested, event: &Event) {
+        let reason = match request.ending {
+            None | Some(Ending::Cancelled) => StopReason::Cancelled,
+            Some(ending) => StopReason::Finalized(ending),
         };
-        self.tokens.insert(id, token);
+        self.stop.get_or_insert(Stop {
+            reason,
+            since: event.seq,
+            spares_children: !request.cascade,
+        });
     }
 
     fn stop_for(&mut self, reason: StopReason, event: &Event) {
         self.stop.get_or_insert(Stop {
             reason,
             since: event.seq,
+            spares_children: false,
         });
     }
 

@@ -61,6 +61,9 @@ pub struct LoopRun {
     pub first_error: Option<(u64, TaskError)>,
     /// The mean duration of an iteration so far, in microseconds.
     pub mean_us: u64,
+    /// Whether some iterations were taken over from another run, and so have no outcome in this log.
+    #[serde(default)]
+    pub is_partly_reused: bool,
 }
 
 /// A range that came back unfinished.
@@ -99,6 +102,7 @@ impl LoopRun {
             ctx: None,
             first_error: None,
             mean_us: 0,
+            is_partly_reused: false,
         }
     }
 
@@ -128,7 +132,8 @@ impl LoopRun {
 
     /// Whether the outcomes may still all be kept inline.
     pub fn may_inline(&self) -> bool {
-        self.total <= INLINE_PARTS_MAX
+        !self.is_partly_reused
+            && self.total <= INLINE_PARTS_MAX
             && self.outcome_bytes <= model::result_ref::INLINE_BYTES_MAX as u64
     }
 

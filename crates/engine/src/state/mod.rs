@@ -2,8 +2,10 @@
 
 mod fold;
 mod loops;
+mod reuse;
 mod runs;
 mod shape;
+mod switch;
 mod work;
 
 pub use fold::fold;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use model::event::{Ending, Parent, ResultPointer, TimerPurpose};
+use model::event::{Ending, Parent, ResultPointer, ReusedIterations, TimerPurpose};
 use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::outcome::TaskError;
 use model::raw::Raw;
@@ -68,6 +68,9 @@ pub struct State {
     pub error: Option<TaskError>,
     /// Whether `final_step` was given its turn in this generation.
     pub final_ran: bool,
+    /// Iterations that the next run of a loop takes over, and the event that says so.
+    #[serde(default)]
+    pub reusing: BTreeMap<Name, (Seq, ReusedIterations)>,
 }
 
 /// Whether an execution lives.
@@ -87,6 +90,9 @@ pub struct Stop {
     pub reason: StopReason,
     /// The event that asked for it.
     pub since: Seq,
+    /// Whether children that are waited for live on.
+    #[serde(default)]
+    pub spares_children: bool,
 }
 
 /// Why everything is being stopped.
@@ -97,6 +103,8 @@ pub enum StopReason {
     Cancelled,
     /// A failure that ends the whole run.
     Failed,
+    /// Someone ended it, and said how.
+    Finalized(Ending),
 }
 
 /// A token at a step.

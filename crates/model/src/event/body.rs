@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::Work;
+use crate::event::reuse::{PlacedToken, Rerun};
 use crate::id::{ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, TokenId, WorkerId};
 use crate::outcome::TaskError;
 use crate::playbook::{Backoff, Directive, FailureMode, LoopMode, RouteMode};
@@ -44,6 +45,9 @@ payload!(
         /// What was given in place of a random trace id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace_id: Option<Name>,
+        /// The run that this one does again, and from where on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rerun: Option<Box<Rerun>>,
     }
 );
 payload!(
@@ -71,10 +75,13 @@ payload!(
     }
 );
 payload!(
-    /// The net has its entry token.
+    /// The net has its first tokens.
     WorkflowStarted {
         /// Where the entry token stands.
         entry: Name,
+        /// The tokens of a run that begins in the middle; none: one at `entry`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tokens: Option<Vec<PlacedToken>>,
     }
 );
 payload!(
@@ -125,24 +132,6 @@ payload!(
     Retried {
         /// The generation that begins.
         generation: u32,
-    }
-);
-payload!(
-    /// The run goes on with another text of its playbook.
-    Switched {
-        /// The catalog version.
-        version: u32,
-        /// The new text.
-        hash: PlaybookHash,
-    }
-);
-payload!(
-    /// A step's result was taken over from another execution.
-    Reused {
-        /// The other execution.
-        execution_id: ExecutionId,
-        /// The boundary event there.
-        seq: Seq,
     }
 );
 payload!(
@@ -496,6 +485,9 @@ payload!(
         collection_ref: Option<Box<ResultRef>>,
         /// The sha256 of the elements' JSON text.
         sha256: String,
+        /// The `step.reused` event of this log that says which iterations were taken over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reused: Option<Seq>,
     }
 );
 payload!(

@@ -6,10 +6,12 @@ use crate::event::body::{
     Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed,
     CommandIssued, CtxPatched, Ending, Failed, Finished, IterationDone, IterationScheduled,
     LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated, RequestEvaluated,
-    Requested, ResultStored, Retried, Reused, Signal, StepScheduled, Switched, TaskEnded,
-    TaskStarted, TimerFired, TimerSet, WorkflowStarted, Written,
+    Requested, ResultStored, Retried, Signal, StepScheduled, TaskEnded, TaskStarted, TimerFired,
+    TimerSet, WorkflowStarted, Written,
 };
+use crate::event::control::{StopRequested, Switched};
 use crate::event::kind::{Kind, Source};
+use crate::event::reuse::Reused;
 use crate::id::{EventId, ExecutionId, Name, Seq, StepRunId, WorkerId};
 use crate::raw::Raw;
 use crate::time::Time;
@@ -171,9 +173,9 @@ bodies! {
     PlaybookProcessed(Nothing),
     WorkflowStarted(WorkflowStarted),
     WorkflowFinished(Box<Finished>),
-    CancelRequested(Note),
+    CancelRequested(StopRequested),
     ExecutionRetried(Retried),
-    StepReused(Reused),
+    StepReused(Box<Reused>),
     SignalReceived(Signal),
     TimerSet(TimerSet),
     TimerFired(TimerFired),

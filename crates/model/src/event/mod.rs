@@ -2,11 +2,17 @@
 
 mod body;
 mod codec;
+mod control;
 mod envelope;
 mod kind;
+mod reuse;
 mod shown;
 
 pub use body::*;
 pub use codec::{CodecError, Packed, pack, unpack};
+pub use control::{KeptTasks, StopRequested, Switched};
 pub use envelope::{At, Body, Event, Status};
 pub use kind::{Emitter, EntityType, Kind, Source, UnknownKind};
+pub use reuse::{
+    CameFrom, PlacedToken, Rerun, Reused, ReusedItems, ReusedIterations, ReusedPart, ReusedStep,
+};

@@ -1,14 +1,16 @@
-//! Bodies: kept for workers that have no store of their own, and handed out again.
+//! Bodies: kept for workers that have no store of their own, and handed out again, never held whole.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use axum::body::Body as RequestBody;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use futures_util::TryStreamExt;
 use model::result_ref::ResultRef;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::StreamReader;
 use wire::api::BodyStored;
 
@@ -16,7 +18,7 @@ use crate::api::access::{Authorized, Work};
 use crate::api::error::{ApiError, Failures};
 use crate::api::extract::Body;
 use crate::api::state::Api;
-use crate::api::{Answer, Json};
+use crate::api::{Answer, Json, range};
 use crate::error::Error;
 
 /// The largest body that is taken through the API.
@@ -33,21 +35,20 @@ pub(crate) async fn put(
     body: RequestBody,
 ) -> Answer<BodyStored> {
     let chunks = body.into_data_stream().map_err(io::Error::other);
-    // One byte more than is allowed tells a body that is too large from one that just fits.
-    let mut reader = StreamReader::new(chunks).take(BODY_BYTES_MAX + 1);
+    let mut reader = Bounded {
+        reader: StreamReader::new(chunks),
+        left: BODY_BYTES_MAX,
+        is_over: false,
+    };
     let source = ::results::Source::Stream(&mut reader);
-    let stored = api
-        .server
-        .shared
-        .bodies
-        .put(source)
-        .await
-        .map_err(Error::from)?;
-    if stored.bytes > BODY_BYTES_MAX {
-        let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+    let stored = api.server.shared.bodies.put(source).await;
+    if reader.is_over {
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
         let detail = format!("a body has at most {BODY_BYTES_MAX} bytes");
-        return Err(ApiError::new(status, "BODY_TOO_LARGE", detail));
+        return Err(ApiError::new(status, "BODY_TOO_LARGE", detail)
+            .remedy("let the task give its result in parts"));
     }
+    let stored = stored.map_err(Error::from)?;
     Ok(Json(BodyStored {
         sha256: stored.sha256,
         bytes: stored.bytes,
@@ -56,16 +57,70 @@ pub(crate) async fn put(
     }))
 }
 
-/// Read a body that a reference names.
+/// A body that breaks off where it becomes too large, so that nothing of it is kept.
+struct Bounded<R> {
+    reader: R,
+    left: u64,
+    is_over: bool,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
+        let read = (buffer.filled().len() - before) as u64;
+        match self.left.checked_sub(read) {
+            Some(left) => {
+                self.left = left;
+                Poll::Ready(Ok(()))
+            }
+            None => {
+                self.is_over = true;
+                Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()))
+            }
+        }
+    }
+}
+
+/// Read a body that a reference names, or the part of it that `Range` asks for.
 #[utoipa::path(post, path = "/api/bodies/read", tag = "workers", request_body(content = Object),
-    responses((status = 200, description = "its bytes", content_type = "application/octet-stream", body = Vec<u8>), Failures),
+    responses((status = 200, description = "its bytes", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "some of its bytes", content_type = "application/octet-stream", body = Vec<u8>),
+        Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn read(
     State(api): State<Api>,
     _may: Authorized<Work>,
+    headers: HeaderMap,
     Body(reference): Body<ResultRef>,
 ) -> Result<Response, ApiError> {
-    let bytes = api.server.shared.bodies.get(&reference).await;
-    let bytes = bytes.map_err(Error::from)?;
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+    let range = range::wanted(&headers, reference.meta.bytes)?;
+    let is_part = range.is_some();
+    let reading = api.server.shared.bodies.read(&reference, range).await;
+    let reading = reading.map_err(Error::from)?;
+    Ok(range::answer(reading, "application/octet-stream", is_part))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_just_fits_passes_and_one_that_does_not_breaks_off() {
+        for (left, is_over) in [(5, false), (4, true)] {
+            let mut bounded = Bounded {
+                reader: &b"hello"[..],
+                left,
+                is_over: false,
+            };
+            let read = bounded.read_to_end(&mut Vec::new()).await;
+            assert_eq!((read.is_err(), bounded.is_over), (is_over, is_over));
+        }
+    }
 }

@@ -3,8 +3,12 @@
 use axum::extract::State;
 use model::id::{ExecutionId, Name};
 use model::raw::Raw;
+use model::status::RunStatus;
 use serde_json::{Value, json};
-use wire::api::{CancelRequest, CtxPatch, Execution, NoteRequest, RetryRequest};
+use wire::api::{
+    CancelRequest, CtxPatch, Execution, FinalizeRequest, NoteRequest, RerunRequest, RetryRequest,
+    Started,
+};
 
 use crate::api::access::{Authorized, Operate, View};
 use crate::api::error::{ApiError, Failures};
@@ -13,6 +17,7 @@ use crate::api::extract::{Body, Id, IdAnd, MaybeBody};
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::control::Control;
+use crate::rerun::Rerun;
 
 /// Says it, and shows how the run stands then.
 async fn say(api: &Api, id: ExecutionId, control: Control) -> Answer<Execution> {
@@ -82,6 +87,52 @@ pub(crate) async fn retry(
 ) -> Answer<Execution> {
     let version = request.version;
     say(&api, id, Control::Retry { version }).await
+}
+
+/// Do a run again, as a new run.
+///
+/// What ran before the named step is taken over by reference; everything runs again if none is named.
+#[utoipa::path(post, path = "/api/executions/{id}/rerun", tag = "control", params(("id" = String, Path)),
+    request_body = Option<RerunRequest>,
+    responses((status = 200, description = "the new run", body = Started), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn rerun(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Id(id): Id,
+    MaybeBody(request): MaybeBody<RerunRequest>,
+) -> Answer<Started> {
+    let rerun = Rerun {
+        from_step: request.from_step,
+        from_iteration: request.from_iteration,
+        payload: request.payload,
+        version: request.version,
+    };
+    let execution_id = api.server.rerun(id, rerun).await?;
+    Ok(Json(Started {
+        execution_id,
+        status: RunStatus::Running,
+    }))
+}
+
+/// End a run for good, and say how it is to count.
+///
+/// Workers are told to stop as for a cancel; the run then ends with the given status. Its final step does not run.
+#[utoipa::path(post, path = "/api/executions/{id}/finalize", tag = "control", params(("id" = String, Path)),
+    request_body = FinalizeRequest,
+    responses((status = 200, description = "the request is in the log", body = Execution), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn finalize(
+    State(api): State<Api>,
+    _may: Authorized<Operate>,
+    Id(id): Id,
+    Body(request): Body<FinalizeRequest>,
+) -> Answer<Execution> {
+    let control = Control::Finalize {
+        ending: request.status,
+        reason: request.reason,
+    };
+    say(&api, id, control).await
 }
 
 /// Send a signal to a run that waits for it, or will.

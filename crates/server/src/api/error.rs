@@ -110,8 +110,11 @@ impl IntoResponse for ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let status = match &error {
-            Error::NotFound(_) | Error::NoPlaybook(_) => StatusCode::NOT_FOUND,
-            Error::Store(store::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            Error::NotFound(_) | Error::NoPlaybook(_) | Error::NoVersion { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            Error::Store(store::Error::Full { .. })
+            | Error::Body(::results::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Error::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
             Error::Elsewhere(_) | Error::Stopping | Error::Body(_) => {
@@ -135,7 +138,10 @@ impl From<store::Error> for ApiError {
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::TooLarge => Self::invalid(refusal.code(), refusal.to_string()),
+            Refusal::TooLarge
+            | Refusal::StepUnknown(_)
+            | Refusal::NotALoop
+            | Refusal::NoIteration { .. } => Self::invalid(refusal.code(), refusal.to_string()),
             _ => Self::conflict(refusal.code(), refusal.to_string()),
         }
     }

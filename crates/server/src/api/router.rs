@@ -17,7 +17,8 @@ use utoipa_axum::routes;
 use crate::api::error::ApiError;
 use crate::api::state::Api;
 use crate::api::{
-    bodies, catalog, commands, control, events, executions, guard, replay, stream, system, tokens,
+    bodies, catalog, commands, control, events, executions, guard, logs, references, replay,
+    stream, system, tokens,
 };
 
 /// The largest JSON body of an ordinary request.
@@ -93,10 +94,14 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(executions::step_result))
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
+        .routes(routes!(logs::read))
+        .routes(routes!(references::list))
         .routes(routes!(control::cancel))
         .routes(routes!(control::pause))
         .routes(routes!(control::resume))
         .routes(routes!(control::retry))
+        .routes(routes!(control::rerun))
+        .routes(routes!(control::finalize))
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
         .routes(routes!(replay::state))
@@ -118,6 +123,7 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(commands::events))
         .routes(routes!(commands::loop_results))
         .routes(routes!(commands::build))
+        .routes(routes!(logs::take))
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
         .routes(routes!(system::healthz))
@@ -143,6 +149,7 @@ fn slow() -> OpenApiRouter<Api> {
         .routes(routes!(stream::one))
         .routes(routes!(stream::all))
         .routes(routes!(bodies::read))
+        .routes(routes!(references::resolve))
         .layer(DefaultBodyLimit::max(BATCH_MAX))
         .merge(OpenApiRouter::new().routes(routes!(bodies::put)))
 }

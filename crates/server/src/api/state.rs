@@ -12,7 +12,7 @@ use crate::api::workers::Workers;
 use crate::transport::InProcess;
 
 /// How the API is set up.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ApiConfig {
     /// Whether tokens are needed.
     pub access: Access,
@@ -22,6 +22,8 @@ pub struct ApiConfig {
     pub hosts: Vec<String>,
     /// The secret that servers on the same store know each other by.
     pub cluster_secret: Option<String>,
+    /// What tasks print.
+    pub logs: Arc<dyn ::results::TaskLogs>,
 }
 
 /// What every handler has at hand. Cheap to clone.
@@ -37,6 +39,7 @@ pub(crate) struct Api {
     pub(crate) metrics: Arc<crate::metrics::Rendered>,
     /// Cancelled when the server closes: whoever waits is answered with what there is.
     pub(crate) closing: CancellationToken,
+    pub(crate) logs: Arc<dyn ::results::TaskLogs>,
 }
 
 impl Api {
@@ -49,6 +52,7 @@ impl Api {
             workers: Arc::default(),
             cluster: config.cluster_secret.as_deref().map(digest),
             metrics: Arc::new(crate::metrics::Rendered::new()),
+            logs: Arc::clone(&config.logs),
             server,
         }
     }

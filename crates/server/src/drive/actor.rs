@@ -19,7 +19,7 @@ use crate::drive::fetch::Fetched;
 use crate::drive::handle::{Extras, Order, Posted, Reply};
 use crate::drive::slot::{Slot, Waiting};
 use crate::error::Error;
-use crate::loading::{self, Opened};
+use crate::loading::{self, Mark, Opened};
 
 /// How long the drive waits before it tries again what the store or the disk refused.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -106,6 +106,7 @@ impl Drive {
                     extras: Extras::consuming(consumed),
                     reply: Some(reply),
                     is_checked: false,
+                    doubts: Vec::new(),
                 };
                 let slot = Slot::new(Some(net), None, Vec::new(), Seq(0));
                 self.slots.insert(execution, slot);
@@ -122,6 +123,7 @@ impl Drive {
                     extras,
                     reply: Some(reply),
                     is_checked: false,
+                    doubts: Vec::new(),
                 };
                 if self.slots.contains_key(&execution) {
                     self.line_up(execution, waiting);
@@ -178,19 +180,18 @@ impl Drive {
 
     fn open_slot(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>, is_fenced: bool) {
         let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
+        let doubts = queue.iter().flat_map(|waiting| waiting.doubts.iter());
+        let doubts: Vec<Mark> = doubts.copied().collect();
         slot.queue = queue;
         slot.is_loading = true;
         slot.is_fenced = is_fenced;
         self.slots.insert(execution, slot);
         let shared = self.shared.clone();
-        self.work.push(Box::pin(async move {
-            let opened = if is_fenced {
-                loading::open_with_claims(&shared, execution).await
-            } else {
-                loading::open(&shared, execution).await
-            };
+        let opening = async move {
+            let opened = loading::reopen(&shared, execution, doubts, is_fenced).await;
             Done::Opened(execution, opened)
-        }));
+        };
+        self.work.push(Box::pin(opening));
     }
 
     fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Box<Opened>>, Error>) {
@@ -202,22 +203,7 @@ impl Drive {
                 let owner = opened.owner.expect("someone else drives it");
                 refuse_all(slot.queue, || Error::Elsewhere(owner.clone()));
             }
-            Ok(Some(opened)) => {
-                let mut fresh = Slot::new(
-                    Some(opened.net),
-                    Some(opened.state),
-                    opened.tail,
-                    opened.snapshot_seq,
-                );
-                fresh.queue = accept_submissions(slot.queue);
-                let fenced = opened.claims.as_deref();
-                let fenced = fenced.map(|claims| fresh.take_fenced(claims));
-                self.slots.insert(execution, fresh);
-                for waiting in fenced.into_iter().flatten() {
-                    self.refuse(execution, waiting, engine::Refusal::Fenced);
-                }
-                self.decide(execution);
-            }
+            Ok(Some(opened)) => self.reopened(execution, *opened, slot.queue),
             Ok(None) if slot.is_new() => {
                 let mut fresh = Slot::new(slot.net, None, Vec::new(), Seq(0));
                 fresh.queue = slot.queue;
@@ -238,6 +224,33 @@ impl Drive {
                 });
             }
         }
+    }
+
+    /// An execution is in memory; what turns out to be in its log already is answered, the rest is decided.
+    fn reopened(&mut self, execution: ExecutionId, opened: Opened, queue: VecDeque<Waiting>) {
+        let landed = opened.landed;
+        let first = landed.iter().map(|(seq, _)| *seq).min();
+        let tail = opened.tail.iter();
+        let unseen = tail.filter(|event| first.is_some_and(|first| event.seq >= first));
+        let unseen: Vec<_> = unseen.cloned().collect();
+        let mut fresh = Slot::new(
+            Some(opened.net),
+            Some(opened.state),
+            opened.tail,
+            opened.snapshot_seq,
+        );
+        let queue = accept_submissions(queue);
+        fresh.queue = accept_landed(&fresh, queue, &landed);
+        let fenced = opened.claims.as_deref();
+        let fenced = fenced.map(|claims| fresh.take_fenced(claims));
+        self.slots.insert(execution, fresh);
+        for waiting in fenced.into_iter().flatten() {
+            self.refuse(execution, waiting, engine::Refusal::Fenced);
+        }
+        if first.is_some() {
+            self.catch_up(execution, unseen);
+        }
+        self.decide(execution);
     }
 
     /// Whether another server drives it: this one never did, or was taken for dead and has lost it.
@@ -273,15 +286,19 @@ impl Drive {
             if slot.is_loading || slot.waits_for_commit {
                 return;
             }
-            let Some(net) = slot.net.clone() else { return };
             let Some(waiting) = slot.queue.pop_front() else {
+                return;
+            };
+            let Some((net, input)) = slot.decided_with(&waiting) else {
+                slot.queue.push_front(waiting);
                 return;
             };
             let stamp = stamp(&self.shared, &waiting.input);
             let state: Option<&State> = slot.state.as_ref();
-            match engine::decide(&net, state, waiting.input.clone(), stamp, &slot.loaded) {
+            match engine::decide(&net, state, input, stamp, &slot.loaded) {
                 Ok(decision) => {
                     slot.loaded = model::template::Loaded::default();
+                    slot.net = Some(net);
                     self.gather(execution, waiting, decision);
                 }
                 Err(Undecided::Needs(needs)) => {
@@ -330,6 +347,11 @@ impl Drive {
         if let Some(reply) = waiting.reply {
             // Nobody waits for the answer any more: nothing to do.
             let _ = reply.send(Err(Posted::Refused(refusal)));
+        }
+        // A submission that is refused leaves nothing behind.
+        let is_nothing = |slot: &Slot| slot.state.is_none() && slot.is_idle();
+        if self.slots.get(&execution).is_some_and(is_nothing) {
+            self.slots.remove(&execution);
         }
     }
 
@@ -383,6 +405,33 @@ impl Drive {
     }
 }
 
+/// An input whose commit turns out to have happened has succeeded; to decide it again would be to do it twice.
+fn accept_landed(slot: &Slot, queue: VecDeque<Waiting>, landed: &[Mark]) -> VecDeque<Waiting> {
+    let has_landed = |waiting: &Waiting| waiting.doubts.iter().any(|doubt| landed.contains(doubt));
+    let mut rest = VecDeque::with_capacity(queue.len());
+    for waiting in queue {
+        if !has_landed(&waiting) {
+            rest.push_back(waiting);
+            continue;
+        }
+        let verdict = match &waiting.input {
+            Input::Report(report) => slot.verdict(report.command),
+            _ => Verdict::Proceed,
+        };
+        let foreign = waiting.extras.foreign.keys();
+        let recorded = foreign.filter_map(|id| Some((*id, slot.place_of(*id)?)));
+        let recorded = recorded.collect();
+        if let Some(reply) = waiting.reply {
+            let _ = reply.send(Ok(Reply {
+                verdict,
+                next: Vec::new(),
+                recorded,
+            }));
+        }
+    }
+    rest
+}
+
 /// A submission that turns out to be in the store already has succeeded; the rest meets a state loaded just now.
 fn accept_submissions(queue: VecDeque<Waiting>) -> VecDeque<Waiting> {
     let mut rest = VecDeque::with_capacity(queue.len());
@@ -412,6 +461,7 @@ fn refuse_all(queue: VecDeque<Waiting>, mut error: impl FnMut() -> Error) {
 fn stamp(shared: &Shared, input: &Input) -> engine::Stamp {
     let reported = match input {
         Input::Report(report) => report.events.len(),
+        Input::Submit(submit) => submit.reuse.as_ref().map_or(0, |reuse| reuse.events_max()),
         _ => 0,
     };
     let count = u32::try_from(reported + IDS_PER_DECISION).unwrap_or(u32::MAX);

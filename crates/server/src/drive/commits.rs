@@ -201,7 +201,13 @@ impl Drive {
                 self.put_back(execution, decided, &outcome.rest.handed, None);
             }
             Err(error) if error.is_passing() => {
-                tracing::warn!(%execution, %error, "a commit did not happen; trying again");
+                tracing::warn!(%execution, %error, "a commit may not have happened; trying again");
+                let first = outcome.rest.events.first();
+                let first = first.map(|event| (event.seq, event.event_id));
+                let mut decided = decided;
+                for entry in &mut decided {
+                    entry.waiting.doubts.extend(first);
+                }
                 self.put_back(execution, decided, &outcome.rest.handed, None);
             }
             Err(error) => {
@@ -305,6 +311,21 @@ impl Drive {
             let (bus, pool) = (bus.clone(), offered.pool.clone());
             tokio::spawn(async move { bus.offer(&pool).await });
         }
+    }
+
+    /// A commit whose answer was lost did happen: what hangs on it is found again through the store.
+    pub(super) fn catch_up(&mut self, execution: ExecutionId, unseen: Vec<model::event::Event>) {
+        let slot = self.slots.get(&execution);
+        let state = slot.and_then(|slot| slot.state.as_ref());
+        let stopping = state.filter(|state| state.stop.is_some());
+        let held = stopping.into_iter().flat_map(|state| state.commands.iter());
+        let held = held.filter_map(|(seq, live)| Some((*seq, live.claimed.as_ref()?.0.clone())));
+        let held: Vec<_> = held.collect();
+        self.tell_stops(execution, &held);
+        self.shared.sweeps.messages.notify_one();
+        self.shared.sweeps.timers.notify_one();
+        self.publish(execution, unseen);
+        self.offered();
     }
 
     fn publish(&mut self, execution: ExecutionId, events: Vec<model::event::Event>) {

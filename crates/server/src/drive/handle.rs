@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use wire::{Claimed, Told, Verdict};
 
 use crate::error::Error;
+use crate::playbooks::Registered;
 
 /// Orders waiting for the drive; a full queue makes senders wait.
 const ORDERS_MAX: usize = 4096;
@@ -60,6 +61,8 @@ pub(crate) struct Extras {
     pub(crate) consumed: Option<MessageKey>,
     /// The events whose ids came from outside, with the hash of what was sent.
     pub(crate) foreign: HashMap<EventId, [u8; 32]>,
+    /// The text of the playbook that a retry goes on with.
+    pub(crate) switch: Option<Box<Registered>>,
 }
 
 impl Extras {

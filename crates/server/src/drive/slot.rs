@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{BodyToKeep, Decision, Input, Net, State};
+use engine::{BodyToKeep, Decision, Input, Net, State, Switch};
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
 use model::template::Loaded;
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use wire::{Context, Verdict};
 
 use crate::drive::handle::{Extras, Posted, Reply};
+use crate::loading::Mark;
 
 /// How many recent events are kept at hand for templates.
 const TAIL_MAX: usize = 512;
@@ -58,6 +59,8 @@ pub(super) struct Waiting {
     pub(super) reply: Option<oneshot::Sender<Result<Reply, Posted>>>,
     /// Whether the state it is decided on was loaded after it came.
     pub(super) is_checked: bool,
+    /// The first events of commits it was in and of which nobody knows whether they happened.
+    pub(super) doubts: Vec<Mark>,
 }
 
 /// An input that is decided and waits to be durable.
@@ -101,6 +104,7 @@ impl Waiting {
             extras: Extras::default(),
             reply: None,
             is_checked: false,
+            doubts: Vec::new(),
         }
     }
 }
@@ -143,6 +147,24 @@ impl Slot {
         self.net.is_some() && matches!(first, Some(Input::Submit(_)))
     }
 
+    /// The playbook that an input is decided with, and the input; a retry may bring another text.
+    pub(super) fn decided_with(&self, waiting: &Waiting) -> Option<(Arc<Net>, Input)> {
+        let net = self.net.clone()?;
+        let input = waiting.input.clone();
+        Some(match (&input, &waiting.extras.switch) {
+            (Input::Retry { .. }, Some(to)) => {
+                let switch = Box::new(Switch {
+                    version: to.entry.version,
+                    hash: to.entry.hash.clone(),
+                    was: net.playbook.clone(),
+                });
+                let switch = Some(switch);
+                (to.net.clone(), Input::Retry { switch })
+            }
+            _ => (net, input),
+        })
+    }
+
     /// Keeps the events of a decision at hand: the store does not have them yet.
     pub(super) fn remember(&mut self, decision: &Decision) {
         self.tail.extend(decision.events.iter().cloned());
@@ -178,6 +200,12 @@ impl Slot {
         let first = self.tail.front()?.seq;
         let index = usize::try_from(seq.0.checked_sub(first.0)?).ok()?;
         self.tail.get(index)
+    }
+
+    /// Where a recent event stands.
+    pub(super) fn place_of(&self, id: EventId) -> Option<Seq> {
+        let found = self.tail.iter().find(|event| event.event_id == id);
+        found.map(|event| event.seq)
     }
 
     /// The execution's data for the workers of a step run; the same value until `ctx` or a step's result changes.

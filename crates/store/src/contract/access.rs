@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::event::{At, Body, Note};
+use model::event::{At, Body, Note, StopRequested};
 use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::Raw;
 use model::time::Time;
@@ -147,10 +147,10 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn Site) {
         ok(store.claim(&ask("w", None)).await);
     }
     for (id, body) in [
-        (ids[1], Body::PlaybookPaused as fn(Note) -> Body),
-        (ids[2], Body::CancelRequested),
+        (ids[1], Body::PlaybookPaused(Note { reason: None })),
+        (ids[2], Body::CancelRequested(StopRequested::default())),
     ] {
-        let turn = vec![(At::default(), body(Note { reason: None }))];
+        let turn = vec![(At::default(), body)];
         ok(store.commit(next(&*store, id, Seq(4), turn)).await);
     }
     let held = ok(site.join().held(&WorkerId("w".into())).await);

@@ -24,6 +24,7 @@ pub fn request(store: &dyn Store) -> Commit {
         parent: None,
         depth: 0,
         trace_id: None,
+        rerun: None,
     };
     let mut events = after(
         store,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::event::{At, Body, Note};
+use model::event::{At, Body, Note, StopRequested};
 use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 
 use super::build::{PlainStep, next, request};
@@ -68,9 +68,12 @@ pub async fn a_command_is_claimed_by_one_worker_only(site: &dyn Site) {
 /// Nothing is handed out of a run that should not go on.
 pub async fn paused_and_cancelling_executions_offer_nothing(site: &dyn Site) {
     let store = site.join();
-    for body in [Body::PlaybookPaused, Body::CancelRequested] {
+    for body in [
+        Body::PlaybookPaused(Note { reason: None }),
+        Body::CancelRequested(StopRequested::default()),
+    ] {
         let id = offered(&*store).await;
-        let stop = vec![(At::default(), body(Note { reason: None }))];
+        let stop = vec![(At::default(), body)];
         ok(store.commit(next(&*store, id, Seq(4), stop)).await);
         assert!(ok(store.claim(&ask("w", 9)).await).is_empty());
     }

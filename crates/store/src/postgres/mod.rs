@@ -8,6 +8,7 @@ mod append;
 mod batch;
 mod change;
 mod clock;
+mod connections;
 mod failure;
 mod handle;
 mod life;
@@ -22,5 +23,6 @@ mod rows;
 mod side;
 mod tls;
 
+pub use connections::PostgresConnections;
 pub use handle::Postgres;
 pub use options::{PostgresOptions, PostgresUrl};

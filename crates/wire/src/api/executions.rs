@@ -1,5 +1,6 @@
 //! Runs: how they are asked for, shown and moved.
 
+use model::event::Ending;
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
 use model::raw::Raw;
@@ -182,6 +183,18 @@ pub struct RetryRequest {
     /// Another version of the playbook to go on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
+}
+
+/// How a run that someone gives up is to count.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FinalizeRequest {
+    /// `success`, `error` or `cancelled`.
+    #[schema(value_type = String)]
+    pub status: Ending,
+    /// Kept in the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// How a run is done once more, as a new run.

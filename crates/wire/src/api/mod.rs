@@ -5,11 +5,12 @@ mod bodies;
 mod catalog;
 mod commands;
 mod executions;
+mod logs;
 mod problem;
 mod tokens;
 
 pub use batch::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
-pub use bodies::BodyStored;
+pub use bodies::{BodyStored, ReferenceEntry, ReferenceList};
 pub use catalog::{
     CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, ValidateRequest,
     Validated,
@@ -20,7 +21,9 @@ pub use commands::{
 };
 pub use executions::{
     CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,
-    ExecutionPage, NoteRequest, ReplayState, RerunRequest, RetryRequest, RunAnswer, Started,
+    ExecutionPage, FinalizeRequest, NoteRequest, ReplayState, RerunRequest, RetryRequest,
+    RunAnswer, Started,
 };
+pub use logs::{LogLines, LogsRequest, LogsTaken};
 pub use problem::Problem;
 pub use tokens::{AuditPage, Role, TokenCreated, TokenEntry, TokenList, TokenRequest};

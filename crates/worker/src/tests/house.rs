@@ -25,7 +25,23 @@ use wire::{
     Verdict,
 };
 
-use crate::{Clock, Config, LogLine, Logs, Worker};
+use crate::{Clock, Config, LogLine, LogStream, Logs, Worker};
+
+/// A line that a task of the run printed.
+pub(crate) fn log_line(text: &str) -> LogLine {
+    LogLine {
+        time: Time(1),
+        execution: RUN,
+        step: "s".into(),
+        run: 1,
+        iteration: None,
+        task: "t".into(),
+        visit: 1,
+        attempt: 1,
+        stream: LogStream::Stdout,
+        text: text.to_owned(),
+    }
+}
 
 pub(super) const RUN: ExecutionId = ExecutionId(7);
 

@@ -5,3 +5,5 @@ mod pipelines;
 mod ranges;
 mod suspending;
 mod trouble;
+
+pub(crate) use house::log_line;

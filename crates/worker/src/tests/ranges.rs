@@ -46,6 +46,7 @@ pub(super) fn over(house: &House, total: u64) {
             collection: Some(Raw::of(&items)),
             collection_ref: None,
             sha256: String::new(),
+            reused: None,
         })),
     });
 }

@@ -1,0 +1,62 @@
+//! Switching: a retry goes on with another text of the playbook, as far as both agree.
+
+use std::collections::BTreeSet;
+
+use model::event::{At, Body, KeptTasks, Switched};
+use model::id::Name;
+use model::playbook::{Playbook, Step};
+
+use crate::decide::turn::Turn;
+use crate::input::Switch;
+
+impl Turn<'_> {
+    /// A step where something is left to do and that the text decided with does not have.
+    pub(super) fn lost_step(&self) -> Option<Name> {
+        let tokens = self.state.tokens.values().map(|token| &token.step);
+        let runs = self.state.runs.iter().filter(|(_, run)| !run.is_final);
+        let mut places = tokens.chain(runs.map(|(id, _)| &id.step));
+        let is_lost = |step: &&Name| self.net.playbook.step(step.as_str()).is_none();
+        places.find(is_lost).cloned()
+    }
+
+    /// Writes down the new text, and what is unchanged of the steps under way.
+    pub(super) fn switch(&mut self, switch: &Switch) {
+        if switch.hash == self.state.hash {
+            return;
+        }
+        let open = self.state.runs.iter();
+        let open = open.filter(|(_, run)| run.boundary.is_none());
+        let steps: BTreeSet<Name> = open.map(|(id, _)| id.step.clone()).collect();
+        let (mut kept, mut restarted) = (Vec::new(), Vec::new());
+        for name in steps {
+            match agreement(&switch.was, &self.net.playbook, &name) {
+                Some(labels) => kept.push(KeptTasks { step: name, labels }),
+                None => restarted.push(name),
+            }
+        }
+        let switched = Switched {
+            version: switch.version,
+            hash: switch.hash.clone(),
+            kept,
+            restarted,
+        };
+        self.emit(At::default(), Body::PlaybookSwitched(switched));
+    }
+}
+
+/// The first tasks whose labels and kinds are the same in both texts; none if only one of them loops.
+fn agreement(before: &Playbook, after: &Playbook, step: &Name) -> Option<Vec<Name>> {
+    let (before, after) = (before.step(step.as_str())?, after.step(step.as_str())?);
+    if before.loop_.is_some() != after.loop_.is_some() {
+        return None;
+    }
+    let tasks = |step: &Step| -> Vec<(Name, Name)> {
+        let named = step.tasks.iter();
+        named
+            .map(|task| (task.label.clone(), task.kind.clone()))
+            .collect()
+    };
+    let same = tasks(before).into_iter().zip(tasks(after));
+    let same = same.take_while(|(before, after)| before == after);
+    Some(same.map(|((label, _), _)| label).collect())
+}

@@ -1,0 +1,134 @@
+//! The fold of what is taken over from another run: envelopes by reference, tokens, iterations that are done.
+
+use std::sync::Arc;
+
+use model::event::{
+    CameFrom, Event, Kind, LoopStarted, PlacedToken, ResultPointer, Reused, ReusedIterations,
+    ReusedPart, ReusedStep, WorkflowStarted,
+};
+use model::id::{Seq, TokenId};
+use model::template::{Latest, LoopPointer};
+use serde_json::{Map, Value};
+
+use crate::state::{Boundary, BoundaryKind, LoopRun, Returned, State, Token};
+
+/// Places the tokens that a run begins with.
+pub(super) fn place(state: &mut State, started: &WorkflowStarted, seq: Seq) {
+    let entry = || {
+        vec![PlacedToken {
+            step: started.entry.clone(),
+            args: None,
+            from: None,
+        }]
+    };
+    let tokens = started.tokens.clone().unwrap_or_else(entry);
+    for (arc, placed) in (0u32..).zip(tokens) {
+        let token = Token {
+            step: placed.step,
+            args: placed.args,
+            boundary: placed.from.map(boundary),
+            parked: false,
+        };
+        state.tokens.insert(TokenId { seq, arc }, token);
+    }
+}
+
+fn boundary(from: CameFrom) -> Boundary {
+    let end = match from.event {
+        Kind::StepFailed => BoundaryKind::Failed,
+        Kind::LoopDone => BoundaryKind::LoopDone,
+        _ => BoundaryKind::Done,
+    };
+    Boundary {
+        seq: from.seq,
+        step: from.step,
+        end,
+        timestamp: from.timestamp,
+    }
+}
+
+/// Takes something over. Pointers lead to the events of this log, which say where to look.
+pub(super) fn fold(state: &mut State, reused: &Reused, event: &Event) {
+    let Some(step) = event.at.step.clone() else {
+        return;
+    };
+    if let ReusedPart::Iterations(iterations) = &reused.part {
+        let iterations = (event.seq, (**iterations).clone());
+        state.reusing.insert(step, iterations);
+        return;
+    }
+    let summary = Arc::make_mut(&mut state.steps)
+        .entry(step.clone())
+        .or_default();
+    let latest = summary.latest.get_or_insert_with(|| Latest {
+        boundary: event.seq,
+        ok: true,
+        last: None,
+        tasks: Vec::new(),
+        loop_: None,
+        error: None,
+    });
+    match (&reused.part, &event.at.task) {
+        (ReusedPart::Task { ok }, Some(label)) => {
+            latest.tasks.push((label.clone(), event.seq, *ok));
+        }
+        (ReusedPart::Step(ended), _) => {
+            end(latest, ended, event.seq);
+            let pointer = ResultPointer {
+                step: step.clone(),
+                seq: event.seq,
+            };
+            if step == "end" {
+                state.end_boundary = Some(pointer.clone());
+            }
+            state.last_boundary = Some(pointer);
+        }
+        _ => {}
+    }
+}
+
+fn end(latest: &mut Latest, ended: &ReusedStep, seq: Seq) {
+    latest.boundary = seq;
+    latest.ok = ended.ok;
+    latest.last.clone_from(&ended.last);
+    latest.error.clone_from(&ended.error);
+    latest.loop_ = ended.loop_.as_ref().map(|_| LoopPointer {
+        started: seq,
+        done: seq,
+    });
+}
+
+/// What a loop that starts takes over, if its start says that it does.
+pub(super) fn take(
+    state: &mut State,
+    started: &LoopStarted,
+    event: &Event,
+) -> Option<ReusedIterations> {
+    started.reused?;
+    let (_, reused) = state.reusing.remove(event.at.step.as_ref()?)?;
+    Some(reused)
+}
+
+impl LoopRun {
+    /// Iterations of another run count as done here; what lies between them is still to do.
+    pub(super) fn take_over(&mut self, reused: &ReusedIterations) {
+        self.is_partly_reused = true;
+        for (from, to) in reused.ranges() {
+            let to = to.min(self.total);
+            if self.next < from {
+                self.returned.push(Returned {
+                    from: self.next,
+                    to: from,
+                    strikes: 0,
+                });
+            }
+            self.done.insert_range(from..to);
+            self.next = self.next.max(to);
+        }
+        for (index, patch) in &reused.set_ctx {
+            if let Ok(patch) = patch.read::<Map<String, Value>>() {
+                self.patches.add(*index, &patch);
+            }
+        }
+    }
+}

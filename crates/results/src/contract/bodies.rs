@@ -1,0 +1,328 @@
+//! What every store of bodies promises, as one suite: `results::contract_suite!(site)` runs it against a backend.
+//!
+//! A [`Site`] is a fresh store that processes can join, and whose bodies can be damaged behind its back.
+
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
+use serde_json::Map;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::{Bodies, Error, Reading, Source, Stored, sha256};
+
+/// Larger than any piece a store cuts.
+const LARGE: usize = 5 * 1024 * 1024 + 17;
+
+/// A fresh store of bodies.
+#[async_trait]
+pub trait Site: Send + Sync {
+    /// Another process on the store.
+    async fn join(&self) -> Arc<dyn Bodies>;
+
+    /// Changes a byte of a body that is not its first, where the store keeps it.
+    async fn damage(&self, stored: &Stored);
+
+    /// Whether whoever joins may remove bodies.
+    fn removes(&self) -> bool {
+        true
+    }
+}
+
+/// Runs the suite; the expression makes a fresh [`Site`] for each fact.
+#[macro_export]
+macro_rules! contract_suite {
+    ($site:expr) => {
+        $crate::contract_suite!(@each $site;
+            a_body_comes_back_by_its_content,
+            an_empty_body_is_a_body,
+            a_large_body_passes_in_and_out_in_pieces,
+            a_stream_is_stored_like_its_bytes,
+            a_body_that_fills_its_pieces_ends_with_the_last,
+            a_range_is_what_lies_in_it,
+            storing_twice_at_once_stores_once,
+            a_missing_body_is_not_available,
+            a_removed_body_is_gone_and_can_come_back,
+            a_damaged_body_is_corrupt_and_never_served,
+            storing_a_damaged_body_again_mends_it,
+            a_stream_that_breaks_off_leaves_nothing
+        );
+    };
+    (@each $site:expr; $($fact:ident),*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                let site = $site;
+                $crate::contract::$fact(&site).await;
+            }
+        )*
+    };
+}
+
+/// A reference to a body.
+pub fn reference(stored: &Stored) -> ResultRef {
+    ResultRef {
+        kind: RefKind::Result,
+        uri: "noetl://execution/1/step/a/task/b/run/1.1/attempt/1".to_owned(),
+        store: stored.store.to_owned(),
+        scope: Scope::Execution,
+        expires_at: None,
+        meta: BodyMeta {
+            content_type: "application/json".to_owned(),
+            bytes: stored.bytes,
+            sha256: stored.sha256.clone(),
+            compression: None,
+            location: stored.location.clone(),
+        },
+        extracted: Map::new(),
+        preview: None,
+    }
+}
+
+/// Bytes that no two places of a body share by accident.
+pub fn noise(count: usize) -> Bytes {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+fn ok<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| panic!("the store refused: {error:?}"))
+}
+
+fn code<T>(result: Result<T, Error>) -> &'static str {
+    result.map_or_else(|error| error.code(), |_| "none")
+}
+
+async fn put(bodies: &dyn Bodies, bytes: &Bytes) -> ResultRef {
+    reference(&ok(bodies.put(Source::Bytes(bytes.clone())).await))
+}
+
+/// All that a reading gives, and how many pieces it came in.
+async fn all(reading: Reading) -> (Vec<u8>, usize) {
+    let pieces: Vec<Bytes> = reading.pieces.try_collect().await.expect("it is all there");
+    (pieces.concat(), pieces.len())
+}
+
+async fn read(
+    bodies: &dyn Bodies,
+    reference: &ResultRef,
+    range: Range<u64>,
+) -> (Range<u64>, Vec<u8>) {
+    let reading = ok(bodies.read(reference, Some(range)).await);
+    (reading.range.clone(), all(reading).await.0)
+}
+
+/// What was stored is read by whoever comes.
+pub async fn a_body_comes_back_by_its_content(site: &dyn Site) {
+    let body = Bytes::from_static(b"hello");
+    let stored = ok(site.join().await.put(Source::Bytes(body.clone())).await);
+    assert_eq!(
+        (stored.bytes, stored.sha256.as_str()),
+        (5, sha256(&body).as_str())
+    );
+    let read = site.join().await.get(&reference(&stored)).await;
+    assert_eq!(ok(read), body);
+}
+
+/// Nothing is something.
+pub async fn an_empty_body_is_a_body(site: &dyn Site) {
+    let bodies = site.join().await;
+    let reference = put(&*bodies, &Bytes::new()).await;
+    assert_eq!(ok(bodies.get(&reference).await), "");
+    let reading = ok(bodies.read(&reference, None).await);
+    assert_eq!((reading.bytes, all(reading).await.0), (0, Vec::new()));
+}
+
+/// A body is never one piece because nobody may have to hold it whole.
+pub async fn a_large_body_passes_in_and_out_in_pieces(site: &dyn Site) {
+    let bodies = site.join().await;
+    let body = noise(LARGE);
+    let reference = put(&*bodies, &body).await;
+    assert_eq!(ok(bodies.get(&reference).await), body);
+    let reading = ok(bodies.read(&reference, None).await);
+    assert_eq!(
+        (reading.bytes, reading.range.clone()),
+        (LARGE as u64, 0..LARGE as u64)
+    );
+    let (read, pieces) = all(reading).await;
+    assert!(read == body, "the pieces are not the body");
+    assert!(pieces > 4, "{pieces} pieces");
+}
+
+/// How a body comes in makes no difference.
+pub async fn a_stream_is_stored_like_its_bytes(site: &dyn Site) {
+    let bodies = site.join().await;
+    for count in [1, LARGE] {
+        let body = noise(count);
+        let streamed = ok(bodies.put(Source::Stream(&mut &body[..])).await);
+        let whole = ok(bodies.put(Source::Bytes(body.clone())).await);
+        assert_eq!(streamed, whole);
+        assert!(ok(bodies.get(&reference(&whole)).await) == body);
+    }
+}
+
+/// The end of a body may be the end of a piece.
+pub async fn a_body_that_fills_its_pieces_ends_with_the_last(site: &dyn Site) {
+    let bodies = site.join().await;
+    for mebibytes in 1..=2 {
+        let body = noise(mebibytes * 1024 * 1024);
+        let stored = ok(bodies.put(Source::Stream(&mut &body[..])).await);
+        assert_eq!(stored.bytes, body.len() as u64);
+        assert!(ok(bodies.get(&reference(&stored)).await) == body);
+    }
+}
+
+/// A range may begin and end anywhere, even outside.
+pub async fn a_range_is_what_lies_in_it(site: &dyn Site) {
+    let bodies = site.join().await;
+    let body = noise(LARGE);
+    let reference = put(&*bodies, &body).await;
+    let (size, piece) = (LARGE as u64, 1024 * 1024);
+    let ranges = [
+        0..1,
+        5..5,
+        piece - 1..piece + 1,
+        piece..3 * piece,
+        LARGE - 3..LARGE,
+        7..LARGE,
+    ];
+    for range in ranges {
+        let asked = range.start as u64..range.end as u64;
+        let (found, bytes) = read(&*bodies, &reference, asked.clone()).await;
+        assert_eq!(found, asked);
+        assert!(bytes == body[range.clone()], "{range:?}");
+    }
+    let beyond = read(&*bodies, &reference, size - 1..size + 9).await;
+    assert_eq!(beyond, (size - 1..size, body[LARGE - 1..].to_vec()));
+    let outside = read(&*bodies, &reference, size + 1..size + 9).await;
+    assert_eq!(outside, (size..size, Vec::new()));
+}
+
+/// Two processes that store the same body do not get into each other's way.
+pub async fn storing_twice_at_once_stores_once(site: &dyn Site) {
+    let (one, two) = (site.join().await, site.join().await);
+    for count in [100, LARGE] {
+        let body = noise(count);
+        let (mut first, mut second) = (&body[..], &body[..]);
+        let (first, second) = tokio::join!(
+            one.put(Source::Stream(&mut first)),
+            two.put(Source::Stream(&mut second)),
+        );
+        let (first, second) = (ok(first), ok(second));
+        assert_eq!(first, second);
+        assert!(ok(two.get(&reference(&first)).await) == body);
+    }
+}
+
+/// What is not there is said to be not there, whatever the reference says.
+pub async fn a_missing_body_is_not_available(site: &dyn Site) {
+    let bodies = site.join().await;
+    let mut reference = put(&*bodies, &noise(10)).await;
+    for hash in [
+        sha256(b"never stored"),
+        "../../etc/passwd".to_owned(),
+        String::new(),
+    ] {
+        reference.meta.sha256 = hash;
+        assert_eq!(
+            code(bodies.get(&reference).await),
+            "REFERENCE_NOT_AVAILABLE"
+        );
+        let read = bodies.read(&reference, None).await;
+        assert_eq!(code(read), "REFERENCE_NOT_AVAILABLE");
+    }
+}
+
+/// Removing is final until someone stores it again.
+pub async fn a_removed_body_is_gone_and_can_come_back(site: &dyn Site) {
+    if !site.removes() {
+        return;
+    }
+    let bodies = site.join().await;
+    for count in [10, LARGE] {
+        let body = noise(count);
+        let reference = put(&*bodies, &body).await;
+        ok(bodies.delete(&reference).await);
+        ok(bodies.delete(&reference).await);
+        assert_eq!(
+            code(bodies.get(&reference).await),
+            "REFERENCE_NOT_AVAILABLE"
+        );
+        assert!(ok(bodies.get(&put(&*bodies, &body).await).await) == body);
+    }
+}
+
+/// Damage is noticed before the first byte is handed out.
+pub async fn a_damaged_body_is_corrupt_and_never_served(site: &dyn Site) {
+    let bodies = site.join().await;
+    for count in [10, LARGE] {
+        let stored = ok(bodies.put(Source::Bytes(noise(count))).await);
+        let reference = reference(&stored);
+        assert!(bodies.get(&reference).await.is_ok(), "it is sound before");
+        site.damage(&stored).await;
+        assert_eq!(code(bodies.get(&reference).await), "REFERENCE_CORRUPT");
+        let read = bodies.read(&reference, None).await;
+        assert_eq!(code(read), "REFERENCE_CORRUPT");
+    }
+}
+
+/// A task that runs again brings its result back.
+pub async fn storing_a_damaged_body_again_mends_it(site: &dyn Site) {
+    let bodies = site.join().await;
+    for count in [10, LARGE] {
+        let body = noise(count);
+        let stored = ok(bodies.put(Source::Bytes(body.clone())).await);
+        site.damage(&stored).await;
+        let reference = put(&*bodies, &body).await;
+        assert!(ok(bodies.get(&reference).await) == body);
+    }
+}
+
+/// Gives some bytes and then fails.
+struct Broken {
+    left: Bytes,
+}
+
+impl AsyncRead for Broken {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if self.left.is_empty() {
+            return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
+        }
+        let count = buffer.remaining().min(self.left.len());
+        let piece = self.left.split_to(count);
+        buffer.put_slice(&piece);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Half a body is no body, and the task that gave it may try again.
+pub async fn a_stream_that_breaks_off_leaves_nothing(site: &dyn Site) {
+    let bodies = site.join().await;
+    for count in [4, LARGE] {
+        let left = noise(count);
+        let mut broken = Broken { left: left.clone() };
+        let error = bodies.put(Source::Stream(&mut broken)).await;
+        let error = error.expect_err("it broke off");
+        assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
+        assert!(error.is_retryable());
+        let mut half = reference(&ok(bodies.put(Source::Bytes(noise(1))).await));
+        half.meta.sha256 = sha256(&left);
+        assert_eq!(code(bodies.get(&half).await), "REFERENCE_NOT_AVAILABLE");
+    }
+}

@@ -1,0 +1,159 @@
+//! What every store of task logs promises: `results::logs_contract_suite!(logs)` runs it against a backend.
+
+use std::sync::Arc;
+
+use model::id::{ExecutionId, Name};
+use model::task_log::{LogLine, LogStream};
+use model::time::Time;
+
+use crate::{Error, LogAsk, LogPage, TaskLogs};
+
+/// Runs the suite; the expression makes a fresh store, and what must outlive it.
+#[macro_export]
+macro_rules! logs_contract_suite {
+    ($logs:expr) => {
+        $crate::logs_contract_suite!(@each $logs;
+            lines_come_back_in_order_and_once,
+            an_execution_sees_only_its_own_lines,
+            lines_are_narrowed_to_a_step_and_a_task,
+            batches_taken_at_once_lose_no_line
+        );
+    };
+    (@each $logs:expr; $($fact:ident),*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                let (logs, _kept) = $logs;
+                $crate::contract::$fact(logs).await;
+            }
+        )*
+    };
+}
+
+/// A line of execution 7.
+pub fn line(text: &str) -> LogLine {
+    LogLine {
+        time: Time(1),
+        execution: ExecutionId(7),
+        step: "s".into(),
+        run: 1,
+        iteration: None,
+        task: "t".into(),
+        visit: 1,
+        attempt: 1,
+        stream: LogStream::Stdout,
+        text: text.to_owned(),
+    }
+}
+
+fn ok<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| panic!("the store refused: {error:?}"))
+}
+
+async fn page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
+    let ask = LogAsk {
+        after,
+        limit,
+        ..LogAsk::default()
+    };
+    ok(logs.read(ExecutionId(7), &ask).await)
+}
+
+/// Whoever goes on where a page ended sees each line once, and new ones when they come.
+pub async fn lines_come_back_in_order_and_once(logs: Arc<dyn TaskLogs>) {
+    assert_eq!(page(&*logs, 0, 10).await.lines, []);
+    let lines = ["one", "two\u{0}\u{1b}[31m", "three"].map(line);
+    ok(logs.append(&lines).await);
+    let first = page(&*logs, 0, 2).await;
+    assert_eq!(first.lines, lines[..2]);
+    let second = page(&*logs, first.next_after, 2).await;
+    assert_eq!(second.lines, lines[2..]);
+    let third = page(&*logs, second.next_after, 2).await;
+    assert_eq!(
+        (third.lines.len(), third.next_after),
+        (0, second.next_after)
+    );
+    ok(logs.append(&[line("four")]).await);
+    assert_eq!(
+        page(&*logs, third.next_after, 2).await.lines,
+        [line("four")]
+    );
+}
+
+/// A batch may hold lines of several executions.
+pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
+    let other = LogLine {
+        execution: ExecutionId(8),
+        ..line("other")
+    };
+    ok(logs
+        .append(&[line("one"), other.clone(), line("two")])
+        .await);
+    assert_eq!(page(&*logs, 0, 10).await.lines, [line("one"), line("two")]);
+    let ask = LogAsk {
+        limit: 10,
+        ..LogAsk::default()
+    };
+    assert_eq!(ok(logs.read(ExecutionId(8), &ask).await).lines, [other]);
+}
+
+/// A reader may want one task's lines only.
+pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
+    let at = |step: &str, task: &str| LogLine {
+        step: step.into(),
+        task: task.into(),
+        ..line(&format!("{step}/{task}"))
+    };
+    ok(logs
+        .append(&[at("a", "x"), at("a", "y"), at("b", "x")])
+        .await);
+    let texts = async |step: Option<&str>, task: Option<&str>| {
+        let ask = LogAsk {
+            after: 0,
+            limit: 10,
+            step: step.map(Name::from),
+            task: task.map(Name::from),
+        };
+        let page = ok(logs.read(ExecutionId(7), &ask).await);
+        let texts = page.lines.into_iter().map(|line| line.text);
+        texts.collect::<Vec<_>>()
+    };
+    assert_eq!(texts(Some("a"), None).await, ["a/x", "a/y"]);
+    assert_eq!(texts(None, Some("x")).await, ["a/x", "b/x"]);
+    assert_eq!(texts(Some("b"), Some("x")).await, ["b/x"]);
+    assert_eq!(texts(Some("b"), Some("y")).await.len(), 0);
+}
+
+/// Several servers may take lines of one execution at the same time.
+pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
+    let mut taking = tokio::task::JoinSet::new();
+    for batch in 0..8 {
+        let logs = Arc::clone(&logs);
+        taking.spawn(async move {
+            for n in 0..5 {
+                let lines = [
+                    line(&format!("{batch}-{n}-a")),
+                    line(&format!("{batch}-{n}-b")),
+                ];
+                ok(logs.append(&lines).await);
+            }
+        });
+    }
+    while let Some(taken) = taking.join_next().await {
+        taken.expect("a batch is taken");
+    }
+    let mut texts = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = page(&*logs, after, 7).await;
+        if page.lines.is_empty() {
+            break;
+        }
+        after = page.next_after;
+        texts.extend(page.lines.into_iter().map(|line| line.text));
+    }
+    assert_eq!(texts.len(), 80);
+    texts.sort();
+    texts.dedup();
+    assert_eq!(texts.len(), 80, "a line came twice");
+}

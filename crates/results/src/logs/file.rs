@@ -1,0 +1,204 @@
+//! Task logs in files of JSON lines, one per execution. A place in the log is a place in its file.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use model::id::ExecutionId;
+use model::task_log::LogLine;
+
+use super::keep::{FULL, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs};
+use crate::Error;
+
+/// Files kept open at once.
+const OPEN_MAX: usize = 64;
+
+/// Logs in files, `DIR/<execution>.ndjson`.
+#[derive(Debug, Clone)]
+pub struct FileLogs {
+    dir: PathBuf,
+    open: Arc<Mutex<HashMap<ExecutionId, LogFile>>>,
+}
+
+#[derive(Debug)]
+struct LogFile {
+    file: File,
+    bytes: u64,
+}
+
+impl FileLogs {
+    /// Logs in that folder, which is made if it is not there.
+    pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
+        let dir = dir.into();
+        fs::create_dir_all(&dir)?;
+        Ok(Self {
+            dir,
+            open: Arc::default(),
+        })
+    }
+
+    /// Takes one line; readers see it at once.
+    pub fn write(&self, line: &LogLine) -> io::Result<()> {
+        let mut open = self.open.lock().expect("no holder of the log files panics");
+        if !open.contains_key(&line.execution) {
+            if open.len() >= OPEN_MAX {
+                // A file is opened again when its execution prints more.
+                open.clear();
+            }
+            open.insert(line.execution, LogFile::open(&self.dir, line.execution)?);
+        }
+        let file = open
+            .get_mut(&line.execution)
+            .expect("the file was just opened");
+        file.append(line)
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        let file = self.dir.clone();
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { file },
+            _ => Error::Unavailable {
+                file,
+                source: error,
+            },
+        }
+    }
+}
+
+impl LogFile {
+    fn open(dir: &Path, execution: ExecutionId) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path(dir, execution))?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { file, bytes })
+    }
+
+    fn append(&mut self, line: &LogLine) -> io::Result<()> {
+        if self.bytes >= LOG_BYTES_MAX {
+            return Ok(());
+        }
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        self.bytes += text.len() as u64;
+        if self.bytes >= LOG_BYTES_MAX {
+            text = serde_json::to_vec(&line.remark(FULL.to_owned()))?;
+            text.push(b'\n');
+        }
+        // Not buffered: people follow a task while it runs, and what it said before a crash matters most.
+        self.file.write_all(&text)
+    }
+}
+
+#[async_trait]
+impl TaskLogs for FileLogs {
+    async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
+        let (here, lines) = (self.clone(), lines.to_vec());
+        let written = tokio::task::spawn_blocking(move || {
+            let mut lines = lines.iter();
+            lines.try_for_each(|line| here.write(line))
+        });
+        let written = written.await.expect("writing lines does not panic");
+        written.map_err(|error| self.failed(error))
+    }
+
+    async fn read(&self, execution: ExecutionId, ask: &LogAsk) -> Result<LogPage, Error> {
+        let (dir, ask) = (self.dir.clone(), ask.clone());
+        let found = tokio::task::spawn_blocking(move || page(&dir, execution, &ask));
+        let found = found.await.expect("reading lines does not panic");
+        found.map_err(|error| self.failed(error))
+    }
+}
+
+/// Everything an execution printed, in order. Empty if it printed nothing; a torn last line is left out.
+pub fn read_logs(dir: &Path, execution: ExecutionId) -> io::Result<Vec<LogLine>> {
+    let all = LogAsk {
+        limit: usize::MAX,
+        ..LogAsk::default()
+    };
+    Ok(page(dir, execution, &all)?.lines)
+}
+
+fn page(dir: &Path, execution: ExecutionId, ask: &LogAsk) -> io::Result<LogPage> {
+    let mut page = LogPage {
+        lines: Vec::new(),
+        next_after: ask.after,
+    };
+    let mut file = match File::open(path(dir, execution)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(page),
+        Err(error) => return Err(error),
+    };
+    file.seek(SeekFrom::Start(ask.after))?;
+    let mut reader = BufReader::new(file);
+    let mut text = Vec::new();
+    while page.lines.len() < ask.limit {
+        text.clear();
+        let read = reader.read_until(b'\n', &mut text)?;
+        if text.last() != Some(&b'\n') {
+            break;
+        }
+        page.next_after += read as u64;
+        let line = serde_json::from_slice::<LogLine>(&text).ok();
+        page.lines.extend(line.filter(|line| ask.wants(line)));
+    }
+    Ok(page)
+}
+
+fn path(dir: &Path, execution: ExecutionId) -> PathBuf {
+    dir.join(format!("{execution}.ndjson"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::line;
+
+    crate::logs_contract_suite!({
+        let dir = tempfile::tempdir().unwrap();
+        let logs: Arc<dyn TaskLogs> = Arc::new(FileLogs::open(dir.path()).unwrap());
+        (logs, dir)
+    });
+
+    #[tokio::test]
+    async fn a_torn_last_line_is_read_once_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = FileLogs::open(dir.path()).unwrap();
+        logs.write(&line("one")).unwrap();
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(path(dir.path(), ExecutionId(7)))
+            .unwrap();
+        let text = serde_json::to_string(&line("two")).unwrap();
+        let (begin, end) = text.split_at(10);
+        file.write_all(begin.as_bytes()).unwrap();
+        assert_eq!(
+            read_logs(dir.path(), ExecutionId(7)).unwrap(),
+            [line("one")]
+        );
+        file.write_all(format!("{end}\n").as_bytes()).unwrap();
+        let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
+        assert_eq!(read, [line("one"), line("two")]);
+    }
+
+    #[test]
+    fn a_log_is_cut_at_its_bound_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = FileLogs::open(dir.path()).unwrap();
+        let long = "x".repeat(1024 * 1024);
+        for _ in 0..20 {
+            logs.write(&line(&long)).unwrap();
+        }
+        let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
+        assert_eq!(read.len(), 16);
+        assert!(read.last().unwrap().text.contains("the log is full"));
+        let bytes = fs::metadata(path(dir.path(), ExecutionId(7)))
+            .unwrap()
+            .len();
+        assert!(bytes <= LOG_BYTES_MAX);
+    }
+}

@@ -1,0 +1,205 @@
+//! A body on its way in: its pieces are written first, and its row last, so half a body is never found.
+
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::types::Type;
+
+use super::head::{Head, Lost};
+use super::pool::Pool;
+use crate::Error;
+
+/// The size of every piece but the last.
+pub(super) const CHUNK_BYTES: usize = 1024 * 1024;
+const CHUNK_BYTES_COLUMN: i32 = 1024 * 1024;
+
+/// A draft so old was left by a process that died, in microseconds.
+const DRAFT_AGE_MAX_US: i64 = 24 * 3600 * 1_000_000;
+
+const BEGIN: &str = "INSERT INTO noetl.body_draft (draft, begun_at) \
+    VALUES (nextval('noetl.body_draft_id'), noetl.micros()) RETURNING draft";
+
+const WRITE: &str = "INSERT INTO noetl.body_chunk (draft, n, sha256, bytes) VALUES ($1, $2, $3, $4) \
+    ON CONFLICT DO NOTHING";
+
+/// The lock on the draft keeps a sweep from condemning it meanwhile.
+const FINISH: &str = "WITH mine AS (SELECT draft FROM noetl.body_draft \
+        WHERE draft = $1 AND begun_at > 0 FOR UPDATE), \
+    head AS (INSERT INTO noetl.body (sha256, draft, bytes, chunks, chunk_bytes, stored_at) \
+        SELECT $2, draft, $3, $4, $5, noetl.micros() FROM mine ON CONFLICT DO NOTHING RETURNING draft), \
+    gone AS (DELETE FROM noetl.body_draft d USING head WHERE d.draft = head.draft) \
+    SELECT draft FROM head";
+
+/// The damaged pieces become a draft that the next sweep takes away, if nobody does so before.
+const MEND: &str = "WITH head AS (UPDATE noetl.body SET draft = $1, chunks = $4, chunk_bytes = $5, \
+        bytes = $6, stored_at = noetl.micros() \
+        WHERE sha256 = $2 AND draft = $3 AND EXISTS (SELECT FROM noetl.body_draft WHERE draft = $1 AND begun_at > 0) \
+        RETURNING draft), \
+    gone AS (DELETE FROM noetl.body_draft d USING head WHERE d.draft = head.draft), \
+    left_over AS (INSERT INTO noetl.body_draft (draft, begun_at) SELECT $3, 0 FROM head) \
+    SELECT draft FROM head";
+
+/// A draft of time 0 is dead: it cannot become a body any more.
+const CONDEMN: &str = "UPDATE noetl.body_draft SET begun_at = 0 WHERE draft = $1";
+
+/// A few at a time, so that no statement takes long however large the body is.
+const CLEAR: &str = "DELETE FROM noetl.body_chunk WHERE draft = $1 AND n IN \
+    (SELECT n FROM noetl.body_chunk WHERE draft = $1 LIMIT 128) RETURNING n";
+
+const FORGET: &str = "DELETE FROM noetl.body_draft WHERE draft = $1";
+
+const LEFT: &str = "SELECT draft FROM noetl.body_draft WHERE begun_at < noetl.micros() - $1";
+
+const DELETE: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 RETURNING draft) \
+    INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
+
+/// A small body in one statement.
+const WHOLE: &str = "WITH head AS (INSERT INTO noetl.body (sha256, draft, bytes, chunks, chunk_bytes, stored_at) \
+        VALUES ($1, nextval('noetl.body_draft_id'), $3, 1, $4, noetl.micros()) \
+        ON CONFLICT DO NOTHING RETURNING draft), \
+    chunk AS (INSERT INTO noetl.body_chunk (draft, n, sha256, bytes) SELECT draft, 0, $1, $2 FROM head) \
+    SELECT draft FROM head";
+
+/// A body being written. Its pieces are a draft's until it has its row.
+pub(super) struct Draft<'p> {
+    pool: &'p Pool,
+    draft: i64,
+    chunks: i32,
+    bytes: u64,
+    hash: Sha256,
+}
+
+/// Takes away what dead processes left.
+pub(super) async fn sweep(pool: &Pool) -> Result<(), Error> {
+    for row in pool.ask(LEFT, &[(&DRAFT_AGE_MAX_US, Type::INT8)]).await? {
+        discard(pool, row.get(0)).await;
+    }
+    Ok(())
+}
+
+/// Takes a body away: first its row, then its pieces.
+pub(super) async fn delete(pool: &Pool, hash: &[u8]) -> Result<(), Error> {
+    for row in pool.ask(DELETE, &[(&hash, Type::BYTEA)]).await? {
+        discard(pool, row.get(0)).await;
+    }
+    Ok(())
+}
+
+/// Stores a body of one piece, if it is not there yet.
+pub(super) async fn whole(pool: &Pool, hash: &[u8], bytes: &[u8]) -> Result<bool, Error> {
+    let size = i64::try_from(bytes.len()).expect("a piece is small");
+    let values = [
+        (&hash as _, Type::BYTEA),
+        (&bytes as _, Type::BYTEA),
+        (&size as _, Type::INT8),
+        (&CHUNK_BYTES_COLUMN as _, Type::INT4),
+    ];
+    Ok(!pool.ask(WHOLE, &values).await?.is_empty())
+}
+
+impl<'p> Draft<'p> {
+    pub(super) async fn begin(pool: &'p Pool) -> Result<Self, Error> {
+        let rows = pool.ask(BEGIN, &[]).await?;
+        let row = rows.first().ok_or_else(swept)?;
+        Ok(Self {
+            pool,
+            draft: row.get(0),
+            chunks: 0,
+            bytes: 0,
+            hash: Sha256::new(),
+        })
+    }
+
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.hash.update(bytes);
+        let hash = Sha256::digest(bytes);
+        let values = [
+            (&self.draft as _, Type::INT8),
+            (&self.chunks as _, Type::INT4),
+            (&&hash[..] as _, Type::BYTEA),
+            (&bytes as _, Type::BYTEA),
+        ];
+        self.pool.ask(WRITE, &values).await?;
+        self.chunks += 1;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Gives the body its row, unless another has stored it before; answers its hash and size.
+    pub(super) async fn finish(self) -> Result<(Vec<u8>, u64), Error> {
+        let hash = self.hash.clone().finalize().to_vec();
+        let bytes = self.size();
+        let values = [
+            (&self.draft as _, Type::INT8),
+            (&&hash[..] as _, Type::BYTEA),
+            (&bytes as _, Type::INT8),
+            (&self.chunks as _, Type::INT4),
+            (&CHUNK_BYTES_COLUMN as _, Type::INT4),
+        ];
+        let finished = !self.pool.ask(FINISH, &values).await?.is_empty();
+        let spare = if finished {
+            None
+        } else {
+            self.settle(&hash).await?
+        };
+        if let Some(spare) = spare {
+            discard(self.pool, spare).await;
+        }
+        Ok((hash, self.bytes))
+    }
+
+    fn size(&self) -> i64 {
+        i64::try_from(self.bytes).expect("a body has fewer bytes than a number can count")
+    }
+
+    /// Who has the body's row? The pieces that are not needed are answered.
+    async fn settle(&self, hash: &[u8]) -> Result<Option<i64>, Error> {
+        let found = match Head::find(self.pool, hash).await {
+            Ok(found) => found,
+            Err(Lost::Failed(error)) => return Err(error),
+            Err(Lost::Damaged) => None,
+        };
+        let head = found.ok_or_else(swept)?;
+        if head.draft == self.draft {
+            // The answer to an earlier try was lost.
+            return Ok(None);
+        }
+        if head.is_whole(self.pool).await? {
+            return Ok(Some(self.draft));
+        }
+        let values = [
+            (&self.draft as _, Type::INT8),
+            (&hash as _, Type::BYTEA),
+            (&head.draft as _, Type::INT8),
+            (&self.chunks as _, Type::INT4),
+            (&CHUNK_BYTES_COLUMN as _, Type::INT4),
+            (&self.size() as _, Type::INT8),
+        ];
+        let mended = !self.pool.ask(MEND, &values).await?.is_empty();
+        // Whoever mended it in between has done the same.
+        Ok(Some(if mended { head.draft } else { self.draft }))
+    }
+
+    /// Gives up.
+    pub(super) async fn abandon(self) {
+        discard(self.pool, self.draft).await;
+    }
+}
+
+/// Takes pieces away that nothing needs; a sweep does what fails here.
+async fn discard(pool: &Pool, draft: i64) {
+    if let Err(error) = clear(pool, draft).await {
+        tracing::debug!(%error, draft, "pieces of a body are left for the next sweep");
+    }
+}
+
+async fn clear(pool: &Pool, draft: i64) -> Result<(), Error> {
+    let which = [(&draft as _, Type::INT8)];
+    pool.ask(CONDEMN, &which).await?;
+    while !pool.ask(CLEAR, &which).await?.is_empty() {}
+    pool.ask(FORGET, &which).await?;
+    Ok(())
+}
+
+/// The pieces were taken away while they were written, which takes a day of silence.
+fn swept() -> Error {
+    Error::Interrupted(std::io::ErrorKind::TimedOut.into())
+}

@@ -1,0 +1,137 @@
+//! A body that is there: its row, and its pieces one by one.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::types::Type;
+
+use super::pool::Pool;
+use crate::Error;
+
+/// So many pieces are checked by one statement.
+const CHECKED_AT_ONCE: i32 = 64;
+
+const HEAD: &str = "SELECT draft, bytes, chunks, chunk_bytes FROM noetl.body WHERE sha256 = $1";
+
+const CHUNK: &str = "SELECT sha256, bytes FROM noetl.body_chunk WHERE draft = $1 AND n = $2";
+
+/// The database hashes what it holds, so that a check moves no body over the network.
+const CHECK: &str = "SELECT count(*), coalesce(sum(length(bytes)), 0)::bigint, \
+    coalesce(bool_and(sha256(bytes) = sha256), true) \
+    FROM noetl.body_chunk WHERE draft = $1 AND n >= $2 AND n < $3";
+
+/// Where the pieces of a body are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) draft: i64,
+    pub(super) bytes: u64,
+    chunks: i32,
+    chunk_bytes: u64,
+}
+
+/// Why a piece cannot be had.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// It is not what was stored.
+    Damaged,
+    /// The database does not answer.
+    Failed(Error),
+}
+
+impl From<Error> for Lost {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Lost {
+    /// What it means for the body of this reference.
+    pub(super) fn named(self, pool: &Pool, uri: &str) -> Error {
+        match self {
+            Self::Failed(error) => error,
+            Self::Damaged => Error::Corrupt {
+                uri: uri.to_owned(),
+                file: PathBuf::from(format!("{}, table noetl.body_chunk", pool.place())),
+            },
+        }
+    }
+}
+
+impl Head {
+    /// The body with this hash, if there is one.
+    pub(super) async fn find(pool: &Pool, hash: &[u8]) -> Result<Option<Self>, Lost> {
+        let rows = pool.ask(HEAD, &[(&hash, Type::BYTEA)]).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let (bytes, chunk_bytes): (i64, i32) = (row.get(1), row.get(3));
+        let head = Self {
+            draft: row.get(0),
+            bytes: u64::try_from(bytes).map_err(|_| Lost::Damaged)?,
+            chunks: row.get(2),
+            chunk_bytes: u64::try_from(chunk_bytes).map_err(|_| Lost::Damaged)?,
+        };
+        let is_sound = head.chunk_bytes > 0 && head.chunks > 0;
+        is_sound.then_some(Some(head)).ok_or(Lost::Damaged)
+    }
+
+    /// The pieces that hold these bytes.
+    pub(super) fn chunks(&self, range: &Range<u64>) -> Range<i32> {
+        let number = |place: u64| i32::try_from(place).unwrap_or(i32::MAX);
+        let first = number(range.start / self.chunk_bytes);
+        let end = number(range.end.div_ceil(self.chunk_bytes));
+        first.min(end)..end.min(self.chunks)
+    }
+
+    /// Where a piece begins in the body.
+    pub(super) fn begin(&self, n: i32) -> u64 {
+        u64::try_from(n).unwrap_or(0) * self.chunk_bytes
+    }
+
+    /// Lets the database check these pieces.
+    pub(super) async fn check(&self, pool: &Pool, chunks: Range<i32>) -> Result<(), Lost> {
+        let mut first = chunks.start;
+        while first < chunks.end {
+            let end = first.saturating_add(CHECKED_AT_ONCE).min(chunks.end);
+            let asked = [
+                (&self.draft as _, Type::INT8),
+                (&first as _, Type::INT4),
+                (&end as _, Type::INT4),
+            ];
+            let rows = pool.ask(CHECK, &asked).await?;
+            let row = rows.first().ok_or(Lost::Damaged)?;
+            let (count, bytes, is_sound): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
+            let expected = self.bytes.min(self.begin(end)) - self.bytes.min(self.begin(first));
+            let is_whole = count == i64::from(end - first) && u64::try_from(bytes) == Ok(expected);
+            if !is_sound || !is_whole {
+                return Err(Lost::Damaged);
+            }
+            first = end;
+        }
+        Ok(())
+    }
+
+    /// Whether all of it is as it was stored.
+    pub(super) async fn is_whole(&self, pool: &Pool) -> Result<bool, Error> {
+        match self.check(pool, 0..self.chunks).await {
+            Ok(()) => Ok(true),
+            Err(Lost::Damaged) => Ok(false),
+            Err(Lost::Failed(error)) => Err(error),
+        }
+    }
+
+    /// One piece, checked.
+    pub(super) async fn chunk(&self, pool: &Pool, n: i32) -> Result<Bytes, Lost> {
+        let asked = [(&self.draft as _, Type::INT8), (&n as _, Type::INT4)];
+        let rows = pool.ask(CHUNK, &asked).await?;
+        let row = rows.first().ok_or(Lost::Damaged)?;
+        let (hash, bytes): (&[u8], &[u8]) = (row.get(0), row.get(1));
+        let expected = self.bytes.min(self.begin(n + 1)) - self.bytes.min(self.begin(n));
+        let is_sound = Sha256::digest(bytes)[..] == *hash && bytes.len() as u64 == expected;
+        is_sound
+            .then(|| Bytes::copy_from_slice(bytes))
+            .ok_or(Lost::Damaged)
+    }
+}

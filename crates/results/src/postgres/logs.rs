@@ -1,0 +1,106 @@
+//! Task logs in the database that several servers share.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::id::{ExecutionId, Name};
+use model::task_log::LogLine;
+use tokio_postgres::types::Type;
+
+use super::pool::Pool;
+use crate::logs::{FULL, LOG_BYTES_MAX};
+use crate::{Error, LogAsk, LogPage, TaskLogs};
+
+/// The lock on the execution's row is held until the lines are there, so no line appears before one that a reader saw.
+const APPEND: &str = "WITH head AS (INSERT INTO noetl.task_log AS h (execution_id, last, bytes) \
+        VALUES ($1, $5, $6) ON CONFLICT (execution_id) DO UPDATE \
+        SET last = h.last + excluded.last, bytes = h.bytes + excluded.bytes WHERE h.bytes < $7 \
+        RETURNING last, bytes), \
+    taken AS (INSERT INTO noetl.task_log_line (execution_id, n, step, task, line) \
+        SELECT $1, head.last - $5 + l.place, l.step, l.task, l.line \
+        FROM head, unnest($2, $3, $4) WITH ORDINALITY AS l (step, task, line, place)) \
+    SELECT bytes FROM head";
+
+const READ: &str = "SELECT n, line FROM noetl.task_log_line WHERE execution_id = $1 AND n > $2 \
+    AND ($4 IS NULL OR step = $4) AND ($5 IS NULL OR task = $5) ORDER BY n LIMIT $3";
+
+/// Task logs in Postgres.
+#[derive(Clone)]
+pub struct PostgresLogs {
+    pub(super) pool: Arc<Pool>,
+}
+
+impl PostgresLogs {
+    /// Takes lines of one execution; answers how much it has printed, unless it has printed too much already.
+    async fn take(&self, lines: &[LogLine], bytes_max: i64) -> Result<Option<(i64, i64)>, Error> {
+        let Some(first) = lines.first() else {
+            return Ok(None);
+        };
+        let execution = first.execution.0;
+        let texts: Vec<String> = lines.iter().map(text).collect();
+        let steps: Vec<&str> = lines.iter().map(|line| line.step.as_str()).collect();
+        let tasks: Vec<&str> = lines.iter().map(|line| line.task.as_str()).collect();
+        let count = number(lines.len());
+        let added = number(texts.iter().map(String::len).sum());
+        let values = [
+            (&execution as _, Type::INT8),
+            (&steps as _, Type::TEXT_ARRAY),
+            (&tasks as _, Type::TEXT_ARRAY),
+            (&texts as _, Type::TEXT_ARRAY),
+            (&count as _, Type::INT8),
+            (&added as _, Type::INT8),
+            (&bytes_max as _, Type::INT8),
+        ];
+        let rows = self.pool.ask(APPEND, &values).await?;
+        Ok(rows.first().map(|row| (row.get(0), added)))
+    }
+}
+
+fn text(line: &LogLine) -> String {
+    serde_json::to_string(line).expect("a log line serialises to JSON")
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl TaskLogs for PostgresLogs {
+    async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
+        let bytes_max = i64::try_from(LOG_BYTES_MAX).unwrap_or(i64::MAX);
+        for lines in lines.chunk_by(|one, two| one.execution == two.execution) {
+            let taken = self.take(lines, bytes_max).await?;
+            let is_last = taken.is_some_and(|(bytes, added)| {
+                bytes >= bytes_max && bytes.saturating_sub(added) < bytes_max
+            });
+            if let (true, Some(line)) = (is_last, lines.last()) {
+                self.take(&[line.remark(FULL.to_owned())], i64::MAX).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&self, execution: ExecutionId, ask: &LogAsk) -> Result<LogPage, Error> {
+        let execution = execution.0;
+        let after = i64::try_from(ask.after).unwrap_or(i64::MAX);
+        let limit = number(ask.limit);
+        let (step, task) = (
+            ask.step.as_ref().map(Name::as_str),
+            ask.task.as_ref().map(Name::as_str),
+        );
+        let values = [
+            (&execution as _, Type::INT8),
+            (&after as _, Type::INT8),
+            (&limit as _, Type::INT8),
+            (&step as _, Type::TEXT),
+            (&task as _, Type::TEXT),
+        ];
+        let rows = self.pool.ask(READ, &values).await?;
+        let last = rows.last().map(|row| row.get::<_, i64>(0));
+        let lines = rows.iter().map(|row| serde_json::from_str(row.get(1)));
+        Ok(LogPage {
+            lines: lines.filter_map(Result::ok).collect(),
+            next_after: last.map_or(ask.after, |last| u64::try_from(last).unwrap_or(0)),
+        })
+    }
+}

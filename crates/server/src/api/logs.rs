@@ -1,0 +1,99 @@
+//! What tasks print: taken from workers elsewhere, and read by people.
+
+use std::collections::BTreeMap;
+
+use ::results::LogAsk;
+use axum::extract::State;
+use model::id::Name;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use wire::api::{LogLines, LogsRequest, LogsTaken};
+
+use crate::api::access::{Authorized, View, Work};
+use crate::api::error::{ApiError, Failures};
+use crate::api::extract::{Body, Id, Params};
+use crate::api::state::Api;
+use crate::api::{Answer, Json};
+use crate::error::Error;
+
+/// So many lines fit on a page.
+const PAGE_MAX: usize = 10_000;
+const PAGE: usize = 1_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogParams {
+    /// Those after this place: `next_after` of the page before.
+    after: Option<u64>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 10000)]
+    limit: Option<usize>,
+    /// Those of this step.
+    step: Option<String>,
+    /// Those of tasks with this label.
+    task: Option<String>,
+}
+
+/// Read what a run's tasks printed.
+#[utoipa::path(get, path = "/api/executions/{id}/logs", tag = "runs",
+    params(("id" = String, Path), LogParams),
+    responses((status = 200, description = "some lines, and where to go on", body = LogLines), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn read(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+    Params(params): Params<LogParams>,
+) -> Answer<LogLines> {
+    let limit = params.limit.unwrap_or(PAGE);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        let detail = format!("`limit` is from 1 to {PAGE_MAX}");
+        return Err(ApiError::invalid("PARAMETER_INVALID", detail));
+    }
+    if api.store().execution(id).await?.is_none() {
+        return Err(Error::NotFound(id).into());
+    }
+    let name = |text: Option<String>| text.as_deref().map(Name::from);
+    let ask = LogAsk {
+        after: params.after.unwrap_or(0),
+        limit,
+        step: name(params.step),
+        task: name(params.task),
+    };
+    let page = api.logs.read(id, &ask).await.map_err(Error::from)?;
+    Ok(Json(LogLines {
+        lines: page.lines,
+        next_after: page.next_after,
+    }))
+}
+
+/// Keep lines that tasks printed.
+///
+/// A batch that is sent twice is kept twice.
+#[utoipa::path(post, path = "/api/worker/logs", tag = "workers", request_body = LogsRequest,
+    responses((status = 200, description = "they are kept", body = LogsTaken), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn take(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<LogsRequest>,
+) -> Answer<LogsTaken> {
+    let mut known = BTreeMap::new();
+    let mut lines = Vec::with_capacity(request.lines.len());
+    for line in request.lines {
+        let is_known = match known.get(&line.execution) {
+            Some(is_known) => *is_known,
+            None => {
+                let is_known = api.store().execution(line.execution).await?.is_some();
+                *known.entry(line.execution).or_insert(is_known)
+            }
+        };
+        if is_known {
+            lines.push(line);
+        }
+    }
+    api.logs.append(&lines).await.map_err(Error::from)?;
+    let taken = lines.len() as u64;
+    Ok(Json(LogsTaken { taken }))
+}

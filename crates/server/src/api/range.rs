@@ -1,0 +1,93 @@
+//! A part of a body: the `Range` header read, and the answer that carries those bytes.
+
+use std::ops::Range;
+
+use ::results::Reading;
+use axum::body::Body;
+use axum::http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::api::error::ApiError;
+
+/// The range that a request wants of a body of this size. A header of another form is as good as none, as RFC 9110 has it.
+pub(crate) fn wanted(headers: &HeaderMap, bytes: u64) -> Result<Option<Range<u64>>, ApiError> {
+    let header = headers.get(RANGE).and_then(|value| value.to_str().ok());
+    let Some(range) = header.and_then(|text| parse(text, bytes)) else {
+        return Ok(None);
+    };
+    if range.start >= bytes || range.is_empty() {
+        let detail = format!("the body has {bytes} bytes");
+        let status = StatusCode::RANGE_NOT_SATISFIABLE;
+        return Err(ApiError::new(status, "RANGE_NOT_SATISFIABLE", detail)
+            .remedy("ask for bytes that the body has, or leave `Range` out"));
+    }
+    Ok(Some(range))
+}
+
+/// Reads `bytes=5-9`, `bytes=5-` and `bytes=-5`; of several ranges none.
+fn parse(text: &str, bytes: u64) -> Option<Range<u64>> {
+    let (first, last) = text.trim().strip_prefix("bytes=")?.split_once('-')?;
+    if first.is_empty() {
+        let count: u64 = last.parse().ok()?;
+        return Some(bytes.saturating_sub(count)..bytes);
+    }
+    let first: u64 = first.parse().ok()?;
+    let end = if last.is_empty() {
+        bytes
+    } else {
+        last.parse::<u64>().ok()?.saturating_add(1)
+    };
+    (first < end || last.is_empty()).then_some(first..end)
+}
+
+/// The answer: all of a body, or the part that was asked for, as it is read.
+pub(crate) fn answer(reading: Reading, content_type: &str, is_part: bool) -> Response {
+    let Range { start, end } = reading.range;
+    let head = [
+        (CONTENT_TYPE, content_type.to_owned()),
+        (CONTENT_LENGTH, (end - start).to_string()),
+        (ACCEPT_RANGES, "bytes".to_owned()),
+    ];
+    let body = Body::from_stream(reading.pieces);
+    if !is_part {
+        return (head, body).into_response();
+    }
+    let last = end.saturating_sub(1);
+    let range = format!("bytes {start}-{last}/{}", reading.bytes);
+    let range = [(CONTENT_RANGE, range)];
+    (StatusCode::PARTIAL_CONTENT, range, head, body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &'static str) -> Result<Option<Range<u64>>, ApiError> {
+        let value = axum::http::HeaderValue::from_static(text);
+        wanted(&HeaderMap::from_iter([(RANGE, value)]), 20)
+    }
+
+    #[test]
+    fn each_form_of_a_range_is_understood() {
+        assert_eq!(asked("bytes=5-9").unwrap(), Some(5..10));
+        assert_eq!(asked("bytes=5-").unwrap(), Some(5..20));
+        assert_eq!(asked("bytes=-5").unwrap(), Some(15..20));
+        assert_eq!(asked("bytes=-50").unwrap(), Some(0..20));
+        assert_eq!(asked("bytes=19-400").unwrap(), Some(19..401));
+    }
+
+    #[test]
+    fn what_is_no_range_is_as_good_as_none() {
+        for text in ["lines=1-2", "bytes=9-5", "bytes=1-2,4-5", "bytes=x-"] {
+            assert_eq!(asked(text).unwrap(), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_outside_is_refused() {
+        for text in ["bytes=20-", "bytes=20-30", "bytes=-0"] {
+            assert!(asked(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What one attempt prints: its beginning at once, of the rest the end.
+
+use std::collections::VecDeque;
+
+use model::task_log::LogLine;
+
+/// So much of an attempt's output is passed on as it comes.
+const HEAD_BYTES: usize = 512 * 1024;
+/// So much of the rest is held until the attempt ends.
+const TAIL_BYTES: usize = 512 * 1024;
+/// The longest line; the rest of it is cut off.
+const LINE_BYTES: usize = 64 * 1024;
+
+/// What an attempt has printed.
+#[derive(Debug, Default)]
+pub(crate) struct Printed {
+    passed: usize,
+    tail: VecDeque<LogLine>,
+    tail_bytes: usize,
+    left_out: u64,
+}
+
+impl Printed {
+    /// The line if it is among the first; one that is not is held.
+    pub(crate) fn pass(&mut self, mut line: LogLine) -> Option<LogLine> {
+        cut(&mut line.text);
+        let bytes = line.text.len() + 1;
+        if self.tail.is_empty() && self.passed + bytes <= HEAD_BYTES {
+            self.passed += bytes;
+            return Some(line);
+        }
+        self.tail_bytes += bytes;
+        self.tail.push_back(line);
+        while self.tail_bytes > TAIL_BYTES {
+            let oldest = self.tail.pop_front().expect("what has bytes has lines");
+            self.tail_bytes -= oldest.text.len() + 1;
+            self.left_out += 1;
+        }
+        None
+    }
+
+    /// The end of it, after a word about what is missing before.
+    pub(crate) fn rest(&mut self) -> Vec<LogLine> {
+        let first = self.tail.front().filter(|_| self.left_out > 0);
+        let remark = first.map(|line| {
+            line.remark(format!(
+                "{} lines are left out here; the beginning and the end are kept",
+                self.left_out
+            ))
+        });
+        let tail = std::mem::take(&mut self.tail);
+        remark.into_iter().chain(tail).collect()
+    }
+}
+
+fn cut(text: &mut String) {
+    if text.len() > LINE_BYTES {
+        text.truncate(text.floor_char_boundary(LINE_BYTES));
+        text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::log_line;
+
+    #[test]
+    fn a_task_that_prints_little_is_passed_on_at_once() {
+        let mut printed = Printed::default();
+        assert_eq!(printed.pass(log_line("one")), Some(log_line("one")));
+        assert_eq!(printed.rest(), []);
+    }
+
+    #[test]
+    fn of_much_output_the_beginning_and_the_end_are_kept() {
+        let mut printed = Printed::default();
+        let text = |n: usize| format!("{n:07}");
+        let lines = 1_000_000;
+        let passed: Vec<LogLine> = (0..lines)
+            .filter_map(|n| printed.pass(log_line(&text(n))))
+            .collect();
+        assert_eq!(passed.len(), HEAD_BYTES / 8);
+        let rest = printed.rest();
+        let kept = TAIL_BYTES / 8;
+        assert_eq!(rest.len(), kept + 1);
+        let left_out = lines - passed.len() - kept;
+        let remark = format!("{left_out} lines are left out here");
+        assert!(rest[0].text.starts_with(&remark), "{}", rest[0].text);
+        assert_eq!(rest[1].text, text(lines - kept));
+        assert_eq!(rest[kept].text, text(lines - 1));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_between_characters() {
+        let mut printed = Printed::default();
+        let long = "ä".repeat(LINE_BYTES);
+        let passed = printed.pass(log_line(&long)).unwrap();
+        assert!(passed.text.len() <= LINE_BYTES + '…'.len_utf8());
+        assert!(passed.text.ends_with("ä…"));
+    }
+}

@@ -1,0 +1,217 @@
+//! Bodies kept by a server: put and got through its API, in memory that does not grow with them.
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt as _;
+use futures_util::stream::unfold;
+use model::result_ref::ResultRef;
+use results::{Bodies, Error, Reading, Source, Stored};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::sync::mpsc;
+use wire::api::BodyStored;
+use wire::{Client, Download};
+
+use super::refusal::failed;
+
+/// What is read from a stream at a time.
+const CHUNK_BYTES: usize = 256 * 1024;
+/// So many chunks wait to be sent.
+const CHUNKS_WAITING: usize = 4;
+/// A download that breaks off is taken up again, so often without a byte in between.
+const TRIES: u32 = 3;
+/// What is being read and written, in the words of errors.
+const PLACE: &str = "the server's bodies";
+
+const PUT: &str = "/api/bodies";
+const READ: &str = "/api/bodies/read";
+
+/// Puts and gets bodies through a server.
+pub struct ServerBodies {
+    client: Client,
+}
+
+impl ServerBodies {
+    /// Bodies behind this client's servers.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+}
+
+#[async_trait]
+impl Bodies for ServerBodies {
+    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+        let stored = match body {
+            Source::Bytes(bytes) => self.client.put_bytes(PUT, &bytes).await,
+            Source::Stream(stream) => {
+                let (sender, receiver) = mpsc::channel(CHUNKS_WAITING);
+                let chunks = unfold(receiver, |mut receiver| async move {
+                    let chunk: io::Result<Bytes> = receiver.recv().await?;
+                    Some((chunk, receiver))
+                });
+                let sending = self.client.put(PUT, wire::Upload::wrap_stream(chunks));
+                let (stored, read) = tokio::join!(sending, feed(stream, sender));
+                read.map_err(Error::Interrupted)?;
+                stored
+            }
+        };
+        let stored: BodyStored = stored.map_err(|error| failed(error, PLACE, PLACE))?;
+        Ok(Stored {
+            sha256: stored.sha256,
+            bytes: stored.bytes,
+            store: store_name(&stored.store),
+            location: stored.location,
+        })
+    }
+
+    async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
+        let reading = self.read(reference, None).await?;
+        let pieces: BytesMut = reading.pieces.try_collect().await.map_err(|error| {
+            match error.downcast::<Error>() {
+                Ok(error) => error,
+                Err(error) => Error::Interrupted(error),
+            }
+        })?;
+        Ok(pieces.freeze())
+    }
+
+    async fn read(
+        &self,
+        reference: &ResultRef,
+        range: Option<Range<u64>>,
+    ) -> Result<Reading, Error> {
+        let bytes = reference.meta.bytes;
+        let asked = range.map(|range| {
+            let start = range.start.min(bytes);
+            start..range.end.clamp(start, bytes)
+        });
+        if let Some(range) = asked.clone().filter(Range::is_empty) {
+            // A request has no word for a range without bytes.
+            let pieces = Box::pin(futures_util::stream::empty());
+            return Ok(Reading {
+                bytes,
+                range,
+                pieces,
+            });
+        }
+        let download = self.client.download(READ, reference, asked.clone()).await;
+        let download = download.map_err(|error| failed(error, &reference.uri, PLACE))?;
+        let (bytes, range) = (download.bytes, download.range.clone());
+        let rest = Rest {
+            client: self.client.clone(),
+            reference: reference.clone(),
+            left: range.clone(),
+            download: Some(download),
+            hash: asked.is_none().then(Sha256::new),
+            tries: TRIES,
+        };
+        Ok(Reading {
+            bytes,
+            range,
+            pieces: Box::pin(unfold(rest, Rest::next)),
+        })
+    }
+
+    /// Only servers know what nothing refers to any more.
+    async fn delete(&self, _reference: &ResultRef) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What is left of a body to be read; where a download breaks off, the next server goes on.
+struct Rest {
+    client: Client,
+    reference: ResultRef,
+    left: Range<u64>,
+    download: Option<Download>,
+    /// Of a whole body, the hash of what has passed.
+    hash: Option<Sha256>,
+    tries: u32,
+}
+
+impl Rest {
+    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
+        while !self.left.is_empty() {
+            match self.piece().await {
+                Ok(piece) => {
+                    self.tries = TRIES;
+                    return Some((Ok(piece), self));
+                }
+                Err(error) if error.is_retryable() && self.tries > 1 => {
+                    self.tries -= 1;
+                    self.download = None;
+                }
+                Err(error) => {
+                    self.left = 0..0;
+                    self.hash = None;
+                    return Some((Err(io::Error::other(error)), self));
+                }
+            }
+        }
+        let found = hex::encode(self.hash.take()?.finalize());
+        if found == self.reference.meta.sha256.to_ascii_lowercase() {
+            return None;
+        }
+        let corrupt = Error::Corrupt {
+            uri: self.reference.uri.clone(),
+            file: PathBuf::from(PLACE),
+        };
+        Some((Err(io::Error::other(corrupt)), self))
+    }
+
+    async fn piece(&mut self) -> Result<Bytes, Error> {
+        let uri = &self.reference.uri;
+        if self.download.is_none() {
+            let left = Some(self.left.clone());
+            let again = self.client.download(READ, &self.reference, left).await;
+            self.download = Some(again.map_err(|error| failed(error, uri, PLACE))?);
+        }
+        let download = self.download.as_mut().expect("it was just begun");
+        let piece = download.piece().await;
+        let piece = piece.map_err(|error| failed(error, uri, PLACE))?;
+        let piece = piece.filter(|piece| piece.len() as u64 <= self.left.end - self.left.start);
+        let Some(piece) = piece else {
+            let early = io::ErrorKind::UnexpectedEof;
+            return Err(Error::Interrupted(early.into()));
+        };
+        if let Some(hash) = &mut self.hash {
+            hash.update(&piece);
+        }
+        self.left.start += piece.len() as u64;
+        Ok(piece)
+    }
+}
+
+/// Reads a stream to its end; a receiver that is gone has told why elsewhere.
+async fn feed(
+    stream: &mut (dyn AsyncRead + Send + Unpin),
+    sender: mpsc::Sender<io::Result<Bytes>>,
+) -> io::Result<()> {
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        let read = stream
+            .take(CHUNK_BYTES as u64)
+            .read_to_end(&mut chunk)
+            .await;
+        if let Err(error) = read {
+            let copy = io::Error::new(error.kind(), error.to_string());
+            let _ = sender.send(Err(copy)).await;
+            return Err(error);
+        }
+        if chunk.is_empty() || sender.send(Ok(chunk.into())).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// The server's name for its store, among those that references know.
+fn store_name(name: &str) -> &'static str {
+    match name {
+        "postgres" => "postgres",
+        _ => "file",
+    }
+}
