@@ -149,6 +149,12 @@ fn every_case_leaves_the_same_log_through_the_whole_stack() {
 
 /// Why a case is not run in real time, if it is not.
 fn left_out(case: &Case) -> Option<&'static str> {
+    if is_engine_only(case) {
+        return Some("only the engine alone can time it");
+    }
+    if !case.versions.is_empty() {
+        return Some("versions of a playbook count on in a database that others used");
+    }
     let dies = |what: &What| matches!(what, What::Crash);
     if case.inputs.iter().any(|input| dies(&input.what)) {
         return Some("a worker dies, and its claims last fifteen seconds");
