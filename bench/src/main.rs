@@ -31,13 +31,14 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let mut figures = Vec::new();
-    if arguments.iter().any(|word| word == "--distributed") {
+    let is_distributed = arguments.iter().any(|word| word == "--distributed");
+    if is_distributed {
         figures = runtime.block_on(distributed::measure())?;
         if !json {
             figures.iter().for_each(|figure| println!("{figure}"));
         }
     }
-    for workload in workloads::ALL.iter().filter(|_| figures.is_empty()) {
+    for workload in workloads::ALL.iter().filter(|_| !is_distributed) {
         if wanted.is_empty() || wanted.iter().any(|word| workload.name.contains(word)) {
             let measured = (workload.measure)(&runtime)?;
             for figure in &measured {

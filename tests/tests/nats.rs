@@ -1,5 +1,10 @@
 //! Events on NATS: every one of them, in order for each execution, whatever becomes of NATS meanwhile.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +152,7 @@ async fn every_event_is_published_in_order_without_bodies() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
-    let mut nats = Nats::private();
+    let nats = Nats::private();
     let site = site(&nats).await;
     let first = site.run().await;
     site.published().await;

@@ -156,7 +156,10 @@ fn is_shown(value: &ciborium::Value, json: &Value) -> bool {
         (ciborium::Value::Bool(flag), Value::Bool(shown)) => flag == shown,
         (ciborium::Value::Integer(number), shown) => {
             let number = i128::from(*number).to_string();
-            number == shown.to_string() || shown.as_str() == Some(&number)
+            let shown = shown
+                .as_str()
+                .map_or_else(|| shown.to_string(), str::to_owned);
+            number == shown
         }
         (ciborium::Value::Null, shown) => shown.is_null(),
         (ciborium::Value::Float(number), shown) => shown.as_f64() == Some(*number),
@@ -169,7 +172,7 @@ fn is_shown(value: &ciborium::Value, json: &Value) -> bool {
 /// Every finished effect was seen, and none that must not was seen twice.
 pub(crate) fn effects_were_seen(log: &[Event], seen: &BTreeMap<String, u32>) -> Done {
     for event in log {
-        let Some(label) = event.at.task.as_ref().map(|label| label.as_str()) else {
+        let Some(label) = event.at.task.as_ref().map(model::id::Name::as_str) else {
             continue;
         };
         if !matches!(label, EFFECT | ONCE) {

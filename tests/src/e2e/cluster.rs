@@ -45,7 +45,7 @@ pub struct Cluster {
     pub postgres: Postgres,
     database: Database,
     _watch: Watch,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Cluster {
@@ -67,7 +67,7 @@ impl Cluster {
             postgres,
             database,
             _watch: watch,
-            _dir: dir,
+            dir,
         };
         cluster.answers().await;
         cluster.with_workers(shape)
@@ -78,7 +78,7 @@ impl Cluster {
         let servers: Vec<String> = servers
             .map(|node| format!("http://127.0.0.1:{}", node.to_server.port()))
             .collect();
-        let root = self._dir.path().to_owned();
+        let root = self.dir.path().to_owned();
         self.workers = (0..shape.workers)
             .map(|number| {
                 let mut servers = servers.clone();
@@ -123,8 +123,8 @@ impl Cluster {
     pub fn said(&self) -> String {
         let servers = self.nodes.iter().map(|node| &node.process);
         let all = servers.chain(&self.workers);
-        all.map(|process| format!("== {}\n{}\n", process.name(), process.said()))
-            .collect()
+        let said = all.map(|process| format!("== {}\n{}\n", process.name(), process.said()));
+        said.collect::<Vec<_>>().concat()
     }
 
     /// Waits until every server answers.

@@ -130,17 +130,12 @@ impl<'a> Oracle<'a> {
     pub(crate) async fn describe(&self, id: ExecutionId) -> String {
         let log = read_log(&self.store, id).await;
         let recent = log.iter().rev().take(12).rev();
-        let mut text: String = recent
-            .map(|event| {
-                format!(
-                    "  {} {} {:?}\n",
-                    event.seq,
-                    event.kind(),
-                    event.body.payload()
-                )
-            })
-            .collect();
-        let id = i64::try_from(id.0).expect("ids fit the database's integers");
+        let recent = recent.map(|event| {
+            let (seq, kind) = (event.seq, event.kind());
+            format!("  {seq} {kind} {:?}\n", event.body.payload())
+        });
+        let mut text = recent.collect::<Vec<_>>().concat();
+        let id = id.0;
         let rows = self.sql.query(OWED, &[&id]).await;
         for row in rows.expect("rows can be read") {
             text.push_str(&format!("  {}\n", row.get::<_, String>(0)));
@@ -228,7 +223,7 @@ impl<'a> Oracle<'a> {
     }
 
     async fn left(&self, id: ExecutionId) -> Left {
-        let id = i64::try_from(id.0).expect("ids fit the database's integers");
+        let id = id.0;
         let row = self.sql.query_one(LEFT, &[&id]).await;
         let row = row.expect("rows can be counted");
         Left {

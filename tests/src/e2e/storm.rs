@@ -108,7 +108,7 @@ pub async fn storm(plan: Plan) -> Report {
     let nemesis = Nemesis::new(cluster, plan.seed);
     let time = plan.time;
     let raging = tokio::task::spawn_blocking(move || nemesis.rage(time));
-    let begun = load(&client, &plan, &witness).await;
+    let begun = load(&client, &plan, &witness);
     let (cluster, deeds) = raging.await.expect("the nemesis does not panic");
     let calm = Instant::now();
     let (load, unfinished) = settle(&client, begun, plan.patience).await;
@@ -138,13 +138,13 @@ pub async fn storm(plan: Plan) -> Report {
 }
 
 /// Asks for runs, evenly over the time; each is attended to as its recipe says.
-async fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>) -> JoinSet<Begun> {
+fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>) -> JoinSet<Begun> {
     let mut begun = JoinSet::new();
-    let every = plan.time.div_f64(plan.runs.max(1) as f64);
+    let every = plan.time / u32::try_from(plan.runs.max(1)).expect("few runs");
     for n in 0..plan.runs {
         let recipe = Recipe::ALL[usize::try_from(n).expect("few runs") % Recipe::ALL.len()];
         let (client, witness) = (client.clone(), witness.clone());
-        let when = every.mul_f64(n as f64);
+        let when = every * u32::try_from(n).expect("few runs");
         begun.spawn(async move {
             tokio::time::sleep(when).await;
             let begun = begin(&client, recipe, n, &witness.url()).await;

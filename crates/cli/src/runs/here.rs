@@ -64,7 +64,7 @@ impl<'a> DrivenHere<'a> {
         if let Some(word) = word {
             match session.server.control(row.id, word).await {
                 Ok(()) => {}
-                Err(ControlError::Refused(refusal)) => return Err(refused(&row, refusal)),
+                Err(ControlError::Refused(refusal)) => return Err(refused(&row, &refusal)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -88,7 +88,7 @@ impl<'a> DrivenHere<'a> {
     }
 }
 
-fn refused(row: &ExecutionRow, refusal: engine::Refusal) -> Problem {
+fn refused(row: &ExecutionRow, refusal: &engine::Refusal) -> Problem {
     let status = row.status.name().to_ascii_lowercase();
     let message = format!("run {}: {refusal}", row.id);
     Problem::coded(Exit::NotAllowed, refusal.code(), message)

@@ -73,16 +73,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
         let read = (buffer.filled().len() - before) as u64;
-        match self.left.checked_sub(read) {
-            Some(left) => {
-                self.left = left;
-                Poll::Ready(Ok(()))
-            }
-            None => {
-                self.is_over = true;
-                Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()))
-            }
-        }
+        let Some(left) = self.left.checked_sub(read) else {
+            self.is_over = true;
+            return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
+        };
+        self.left = left;
+        Poll::Ready(Ok(()))
     }
 }
 

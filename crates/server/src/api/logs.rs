@@ -82,12 +82,11 @@ pub(crate) async fn take(
     let mut known = BTreeMap::new();
     let mut lines = Vec::with_capacity(request.lines.len());
     for line in request.lines {
-        let is_known = match known.get(&line.execution) {
-            Some(is_known) => *is_known,
-            None => {
-                let is_known = api.store().execution(line.execution).await?.is_some();
-                *known.entry(line.execution).or_insert(is_known)
-            }
+        let is_known = if let Some(is_known) = known.get(&line.execution) {
+            *is_known
+        } else {
+            let is_known = api.store().execution(line.execution).await?.is_some();
+            *known.entry(line.execution).or_insert(is_known)
         };
         if is_known {
             lines.push(line);

@@ -208,16 +208,15 @@ impl Drive {
         for claim in claims {
             let id = claim.command.id;
             self.claims.holders.insert(id, ask.worker.clone());
-            match self.build_from(&claim.command, claim.lease_epoch) {
-                Some(claimed) => ready.push(claimed),
-                None => {
-                    self.forget_stale(id.execution);
-                    if self.shared.peers.is_some() {
-                        foreign.push((id, claim.lease_epoch));
-                    } else {
-                        self.give_back(id, claim.lease_epoch);
-                    }
-                }
+            if let Some(claimed) = self.build_from(&claim.command, claim.lease_epoch) {
+                ready.push(claimed);
+                continue;
+            }
+            self.forget_stale(id.execution);
+            if self.shared.peers.is_some() {
+                foreign.push((id, claim.lease_epoch));
+            } else {
+                self.give_back(id, claim.lease_epoch);
             }
         }
         if foreign.is_empty() {

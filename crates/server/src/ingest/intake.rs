@@ -142,7 +142,7 @@ fn needs_no_row(event: &WireEvent) -> bool {
 }
 
 fn is_boundary(event: &WireEvent) -> bool {
-    event.kind().is_ok_and(|kind| kind.is_boundary()) || is_failed_command(event)
+    event.kind().is_ok_and(model::event::Kind::is_boundary) || is_failed_command(event)
 }
 
 fn is_failed_command(event: &WireEvent) -> bool {

@@ -331,6 +331,7 @@ pub(super) fn house_of(
     let config = Config {
         worker: WorkerId("w".into()),
         pool: "default".into(),
+        kinds: None,
         slots: 2,
         tools,
         bodies: bodies.clone(),

@@ -99,8 +99,8 @@ async fn a_server_that_is_away_costs_the_oldest_lines_and_the_log_says_so() {
     let word = format!("{lost} lines are lost here");
     assert!(batch[0].text.starts_with(&word), "{}", batch[0].text);
     assert_eq!(batch[1].text, text(lost));
-    let mut last = batch;
-    while last.last().unwrap().text != text(lines - 1) {
-        last = kept.recv().await.unwrap();
+    let mut newest = batch;
+    while newest.last().unwrap().text != text(lines - 1) {
+        newest = kept.recv().await.unwrap();
     }
 }
