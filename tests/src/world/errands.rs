@@ -128,7 +128,6 @@ impl Server {
             MessageBody::Pause { reason } => Input::Pause { reason },
             MessageBody::Resume => Input::Resume,
             MessageBody::Signal { name, payload } => Input::Signal { name, payload },
-            MessageBody::Patch { patch } => Input::Patch(patch),
         };
         self.post(server, message.to, input, key)
     }

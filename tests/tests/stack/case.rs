@@ -74,7 +74,7 @@ async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
         store.put_playbook(path, text).await.map_err(said)?;
     }
     let server = Server::start(config).map_err(said)?;
-    site.listen(&server).await?;
+    site.listen(&server, dir.path()).await?;
     let submission = Submission {
         name: "playbook".to_owned(),
         text: case.playbook.clone(),

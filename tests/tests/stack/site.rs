@@ -68,10 +68,12 @@ impl Site {
     }
 
     /// Opens the server's door, if workers come from outside.
-    pub(crate) async fn listen(&mut self, server: &Server) -> Result<(), String> {
+    pub(crate) async fn listen(&mut self, server: &Server, dir: &Path) -> Result<(), String> {
         let Self::Cluster { listening, .. } = self else {
             return Ok(());
         };
+        let logs = results::FileLogs::open(dir.join("tasks"));
+        let logs = logs.map_err(|error| error.to_string())?;
         let bound = Listening::bind("127.0.0.1:0").await;
         let bound = bound.map_err(|error| error.to_string())?;
         let url = format!("http://{}", bound.address());
@@ -80,6 +82,7 @@ impl Site {
             access: Access::Open,
             is_loopback: true,
             hosts: Vec::new(),
+            logs: Arc::new(logs),
             cluster_secret: None,
         };
         tokio::spawn(bound.serve(server.clone(), config, None, stop.clone()));
