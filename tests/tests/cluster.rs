@@ -67,6 +67,9 @@ async fn node(url: &str, takes_over: bool) -> Node {
         access: Access::Open,
         is_loopback: true,
         hosts: Vec::new(),
+        logs: Arc::new(
+            results::FileLogs::open(dir.path().join("tasks")).expect("there is room for logs"),
+        ),
         cluster_secret: secret,
         logs: Arc::new(logs),
     };
@@ -81,7 +84,7 @@ async fn node(url: &str, takes_over: bool) -> Node {
 
 /// A worker of this server, until the value is dropped.
 fn employ(node: &Node) -> DropGuard {
-    let logs = worker::FileLogs::open(node.dir.path().join("logs"));
+    let logs = results::FileLogs::open(node.dir.path().join("logs"));
     let bodies = results::Local::open(node.dir.path()).expect("there is room for bodies");
     let config = worker::Config {
         worker: WorkerId("worker".into()),

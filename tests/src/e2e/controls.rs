@@ -54,6 +54,7 @@ fn place(log: &[Event], kind: Kind) -> usize {
 fn numbered(mut log: Vec<Event>) -> Vec<Event> {
     for (index, event) in log.iter_mut().enumerate() {
         event.seq = Seq(index as u64 + 1);
+        event.cause_seq = (index > 0).then_some(Seq(index as u64));
     }
     log
 }

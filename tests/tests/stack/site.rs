@@ -72,6 +72,8 @@ impl Site {
         let Self::Cluster { listening, .. } = self else {
             return Ok(());
         };
+        let logs = results::FileLogs::open(dir.join("tasks"));
+        let logs = logs.map_err(|error| error.to_string())?;
         let bound = Listening::bind("127.0.0.1:0").await;
         let bound = bound.map_err(|error| error.to_string())?;
         let url = format!("http://{}", bound.address());
@@ -82,6 +84,7 @@ impl Site {
             access: Access::Open,
             is_loopback: true,
             hosts: Vec::new(),
+            logs: Arc::new(logs),
             cluster_secret: None,
             logs: Arc::new(logs),
         };
