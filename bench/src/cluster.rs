@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
     pub(crate) database: Option<(Postgres, Database)>,
     server: u32,
     processes: Vec<Child>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Drop for Cluster {
@@ -79,14 +79,14 @@ impl Cluster {
             database,
             server: server.id(),
             processes: vec![server],
-            _dir: dir,
+            dir,
         })
     }
 
     fn work(&mut self) -> anyhow::Result<()> {
         let url = self.client.servers().join(",");
         let name = format!("worker-{}", self.processes.len());
-        let worker = spawn(&self._dir, &name, &["worker", "--server", &url])?;
+        let worker = spawn(&self.dir, &name, &["worker", "--server", &url])?;
         self.processes.push(worker);
         Ok(())
     }

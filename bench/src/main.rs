@@ -35,7 +35,9 @@ fn main() -> anyhow::Result<()> {
     if is_distributed {
         figures = runtime.block_on(distributed::measure())?;
         if !json {
-            figures.iter().for_each(|figure| println!("{figure}"));
+            for figure in &figures {
+                println!("{figure}");
+            }
         }
     }
     for workload in workloads::ALL.iter().filter(|_| !is_distributed) {

@@ -51,7 +51,6 @@ async fn node(url: &str, takes_over: bool) -> Node {
     let secret = secret.expect("settings can be read");
     let dir = tempfile::tempdir().expect("there is room for a folder");
     let bodies = results::Local::open(dir.path()).expect("there is room for bodies");
-    let logs = results::FileLogs::open(dir.path().join("logs")).expect("there is room for logs");
     let server = Server::start(server::Config {
         store: store.clone(),
         bodies: Arc::new(bodies),
@@ -71,7 +70,6 @@ async fn node(url: &str, takes_over: bool) -> Node {
             results::FileLogs::open(dir.path().join("tasks")).expect("there is room for logs"),
         ),
         cluster_secret: secret,
-        logs: Arc::new(logs),
     };
     tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
     Node {

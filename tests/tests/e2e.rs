@@ -28,7 +28,7 @@ workflow:
     tool: [{nap: {kind: shell, command: "sleep 25"}}]
 "#;
 
-const BURST: &str = r#"
+const BURST: &str = r"
 apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: burst, path: e2e/burst}
@@ -41,7 +41,7 @@ workflow:
     next: end
   - step: end
     tool: {kind: noop, result: 3}
-"#;
+";
 
 async fn open(cluster: &Cluster) -> store::Postgres {
     let options = PostgresOptions::new(PostgresUrl::new(cluster.database_url()));

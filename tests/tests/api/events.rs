@@ -18,7 +18,7 @@ fn number(id: &Value) -> i64 {
 }
 
 /// An event as an old worker sends it: ids as integers, the claim in its meta.
-fn event(claimed: &Value, name: &str, payload: Value) -> Value {
+fn event(claimed: &Value, name: &str, payload: &Value) -> Value {
     let command = &claimed["command"];
     let id = command["id"].as_str().unwrap();
     let execution: i64 = id.split('.').next().unwrap().parse().unwrap();
@@ -58,7 +58,7 @@ async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
             ("command.completed", json!({})),
         ] {
             let answer = site
-                .post("/api/events", &event(&claimed, name, payload))
+                .post("/api/events", &event(&claimed, name, &payload))
                 .await;
             assert_eq!(answer.status, StatusCode::OK, "{name}: {:?}", answer.body);
         }
@@ -77,7 +77,7 @@ async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
     let site = Site::open().await;
     let execution = site.execute(HELLO).await;
     let claimed = claim(&site, "old-worker").await;
-    let mut done = event(&claimed, "call.done", json!({"result": 1}));
+    let mut done = event(&claimed, "call.done", &json!({"result": 1}));
     done["event_id"] = json!(4_000_000_001_i64);
     let first = site.post("/api/events", &done).await;
     assert_eq!(first.status, StatusCode::OK, "{:?}", first.body);
@@ -97,7 +97,7 @@ async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
     let unnamed = event(
         &claim(&site, "old-worker").await,
         "call.done",
-        json!({"result": 3}),
+        &json!({"result": 3}),
     );
     let first = site.post("/api/events", &unnamed).await.body;
     let again = site.post("/api/events", &unnamed).await.body;
@@ -121,7 +121,7 @@ async fn a_stale_claim_is_fenced_and_leaves_no_row() {
     let second = claim(&site, "new-worker").await;
     assert!(second["lease_epoch"].as_u64() > claimed["lease_epoch"].as_u64());
     let before = log(&site, &execution).await.len();
-    let late = event(&claimed, "call.done", json!({"result": 1}));
+    let late = event(&claimed, "call.done", &json!({"result": 1}));
     let late = site.post("/api/events", &late).await;
     assert_eq!((late.status, late.code()), (StatusCode::CONFLICT, "FENCED"));
     assert_eq!(log(&site, &execution).await.len(), before);
@@ -136,7 +136,7 @@ async fn garbage_is_refused_by_name_and_place() {
     let site = Site::open().await;
     let execution = site.execute(HELLO).await;
     let claimed = claim(&site, "old-worker").await;
-    let good = event(&claimed, "step.enter", json!({}));
+    let good = event(&claimed, "step.enter", &json!({}));
     let with = |name: &str, value: Value| {
         let mut event = good.clone();
         event[name] = value;
@@ -182,8 +182,8 @@ async fn a_batch_is_taken_whole_or_not_at_all() {
     let site = Site::open().await;
     let execution = site.execute(HELLO).await;
     let claimed = claim(&site, "old-worker").await;
-    let enter = event(&claimed, "step.enter", json!({}));
-    let mut wrong = event(&claimed, "call.done", json!({"result": 1}));
+    let enter = event(&claimed, "step.enter", &json!({}));
+    let mut wrong = event(&claimed, "call.done", &json!({"result": 1}));
     wrong["name"] = json!("no.such.thing");
     let before = log(&site, &execution).await.len();
     let batch = json!({"execution_id": number(&json!(execution)), "events": [enter, wrong]});
@@ -194,7 +194,7 @@ async fn a_batch_is_taken_whole_or_not_at_all() {
     );
     assert_eq!(refused.body["errors"][0]["index"], 1);
     assert_eq!(log(&site, &execution).await.len(), before);
-    let done = event(&claimed, "call.done", json!({"result": 1}));
+    let done = event(&claimed, "call.done", &json!({"result": 1}));
     let batch = json!({"execution_id": execution, "events": [enter, done]});
     let taken = site.post("/api/events/batch", &batch).await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
@@ -217,7 +217,7 @@ async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
     let done = event(
         &claimed,
         "call.done",
-        json!({"result": {"greeting": "later"}}),
+        &json!({"result": {"greeting": "later"}}),
     );
     let batch = json!({"execution_id": execution, "events": [done]});
     let send = async || {
@@ -270,7 +270,7 @@ async fn a_failure_that_an_old_worker_reports_fails_the_run_with_its_error() {
     let mut failed = event(
         &claimed,
         "step.exit",
-        json!({"error": {"message": "it broke", "code": "BROKE"}}),
+        &json!({"error": {"message": "it broke", "code": "BROKE"}}),
     );
     failed["status"] = json!("FAILED");
     assert_eq!(

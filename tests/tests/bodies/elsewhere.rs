@@ -62,7 +62,7 @@ async fn what_a_task_elsewhere_prints_and_gives_is_read_at_any_server() {
     let (two, _second) = serve(&desk, &database.url());
     until(&two, "/readyz", |_| true).await;
     let _worker = start(&desk, &["worker", "--server", &one]);
-    let client = wire::Client::new(&[one.clone()], None).unwrap();
+    let client = wire::Client::new(std::slice::from_ref(&one), None).unwrap();
     let request = json!({"path": "talk", "playbook": PLAYBOOK});
     let started: Value = client.post("/api/execute", &request).await.unwrap();
     let id = started["execution_id"].as_str().unwrap();

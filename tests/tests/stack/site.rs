@@ -78,15 +78,12 @@ impl Site {
         let bound = bound.map_err(|error| error.to_string())?;
         let url = format!("http://{}", bound.address());
         let stop = CancellationToken::new();
-        let logs = results::FileLogs::open(dir.join("served-logs"));
-        let logs = logs.map_err(|error| error.to_string())?;
         let config = ApiConfig {
             access: Access::Open,
             is_loopback: true,
             hosts: Vec::new(),
             logs: Arc::new(logs),
             cluster_secret: None,
-            logs: Arc::new(logs),
         };
         tokio::spawn(bound.serve(server.clone(), config, None, stop.clone()));
         *listening = Some((url, stop.drop_guard()));
