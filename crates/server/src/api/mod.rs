@@ -3,6 +3,7 @@
 //! The API document is generated from the handlers, and a test walks it to prove that each route needs what it says.
 
 pub(crate) mod access;
+mod answer;
 mod bodies;
 mod catalog;
 mod commands;
@@ -24,10 +25,8 @@ mod system;
 mod tokens;
 mod workers;
 
+pub(crate) use answer::Answer;
 pub(crate) use axum::Json;
-
-/// What a handler answers.
-pub(crate) type Answer<T> = Result<Json<T>, error::ApiError>;
 
 pub use access::{Access, AdminToken};
 pub use listen::{ListenError, Listening, Tls};

@@ -1,28 +1,9 @@
 //! The bus: hints that there is work, and events for whoever listens. Nothing depends on it; the store is the truth.
 
+mod carry;
 mod nats;
 mod publication;
 
+pub use carry::{Bus, BusError};
 pub use nats::Nats;
 pub use publication::{Publication, published};
-
-use async_trait::async_trait;
-use model::id::Name;
-
-/// Why something could not be said on the bus.
-#[derive(Debug, thiserror::Error)]
-#[error("the bus cannot be used")]
-pub struct BusError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
-
-/// What carries hints and events.
-#[async_trait]
-pub trait Bus: Send + Sync {
-    /// Publishes events in order; when this returns each is in the stream. The same event again is one event.
-    async fn publish(&self, events: &[Publication]) -> Result<(), BusError>;
-
-    /// Says that there is work for a pool; nobody may hear it.
-    async fn offer(&self, pool: &Name);
-
-    /// Resolves when someone says that there is work, or the bus may have missed it.
-    async fn offered(&self);
-}
