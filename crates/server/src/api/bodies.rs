@@ -75,6 +75,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
         let read = (buffer.filled().len() - before) as u64;
         let Some(left) = self.left.checked_sub(read) else {
             self.is_over = true;
+            // A reader that fails has given nothing.
+            buffer.set_filled(before);
             return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
         };
         self.left = left;
