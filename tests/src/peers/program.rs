@@ -83,6 +83,14 @@ impl User {
         }
     }
 
+    /// Whether this user reaches a folder: a user who is not this process's needs rights that everybody has.
+    pub(super) fn may_enter(self, folder: &Path) -> bool {
+        let is_open = |folder: &Path| {
+            std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+        };
+        self.ids.is_none() || folder.ancestors().all(is_open)
+    }
+
     /// A fresh directory of this user's.
     pub(super) fn directory(self) -> TempDir {
         let dir = TempDir::new().expect("a temporary directory");
