@@ -5,30 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::id::{Name, WorkerId};
+use model::id::WorkerId;
 use results::TaskLogs;
-use serde_json::{Map, Value};
 use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use worker::{FileLogs, Logs, ShippedLogs, SystemClock, Worker};
+use worker::{FileLogs, Logs, ShippedLogs, Worker};
 
 use crate::app::App;
 use crate::args::Driving;
 use crate::config::Settings;
+use crate::hiring::{Hired, POOL};
 use crate::log::Log;
 use crate::problem::{Exit, Problem};
 
 /// Where a process without a store of its own keeps what it must.
-const WORKPLACE: &str = ".noetl";
+pub(crate) const WORKPLACE: &str = ".noetl";
 /// Where bodies are kept in the store's directory.
 const BODIES: &str = "bodies";
 /// Where task logs are kept in the store's directory.
 const LOGS: &str = "logs";
-/// The pool that playbooks use unless they say otherwise.
-const POOL: &str = "default";
-/// How often the worker says that it is alive.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Where the task logs of a store are.
 pub(crate) fn logs(settings: &Settings) -> PathBuf {
@@ -237,29 +233,17 @@ impl Session {
             None => Arc::new(file_logs(logs(settings))?),
         };
         let owner = self.log.store.owner()?;
-        let allowed = app
-            .environment
-            .allowed(driving.allow_env.iter().map(String::as_str));
-        let env: Map<String, Value> = allowed
-            .into_iter()
-            .map(|(name, value)| (name, Value::String(value)))
-            .collect();
-        let config = worker::Config {
+        let hired = Hired {
             worker: WorkerId(format!("{owner}/1").into()),
-            pool: Name::from(POOL),
+            pool: POOL,
             kinds: None,
             slots,
-            tools: tools::Registry::builtin(tools(app, slots)),
+            allow_env: &driving.allow_env,
             bodies: self.log.bodies.clone(),
             logs,
-            clock: Arc::new(SystemClock),
-            env,
-            base_dir: PathBuf::from("."),
-            heartbeat: HEARTBEAT,
-            jumps_max: worker::JUMPS_MAX,
         };
         let stop = CancellationToken::new();
-        let worker = Worker::new(config, self.server.transport());
+        let worker = Worker::new(hired.config(app), self.server.transport());
         let task = tokio::spawn(worker.run(stop.clone()));
         self.work = Some((stop, task));
         Ok(())
@@ -276,23 +260,6 @@ impl Session {
             shipped.close().await;
         }
         self.server.stop().await;
-    }
-}
-
-pub(crate) fn tools(app: &App, slots: u32) -> tools::Config {
-    let settings = &app.settings;
-    let mut environment = tools::Config::default().environment;
-    environment.extend(app.environment.inherited());
-    tools::Config {
-        python: tools::PythonConfig {
-            command: settings.python.clone(),
-            pool_max: slots as usize,
-            ..tools::PythonConfig::default()
-        },
-        environment,
-        scratch_dir: settings.store.clone(),
-        forbidden_files: vec![settings.store.join("noetl.db")],
-        ..tools::Config::default()
     }
 }
 

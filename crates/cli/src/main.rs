@@ -9,6 +9,7 @@ mod config;
 mod drive;
 mod find;
 mod graph;
+mod hiring;
 mod init;
 mod inputs;
 mod local;

@@ -1,25 +1,21 @@
 //! `noetl worker`: works for a server elsewhere until it is stopped.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::id::{Name, WorkerId};
-use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use wire::api::{HeartbeatRequest, ToldAnswer};
 use wire::{CallError, Client, Remote};
-use worker::{ServerBodies, ServerLogs, ShippedLogs, SystemClock, Worker};
+use worker::{ServerBodies, ServerLogs, ShippedLogs, Worker};
 
 use crate::app::{App, Ended};
 use crate::args::WorkerArgs;
-use crate::local;
+use crate::hiring::Hired;
 use crate::problem::{Exit, Problem};
 use crate::remote;
 use crate::stop;
 
-/// How often the worker says that it is alive.
-const HEARTBEAT: Duration = Duration::from_secs(3);
 /// How long the worker waits before it tries a server again that cannot be reached at the start.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -40,47 +36,24 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
     let logs = Arc::new(ShippedLogs::start(Arc::new(ServerLogs::new(
         client.clone(),
     ))));
-    let config = config(app, args, &client, (id.clone(), logs.clone()));
+    let hired = Hired {
+        worker: id.clone(),
+        pool: &args.pool,
+        kinds: kinds(args),
+        slots,
+        allow_env: &args.allow_env,
+        bodies: Arc::new(ServerBodies::new(client.clone())),
+        logs: logs.clone(),
+    };
     let pool = &args.pool;
     app.out
         .note(&format!("working   {id}   pool {pool}, {slots} slots"));
-    let worker = Worker::new(config, Arc::new(Remote::new(client)));
+    let worker = Worker::new(hired.config(app), Arc::new(Remote::new(client)));
     worker.run(stop).await;
     logs.close().await;
     app.out
         .note("stopped; what was not done is offered to others");
     Ok(Exit::Done)
-}
-
-fn config(
-    app: &App,
-    args: &WorkerArgs,
-    client: &Client,
-    (worker, logs): (WorkerId, Arc<ShippedLogs>),
-) -> worker::Config {
-    let settings = &app.settings;
-    let slots = args.slots.unwrap_or(settings.slots);
-    let allowed = app
-        .environment
-        .allowed(args.allow_env.iter().map(String::as_str));
-    let env: Map<String, Value> = allowed
-        .into_iter()
-        .map(|(name, value)| (name, Value::String(value)))
-        .collect();
-    worker::Config {
-        worker,
-        pool: Name::from(args.pool.as_str()),
-        kinds: kinds(args),
-        slots,
-        tools: tools::Registry::builtin(local::tools(app, slots)),
-        bodies: Arc::new(ServerBodies::new(client.clone())),
-        logs,
-        clock: Arc::new(SystemClock),
-        env,
-        base_dir: PathBuf::from("."),
-        heartbeat: HEARTBEAT,
-        jumps_max: worker::JUMPS_MAX,
-    }
 }
 
 fn kinds(args: &WorkerArgs) -> Option<Vec<Name>> {

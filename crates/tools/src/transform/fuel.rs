@@ -170,13 +170,17 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::transform::jq;
+    use crate::transform::{jq, threads};
 
-    /// Runs on this very thread: a program that did not end would hang the test.
+    /// Waits for the program: one that did not end would hang the test.
     fn run(program: &str, millis: u64) -> Result<Value, String> {
         let deadline = Instant::now() + Duration::from_millis(millis);
         let input = json!({"a": [3, 1, 2], "b": {"c": null}});
-        jq::run(program, input, deadline).map_err(|error| error.code)
+        let program = program.to_owned();
+        let work = threads::run(move || jq::run(&program, input, deadline));
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let done = runtime.expect("a runtime").block_on(work);
+        done.map_err(|error| error.code)
     }
 
     #[test]

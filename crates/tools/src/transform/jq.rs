@@ -30,24 +30,8 @@ thread_local! {
     static PROGRAMS: RefCell<HashMap<String, Rc<Program>>> = RefCell::default();
 }
 
-/// A chain of closures is taken apart link by link, each on top of the last: that takes address space, hardly memory.
-const STACK_BYTES: usize = 1 << 30;
-
 /// Runs a program; one output is the value, several are a list, none is null.
 pub(crate) fn run(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-        let work = thread.spawn_scoped(scope, || run_here(program, input, deadline));
-        let broken = |why: &str| Err(TaskError::new(ErrorKind::Transform, "JQ_ERROR", why));
-        match work.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(done)) => done,
-            Ok(Err(_)) => broken("the jq program broke its interpreter"),
-            Err(_) => broken("there is no thread for the jq program"),
-        }
-    })
-}
-
-fn run_here(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
     let filter = compiled(program)?;
     fuel::fill(deadline);
     let ctx = Ctx::<JustLut<Val>>::new(&filter.lut, Vars::new([]));

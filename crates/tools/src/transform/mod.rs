@@ -3,6 +3,7 @@
 mod fuel;
 mod jq;
 mod select;
+mod threads;
 mod tool;
 
 pub(crate) use tool::Transform;

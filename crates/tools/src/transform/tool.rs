@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::transform::{jq, select};
+use crate::transform::{jq, select, threads};
 
 /// How long a program may run where the task does not say.
 const TOTAL: Duration = Duration::from_secs(30);
@@ -56,13 +56,10 @@ async fn run_jq(
     stop: &CancellationToken,
 ) -> Result<Value, TaskError> {
     let deadline = Instant::now() + limit;
-    let work = tokio::task::spawn_blocking(move || jq::run(&program, input, deadline));
+    let work = threads::run(move || jq::run(&program, input, deadline));
     tokio::select! {
         biased;
-        done = work => done.unwrap_or_else(|error| {
-            let message = format!("the jq program broke its interpreter: {error}");
-            Err(TaskError::new(ErrorKind::Transform, "JQ_ERROR", message))
-        }),
+        done = work => done,
         () = stop.cancelled() => Err(cancelled()),
         () = tokio::time::sleep(limit) => Err(timed_out(limit)),
     }

@@ -1,0 +1,79 @@
+//! What a worker of this process is made of, whether it works beside a server or for one elsewhere.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::id::{Name, WorkerId};
+use results::Bodies;
+use serde_json::{Map, Value};
+use worker::{Logs, SystemClock};
+
+use crate::app::App;
+use crate::local::{Place, WORKPLACE, place};
+
+/// The pool that playbooks use unless they say otherwise.
+pub(crate) const POOL: &str = "default";
+/// How often a worker says that it is alive: several times before its lease is over.
+const HEARTBEAT: Duration = Duration::from_secs(3);
+
+/// Who works, and on what.
+pub(crate) struct Hired<'a> {
+    pub(crate) worker: WorkerId,
+    pub(crate) pool: &'a str,
+    /// The tool kinds it takes; none is all.
+    pub(crate) kinds: Option<Vec<Name>>,
+    pub(crate) slots: u32,
+    /// The variables of this process's environment that playbooks may read.
+    pub(crate) allow_env: &'a [String],
+    pub(crate) bodies: Arc<dyn Bodies>,
+    pub(crate) logs: Arc<dyn Logs>,
+}
+
+impl Hired<'_> {
+    /// The worker's configuration.
+    pub(crate) fn config(self, app: &App) -> worker::Config {
+        let allowed = self.allow_env.iter().map(String::as_str);
+        let env: Map<String, Value> = app
+            .environment
+            .allowed(allowed)
+            .into_iter()
+            .map(|(name, value)| (name, Value::String(value)))
+            .collect();
+        worker::Config {
+            worker: self.worker,
+            pool: Name::from(self.pool),
+            kinds: self.kinds,
+            slots: self.slots,
+            tools: tools::Registry::builtin(tools(app, self.slots)),
+            bodies: self.bodies,
+            logs: self.logs,
+            clock: Arc::new(SystemClock),
+            env,
+            base_dir: PathBuf::from("."),
+            heartbeat: HEARTBEAT,
+            jumps_max: worker::JUMPS_MAX,
+        }
+    }
+}
+
+fn tools(app: &App, slots: u32) -> tools::Config {
+    let settings = &app.settings;
+    let mut environment = tools::Config::default().environment;
+    environment.extend(app.environment.inherited());
+    let dir = match place(settings) {
+        Place::Directory(dir) => dir,
+        Place::Postgres(_) => Path::new(WORKPLACE).to_owned(),
+    };
+    tools::Config {
+        python: tools::PythonConfig {
+            command: settings.python.clone(),
+            pool_max: slots as usize,
+            ..tools::PythonConfig::default()
+        },
+        environment,
+        forbidden_files: vec![dir.join("noetl.db")],
+        scratch_dir: dir,
+        ..tools::Config::default()
+    }
+}
