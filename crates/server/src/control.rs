@@ -1,16 +1,24 @@
 //! Control: cancel, pause, resume, retry and signal, whoever drives the execution.
 
+use std::time::Duration;
+
 use engine::{Input, MessageBody, Refusal};
 use model::event::{Ending, StopRequested};
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::Raw;
 use model::status::RunStatus;
 use store::{Adoption, Message, MessageKey, OwnerId};
+use tokio::time::Instant;
 
 use crate::drive::{Extras, Order, Posted};
 use crate::error::Error;
 use crate::playbooks::Registered;
 use crate::{Server, Shared};
+
+/// How long someone who asks is kept waiting for a driver elsewhere.
+const DELIVERY_MAX: Duration = Duration::from_secs(3);
+/// How long between two looks whether it has heard.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// What someone asks of a run.
 #[derive(Debug, Clone)]
@@ -97,13 +105,22 @@ impl Server {
                     to: id,
                     body: Raw::of(&message(control)),
                 };
-                shared
-                    .store
-                    .send(message)
-                    .await
-                    .map_err(|error| Error::from(error).into())
+                self.deliver(message).await.map_err(ControlError::from)
             }
         }
+    }
+
+    /// Sends a message, and waits until the driver has taken it up. A driver that takes longer than anyone should wait
+    /// finds it all the same.
+    async fn deliver(&self, message: Message) -> Result<(), Error> {
+        let store = &self.shared.store;
+        let key = message.key;
+        store.send(message).await?;
+        let sent = Instant::now();
+        while sent.elapsed() < DELIVERY_MAX && store.is_pending(key).await? {
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+        Ok(())
     }
 
     /// Refuses at once what the driver would refuse.

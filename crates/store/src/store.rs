@@ -8,7 +8,7 @@ use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, 
 use model::time::Time;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
@@ -96,6 +96,9 @@ pub trait Store: Send + Sync {
     /// Messages not consumed yet, oldest first: to executions the owner drives or that nobody does, and to new ones
     /// whose sender it drives, nobody drives, or a dead process drove.
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error>;
+
+    /// Whether a message was sent and is not consumed yet.
+    async fn is_pending(&self, key: MessageKey) -> Result<bool, Error>;
 
     /// Registers a text; a new version only if it differs from the path's latest.
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error>;

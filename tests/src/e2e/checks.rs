@@ -205,6 +205,13 @@ pub(crate) fn effects_have_a_cause(
     Ok(())
 }
 
+/// The bus got everything, however often it was away.
+pub(crate) fn everything_is_published(waiting: i64) -> Done {
+    must(48, waiting == 0, || {
+        format!("{waiting} rows wait to be published")
+    })
+}
+
 pub(crate) fn broken(number: u32, what: &str) -> Violation {
     Violation {
         number,

@@ -11,7 +11,7 @@ use wire::Client;
 
 use crate::e2e::process::Process;
 use crate::peers::program::{User, Watch, free_port};
-use crate::peers::{Database, Postgres, Proxy};
+use crate::peers::{Database, Nats, Postgres, Proxy};
 
 /// How many of each.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +43,8 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     /// The database's server.
     pub postgres: Postgres,
+    /// The bus that events are published on.
+    pub nats: Nats,
     database: Database,
     _watch: Watch,
     dir: TempDir,
@@ -54,17 +56,19 @@ impl Cluster {
         let postgres = tokio::task::spawn_blocking(Postgres::private).await;
         let postgres = postgres.expect("Postgres starts");
         let database = postgres.fresh_database();
+        let nats = Nats::private();
         let dir = tempfile::tempdir().expect("there is room for a folder");
         // Should this process be killed, nobody else ends those it has started.
         let stop = "kill -9 $(cat \"$1\"/*/pid) 2>/dev/null";
         let watch = Watch::begin(User::own(), dir.path(), "", stop);
         let nodes: Vec<Node> = (0..shape.servers)
-            .map(|number| node(dir.path(), number, &postgres, &database))
+            .map(|number| node(dir.path(), number, &database, &nats))
             .collect();
         let cluster = Self {
             workers: Vec::new(),
             nodes,
             postgres,
+            nats,
             database,
             _watch: watch,
             dir,
@@ -144,8 +148,8 @@ impl Cluster {
     }
 }
 
-fn node(root: &Path, number: usize, postgres: &Postgres, database: &Database) -> Node {
-    let to_store = Proxy::start(&format!("127.0.0.1:{}", postgres.port()));
+fn node(root: &Path, number: usize, database: &Database, nats: &Nats) -> Node {
+    let to_store = Proxy::start(&database.place());
     let listen = format!("127.0.0.1:{}", free_port());
     let to_server = Proxy::start(&listen);
     let store = database.url_at(to_store.port());
@@ -158,6 +162,8 @@ fn node(root: &Path, number: usize, postgres: &Postgres, database: &Database) ->
         &listen,
         "--advertise",
         &advertise,
+        "--nats",
+        &nats.url(),
     ];
     let process = Process::start(
         root,

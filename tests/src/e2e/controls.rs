@@ -276,6 +276,12 @@ fn a_secret_in_any_text_is_seen() {
 }
 
 #[test]
+fn an_event_that_is_never_published_is_seen() {
+    assert_eq!(checks::everything_is_published(0), Ok(()));
+    assert_eq!(number(checks::everything_is_published(1)), Some(48));
+}
+
+#[test]
 fn a_run_that_ends_wrong_is_seen() {
     let log = log();
     let begun = Begun {

@@ -20,6 +20,10 @@ pub(crate) enum Fault {
     KillServer(usize),
     StopServer(usize),
     CrashPostgres,
+    /// Its streams stay on disk.
+    KillNats,
+    /// Its streams are lost.
+    WipeNats,
     /// Connections to the database end at once.
     CutStore(usize),
     /// Commits happen, and their answers never arrive.
@@ -95,7 +99,7 @@ impl Nemesis {
     fn draw(&mut self) -> Fault {
         let server = self.random.index(self.cluster.nodes.len());
         let worker = self.random.index(self.cluster.workers.len());
-        match self.random.below(20) {
+        match self.random.below(23) {
             0..=2 => Fault::KillWorker(worker),
             3..=4 => Fault::StopWorker(worker),
             5..=7 => Fault::KillServer(server),
@@ -108,6 +112,8 @@ impl Nemesis {
             16 => Fault::CutServer(server),
             17 => Fault::SwallowServer(server),
             18 => Fault::SlowServer(server),
+            19..=20 => Fault::KillNats,
+            21 => Fault::WipeNats,
             _ => Fault::RefuseServer(server),
         }
     }
@@ -134,6 +140,8 @@ impl Nemesis {
             Fault::KillServer(number) => cluster.nodes[number].process.kill(),
             Fault::StopServer(number) => cluster.nodes[number].process.stop(),
             Fault::CrashPostgres => cluster.postgres.restart_immediate(),
+            Fault::KillNats => cluster.nats.kill(),
+            Fault::WipeNats => cluster.nats.wipe(),
             Fault::CutStore(number) => cluster.nodes[number].to_store.cut(),
             Fault::SwallowStore(number) => cluster.nodes[number].to_store.swallow_answers(true),
             Fault::SlowStore(number) => {
@@ -169,7 +177,8 @@ impl Nemesis {
             Fault::StopWorker(number) => cluster.workers[number].go_on(),
             Fault::KillServer(number) => cluster.nodes[number].process.restart(),
             Fault::StopServer(number) => cluster.nodes[number].process.go_on(),
-            Fault::CrashPostgres | Fault::CutStore(_) | Fault::CutServer(_) => {}
+            Fault::CrashPostgres | Fault::WipeNats | Fault::CutStore(_) | Fault::CutServer(_) => {}
+            Fault::KillNats => cluster.nats.start(),
             Fault::SwallowStore(number) => {
                 let network = &cluster.nodes[number].to_store;
                 network.cut();

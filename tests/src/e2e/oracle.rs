@@ -1,6 +1,7 @@
 //! The oracle: reads every run through the API and from the database, and lets the checkers judge.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
@@ -117,6 +118,7 @@ impl<'a> Oracle<'a> {
             checks::effects_have_a_cause(&logs, &self.seen),
             self.rebuilt_is_the_same().await,
             self.secret_is_nowhere(said, secret).await,
+            checks::everything_is_published(self.unpublished().await),
         ];
         let whole = whole.into_iter().filter_map(Result::err);
         verdict
@@ -250,6 +252,20 @@ impl<'a> Oracle<'a> {
             texts.push(row.expect("a projection can be read").get(0));
         }
         texts
+    }
+
+    /// Rows that still wait to be published, once the publisher had time to catch up.
+    async fn unpublished(&self) -> i64 {
+        let mut waiting = 0;
+        for _ in 0..100 {
+            let row = self.sql.query_one("SELECT count(*) FROM noetl.outbox", &[]);
+            waiting = row.await.expect("rows can be counted").get(0);
+            if waiting == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        waiting
     }
 
     /// The one secret every process knows is in nothing that was written.

@@ -9,8 +9,8 @@ use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, 
 use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
-    ExecutionRow, Filter, Foreign, Held, LostClaim, Message, OpenCommand, OutboxRow, OwnerId, Peer,
-    Rebuilt, Recorded, ResultRow, Sqlite, StepState, Store, TokenRow,
+    ExecutionRow, Filter, Foreign, Held, LostClaim, Message, MessageKey, OpenCommand, OutboxRow,
+    OwnerId, Peer, Rebuilt, Recorded, ResultRow, Sqlite, StepState, Store, TokenRow,
 };
 
 use crate::clock::held;
@@ -108,6 +108,9 @@ impl Store for Stored {
     }
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
         self.sqlite.inbox(owner, limit).await
+    }
+    async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
+        self.sqlite.is_pending(key).await
     }
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
         held(self.sqlite.put_playbook(path, text)).await

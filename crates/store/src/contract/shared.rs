@@ -42,9 +42,11 @@ pub async fn a_message_arrives_once(site: &dyn Site) {
         ok(store.inbox(None, 9).await),
         std::slice::from_ref(&letter)
     );
+    assert!(ok(store.is_pending(letter.key).await));
     let mut answer = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
     answer.consumed.push(letter.key);
     ok(store.commit(answer).await);
+    assert!(!ok(store.is_pending(letter.key).await));
     ok(store.send(letter).await);
     assert!(ok(store.inbox(None, 9).await).is_empty());
 }

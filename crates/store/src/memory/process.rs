@@ -11,7 +11,7 @@ use model::time::Time;
 use tokio::sync::Notify;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::rows::{
@@ -261,6 +261,10 @@ impl Store for Memory {
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
         Ok(self.state().inbox(owner, limit))
+    }
+
+    async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
+        Ok(self.state().is_pending(key))
     }
 
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {

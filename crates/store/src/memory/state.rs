@@ -423,6 +423,10 @@ impl State {
             .collect()
     }
 
+    pub(super) fn is_pending(&self, key: MessageKey) -> bool {
+        self.mail.iter().any(|mail| mail.key == key)
+    }
+
     fn is_for(&self, mail: &Mail, owner: &OwnerId) -> bool {
         let driver = |id| self.runs.get(&id).and_then(|run| run.row.owner.as_ref());
         if self.runs.contains_key(&mail.to) {

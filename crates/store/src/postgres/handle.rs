@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::Store;
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::postgres::life::Life;
 use crate::postgres::options::{PostgresOptions, Target};
@@ -185,6 +185,10 @@ impl Store for Postgres {
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
         read::inbox(&self.work, owner, limit).await
+    }
+
+    async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
+        read::is_pending(&self.work, key).await
     }
 
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {

@@ -7,11 +7,11 @@ use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq};
 use model::time::Time;
 use tokio_postgres::Row;
 
-use crate::commit::{Foreign, Key, Message};
+use crate::commit::{Foreign, Key, Message, MessageKey};
 use crate::error::Error;
 use crate::postgres::failure::Fault;
 use crate::postgres::pool::{Pool, Twice, Values};
-use crate::postgres::rows::{self, each, integer, seq};
+use crate::postgres::rows::{self, each, integer, seq, small};
 use crate::rows::{
     CatalogEntry, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId, Recorded, ResultRow,
     Snapshot, StepState,
@@ -296,6 +296,14 @@ pub(super) async fn inbox(
         rows::message,
     )
     .await
+}
+
+pub(super) async fn is_pending(pool: &Pool, key: MessageKey) -> Result<bool, Error> {
+    const PENDING: &str = "SELECT 1 FROM noetl.message
+        WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL";
+    let values: Values<'_> = &[&key.from.0, &integer(key.seq.0), &small(key.n)];
+    let found = find_one(pool, PENDING, values, |_| Ok(())).await?;
+    Ok(found.is_some())
 }
 
 pub(super) async fn playbook(

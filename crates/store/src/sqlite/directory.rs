@@ -16,7 +16,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::Store;
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::memory::Clock;
@@ -372,6 +372,10 @@ impl Store for Sqlite {
         let (owner, owners) = (owner.cloned(), self.owners.clone());
         self.read(move |db| read::inbox(db, &owners, owner.as_ref(), limit))
             .await
+    }
+
+    async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
+        self.read(move |db| read::is_pending(db, key)).await
     }
 
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {

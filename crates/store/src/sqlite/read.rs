@@ -330,6 +330,13 @@ pub(super) fn inbox(
     Ok(messages)
 }
 
+pub(super) fn is_pending(db: &Connection, key: MessageKey) -> Result<bool, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT 1 FROM message WHERE from_id = ?1 AND seq = ?2 AND n = ?3 AND body IS NOT NULL",
+    )?;
+    Ok(statement.exists(params![key.from.0, integer(key.seq.0), key.n])?)
+}
+
 pub(super) fn playbook(
     db: &Connection,
     hash: &PlaybookHash,
