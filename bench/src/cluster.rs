@@ -147,6 +147,33 @@ impl Cluster {
         }
     }
 
+    /// Waits until every run has ended, and sees that all ended well. The list is asked, not each of them.
+    pub(crate) async fn wait_for_all(&self, ids: &[String]) -> anyhow::Result<()> {
+        loop {
+            let running: Value = self
+                .client
+                .get("/api/executions?status=RUNNING&limit=1")
+                .await?;
+            if running["executions"].as_array().is_some_and(Vec::is_empty) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let ended: Value = self
+            .client
+            .get(&format!(
+                "/api/executions?status=COMPLETED&limit={}",
+                ids.len()
+            ))
+            .await?;
+        let ended = ended["executions"].as_array();
+        let is_there = |id: &String| {
+            ended.is_some_and(|ended| ended.iter().any(|run| run["execution_id"] == id.as_str()))
+        };
+        anyhow::ensure!(ids.iter().all(is_there), "a run did not complete");
+        Ok(())
+    }
+
     /// What the server holds in memory.
     pub(crate) fn server_megabytes(&self) -> anyhow::Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.server))?;

@@ -107,7 +107,7 @@ async fn burst(cluster: &Cluster) -> anyhow::Result<Figure> {
         let begin = now();
         let nothing = json!({});
         let ids = try_join_all((0..200).map(|_| cluster.submit(&path, &nothing))).await?;
-        try_join_all(ids.iter().map(|id| cluster.wait(id))).await?;
+        cluster.wait_for_all(&ids).await?;
         best = best.max(200.0 / begin.elapsed().as_secs_f64());
     }
     Ok(Figure {

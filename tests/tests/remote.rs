@@ -260,6 +260,25 @@ fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
 }
 
 #[test]
+fn a_run_on_a_server_is_done_again_from_a_step_and_shows_what_it_printed() {
+    let desk = desk();
+    let _served = Served::with_context(&desk, &[]);
+    desk.write("answer.txt", "forty-two");
+    let first = desk.json(&["run", "counting.yaml", "-o", "json"]);
+    assert_eq!(first["status"], "COMPLETED", "{first}");
+    let again = desk.json(&["rerun", "last", "--from", "end", "-o", "json"]);
+    assert_eq!(again["result"], first["result"], "{again}");
+    assert_ne!(again["execution_id"], first["execution_id"]);
+    let log = desk.run(&["events", "last", "-o", "json"]);
+    assert!(log.out.contains("step.reused"), "{log:?}");
+    assert!(!log.out.contains("loop.started"), "the loop ran once");
+    let printed = desk.run(&["run", "failing.yaml"]);
+    assert_eq!(printed.code, Some(0), "the file is there now: {printed:?}");
+    let logs = desk.run(&["logs", "last"]);
+    assert!(logs.out.contains("forty-two"), "{logs:?}");
+}
+
+#[test]
 fn the_keyboard_cancels_a_run_on_a_server() {
     let desk = desk();
     let _served = Served::with_context(&desk, &[]);

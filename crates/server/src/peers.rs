@@ -3,7 +3,7 @@
 //! Passing on is advice for speed; what may be written, the store's version check alone decides.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use model::id::{CommandId, LeaseEpoch, WorkerId};
 use store::OwnerId;
@@ -83,6 +83,3 @@ pub(crate) async fn build(
     let answer: BuildAnswer = client.post("/api/cluster/build", &request).await?;
     Ok(answer.commands)
 }
-
-/// Shared by the parts of a server; none where it has no peers.
-pub(crate) type Known = Option<Arc<Peers>>;

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) owner: store::OwnerId,
     pub(crate) drive: drive::Handle,
     pub(crate) sweeps: sweep::Hints,
-    pub(crate) peers: peers::Known,
+    pub(crate) peers: Option<peers::Peers>,
     pub(crate) takes_over: bool,
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
@@ -66,9 +66,7 @@ impl Server {
             owner,
             drive,
             sweeps: sweep::Hints::default(),
-            peers: config
-                .cluster_secret
-                .map(|secret| Arc::new(peers::Peers::new(&secret))),
+            peers: config.cluster_secret.as_deref().map(peers::Peers::new),
             takes_over: config.takes_over,
             bus: config.bus,
             published,

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod control;
 mod events;
 mod fuzz;
 mod permissions;

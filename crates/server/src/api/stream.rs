@@ -1,9 +1,11 @@
 //! Streams: a run's log as it grows, and every run's changes, as server-sent events.
 //!
-//! The store is read, hints only say when: a stream misses nothing, whichever server wrote it.
+//! A commit of this server that follows on what was told last is told as it is. Everything else is read from the store,
+//! hints only say when: a stream misses nothing, whichever server wrote it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -11,6 +13,7 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
 use store::Filter;
@@ -18,12 +21,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
-use crate::Server;
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, Failures};
 use crate::api::executions::{row, shown};
 use crate::api::extract::{Id, Params};
 use crate::api::state::Api;
+use crate::{Published, Server};
 
 /// How often something is said so that nobody takes the stream for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -66,6 +69,7 @@ pub(crate) async fn one(
         id,
         after: Seq(after),
         ready: VecDeque::new(),
+        has_looked: false,
         is_over: false,
     };
     let stream = unfold(follow, |mut follow| async move {
@@ -94,7 +98,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 
 /// What wakes a stream: a commit here, or a change of the store by someone else.
 struct Waiting {
-    published: tokio::sync::broadcast::Receiver<std::sync::Arc<crate::Published>>,
+    published: tokio::sync::broadcast::Receiver<Arc<Published>>,
     closing: CancellationToken,
 }
 
@@ -106,21 +110,32 @@ impl Waiting {
         }
     }
 
-    /// Waits for news of a run, or of any; false when the server stops.
-    async fn news(&mut self, server: &Server, of: Option<ExecutionId>) -> bool {
+    /// Waits for news of a run, or of any.
+    async fn news(&mut self, server: &Server, of: Option<ExecutionId>) -> News {
         loop {
             tokio::select! {
+                biased;
                 published = self.published.recv() => match published {
-                    Ok(news) if of.is_none_or(|id| news.execution == id) => return true,
+                    Ok(news) if of.is_none_or(|id| news.execution == id) => return News::Commit(news),
                     Ok(_) => {}
-                    Err(RecvError::Lagged(_)) => return true,
-                    Err(RecvError::Closed) => return false,
+                    Err(RecvError::Lagged(_)) => return News::Some,
+                    Err(RecvError::Closed) => return News::Over,
                 },
-                () = server.shared.store.changed() => return true,
-                () = self.closing.cancelled() => return false,
+                () = server.shared.store.changed() => return News::Some,
+                () = self.closing.cancelled() => return News::Over,
             }
         }
     }
+}
+
+/// What a stream wakes up to.
+enum News {
+    /// A commit of this server.
+    Commit(Arc<Published>),
+    /// Something in the store.
+    Some,
+    /// The server stops.
+    Over,
 }
 
 /// One run being followed.
@@ -130,6 +145,8 @@ struct Follow {
     id: ExecutionId,
     after: Seq,
     ready: VecDeque<SseEvent>,
+    /// Whether the store had nothing more when it was last read.
+    has_looked: bool,
     is_over: bool,
 }
 
@@ -142,30 +159,59 @@ impl Follow {
             if self.is_over {
                 return None;
             }
+            if self.has_looked && !self.wait().await {
+                return None;
+            }
+            if !self.ready.is_empty() {
+                continue;
+            }
             let store = &self.server.shared.store;
             // The status first: what is read after it holds everything up to the end it tells of.
             let ended = store.execution(self.id).await.ok()??.status.is_terminal();
             let events = store.events(self.id, self.after, PAGE).await.ok()?;
-            if events.is_empty() {
-                if ended {
-                    self.is_over = true;
-                    self.ready
-                        .push_back(SseEvent::default().event("end").data("{}"));
-                    continue;
-                }
-                if !self.waiting.news(&self.server, Some(self.id)).await {
-                    return None;
-                }
-                continue;
-            }
-            for event in events {
-                self.after = event.seq;
-                let text = event.to_json().to_string();
-                let shown = SseEvent::default().id(event.seq.to_string());
+            self.has_looked = events.is_empty();
+            if events.is_empty() && ended {
+                self.is_over = true;
                 self.ready
-                    .push_back(shown.event(event.kind().name()).data(text));
+                    .push_back(SseEvent::default().event("end").data("{}"));
+            }
+            for event in &events {
+                self.tell(event);
             }
         }
+    }
+
+    /// Waits until there is something to tell or to look for; false when the server stops.
+    async fn wait(&mut self) -> bool {
+        loop {
+            match self.waiting.news(&self.server, Some(self.id)).await {
+                News::Over => return false,
+                News::Some => return true,
+                News::Commit(commit) => {
+                    let last = commit.events.last().map(|event| event.seq);
+                    if last.is_none_or(|last| last <= self.after) {
+                        continue;
+                    }
+                    let follows = |event: &&Event| event.seq == self.after.next();
+                    if commit.events.first().filter(follows).is_some() {
+                        for event in &commit.events {
+                            self.tell(event);
+                        }
+                    }
+                    // The stream ends with the run, and whether that has ended for good the store knows.
+                    self.has_looked = !commit.status.is_terminal();
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        self.after = event.seq;
+        let text = event.to_json().to_string();
+        let shown = SseEvent::default().id(event.seq.to_string());
+        self.ready
+            .push_back(shown.event(event.kind().name()).data(text));
     }
 }
 
@@ -212,7 +258,7 @@ impl FollowAll {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            if self.has_begun && !self.waiting.news(&self.server, None).await {
+            if self.has_begun && matches!(self.waiting.news(&self.server, None).await, News::Over) {
                 return None;
             }
             self.look().await?;

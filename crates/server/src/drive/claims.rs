@@ -445,11 +445,10 @@ impl Drive {
     fn build_from(&mut self, command: &Command, lease_epoch: LeaseEpoch) -> Option<Claimed> {
         let slot = self.slots.get_mut(&command.id.execution)?;
         let context = slot.context(&command.run)?;
-        metrics::counter!(crate::metrics::CLAIMED).increment(1);
-
         let state = slot.state.as_ref()?;
         state.commands.get(&command.id.seq)?;
         let run = state.run(&command.run)?;
+        metrics::counter!(crate::metrics::CLAIMED).increment(1);
         let mut resume = Vec::new();
         let mut over = Vec::new();
         match (command.work, &run.loop_) {

@@ -549,3 +549,53 @@ BEGIN
     END IF;
 END
 $$;
+
+-- The commit of a plain step, written without looking first. False: its version has moved and nothing was written. A fence
+-- or a key that does not hold ends the transaction; `append_batch` then says which.
+CREATE FUNCTION noetl.append_plain(
+    id bigint, expected bigint, new_version bigint, types text, body text, sets_current boolean, current_step text,
+    done_seq bigint, done_epoch integer,
+    issue_seq bigint, issue_unit text, issue_pool text, issue_worker text, issue_epoch integer, issue_start_by bigint,
+    issue_kinds text, issue_body text, keys text[],
+    step_names text[], step_run integer[], step_status text[], step_last text[], step_seq bigint[], publish boolean
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+BEGIN
+    UPDATE noetl.execution e
+    SET version = new_version, current = CASE WHEN sets_current THEN current_step ELSE e.current END
+    WHERE e.execution_id = id AND e.version = expected;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM noetl.command c
+    WHERE c.execution_id = id AND c.seq = done_seq AND c.lease_epoch = done_epoch AND c.worker IS NOT NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the command is not held under this claim';
+    END IF;
+    INSERT INTO noetl.log (execution_id, seq_first, seq_last, types, body)
+    VALUES (id, expected + 1, new_version, append_plain.types, append_plain.body);
+    IF publish THEN
+        INSERT INTO noetl.outbox (execution_id, seq_first, seq_last) VALUES (id, expected + 1, new_version);
+    END IF;
+    FOR place IN 1 .. cardinality(keys) LOOP
+        INSERT INTO noetl.event_key (execution_id, key) VALUES (id, keys[place]);
+    END LOOP;
+    INSERT INTO noetl.command (execution_id, seq, unit, pool, worker, lease_epoch, issued_at, claimed_at, start_by, kinds,
+        body)
+    VALUES (id, issue_seq, issue_unit, issue_pool, issue_worker, issue_epoch, now,
+        CASE WHEN issue_worker IS NOT NULL THEN now END, issue_start_by, string_to_array(issue_kinds, ','), issue_body);
+    FOR place IN 1 .. cardinality(step_names) LOOP
+        INSERT INTO noetl.step_state AS old (execution_id, step_name, run, status, last_result_ref, seq)
+        VALUES (id, step_names[place], coalesce(step_run[place], 0), coalesce(step_status[place], 'in_progress'),
+            step_last[place], step_seq[place])
+        ON CONFLICT (execution_id, step_name) DO UPDATE
+        SET run = CASE WHEN excluded.run = 0 THEN old.run ELSE excluded.run END,
+            status = CASE WHEN excluded.run = 0 AND excluded.status = 'in_progress' THEN old.status
+                ELSE excluded.status END,
+            last_result_ref = coalesce(excluded.last_result_ref, old.last_result_ref),
+            seq = excluded.seq;
+    END LOOP;
+    RETURN true;
+END
+$$;

@@ -25,15 +25,15 @@ type Column<T> = Vec<T>;
 /// The values of one call.
 #[derive(Default)]
 pub(super) struct Batch {
-    members: Members,
+    pub(super) members: Members,
     patches: Vec<PatchRow>,
     created: Vec<CreatedRow>,
-    fences: (Column<i32>, Column<i64>, Column<i32>),
+    pub(super) fences: (Column<i32>, Column<i64>, Column<i32>),
     hands: Vec<HandRow>,
-    closes: (Column<i32>, Column<i64>, Column<i32>),
-    issues: Issues,
-    keys: Keys,
-    steps: Steps,
+    pub(super) closes: (Column<i32>, Column<i64>, Column<i32>),
+    pub(super) issues: Issues,
+    pub(super) keys: Keys,
+    pub(super) steps: Steps,
     timers: Vec<TimerRow>,
     messages: Vec<MessageRow>,
     consumed: Vec<ConsumedRow>,
@@ -42,51 +42,51 @@ pub(super) struct Batch {
 }
 
 #[derive(Default)]
-struct Members {
-    id: Column<i64>,
-    expected: Column<i64>,
-    version: Column<i64>,
-    types: Column<Option<String>>,
-    body: Column<Option<String>>,
-    sets_current: Column<bool>,
-    current: Column<Option<String>>,
+pub(super) struct Members {
+    pub(super) id: Column<i64>,
+    pub(super) expected: Column<i64>,
+    pub(super) version: Column<i64>,
+    pub(super) types: Column<Option<String>>,
+    pub(super) body: Column<Option<String>>,
+    pub(super) sets_current: Column<bool>,
+    pub(super) current: Column<Option<String>>,
 }
 
 #[derive(Default)]
-struct Issues {
-    member: Column<i32>,
-    seq: Column<i64>,
-    place: Column<i32>,
-    unit: Column<String>,
-    pool: Column<String>,
-    worker: Column<Option<String>>,
-    epoch: Column<i32>,
-    start_by: Column<Option<i64>>,
-    kinds: Column<String>,
-    body: Column<String>,
+pub(super) struct Issues {
+    pub(super) member: Column<i32>,
+    pub(super) seq: Column<i64>,
+    pub(super) place: Column<i32>,
+    pub(super) unit: Column<String>,
+    pub(super) pool: Column<String>,
+    pub(super) worker: Column<Option<String>>,
+    pub(super) epoch: Column<i32>,
+    pub(super) start_by: Column<Option<i64>>,
+    pub(super) kinds: Column<String>,
+    pub(super) body: Column<String>,
     /// What a conflict is reported as.
-    key: Column<Key>,
+    pub(super) key: Column<Key>,
 }
 
 #[derive(Default)]
-struct Keys {
-    member: Column<i32>,
-    text: Column<String>,
-    seq: Column<Option<i64>>,
-    hash: Column<Option<Vec<u8>>>,
+pub(super) struct Keys {
+    pub(super) member: Column<i32>,
+    pub(super) text: Column<String>,
+    pub(super) seq: Column<Option<i64>>,
+    pub(super) hash: Column<Option<Vec<u8>>>,
     /// What a conflict is reported as.
-    key: Column<Key>,
+    pub(super) key: Column<Key>,
 }
 
 #[derive(Default)]
-struct Steps {
-    member: Column<i32>,
-    name: Column<String>,
-    run: Column<Option<i32>>,
-    status: Column<Option<&'static str>>,
-    last: Column<Option<String>>,
-    aggregate: Column<Option<String>>,
-    seq: Column<i64>,
+pub(super) struct Steps {
+    pub(super) member: Column<i32>,
+    pub(super) name: Column<String>,
+    pub(super) run: Column<Option<i32>>,
+    pub(super) status: Column<Option<&'static str>>,
+    pub(super) last: Column<Option<String>>,
+    pub(super) aggregate: Column<Option<String>>,
+    pub(super) seq: Column<i64>,
 }
 
 #[derive(Default)]
@@ -306,6 +306,18 @@ impl Batch {
             &snapshots.bytes,
             publishes,
         ]
+    }
+
+    /// Whether it has nothing but members, fences, closed and new commands, keys and steps.
+    pub(super) fn has_nothing_rare(&self) -> bool {
+        self.patches.is_empty()
+            && self.created.is_empty()
+            && self.hands.is_empty()
+            && self.timers.is_empty()
+            && self.messages.is_empty()
+            && self.consumed.is_empty()
+            && self.results.is_empty()
+            && self.snapshots.member.is_empty()
     }
 
     pub(super) fn rare(&self) -> Rare<'_> {

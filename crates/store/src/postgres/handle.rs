@@ -16,7 +16,7 @@ use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::postgres::life::Life;
 use crate::postgres::options::{PostgresOptions, Target};
-use crate::postgres::pool::{Connector, Pool};
+use crate::postgres::pool::{Connector, Plans, Pool};
 use crate::postgres::side::{self, Hints};
 use crate::postgres::{access, append, change, migrate, pooler, read, rebuild};
 use crate::rows::{
@@ -63,8 +63,8 @@ impl Postgres {
         let lists = (options.pool_size / 3).max(1);
         let work = options.pool_size.saturating_sub(lists).max(1);
         Ok(Self {
-            work: Pool::new(connector.clone(), work, WORK_MAX),
-            lists: Pool::new(connector, lists, LIST_MAX),
+            work: Pool::new(connector.clone(), work, WORK_MAX, Plans::Once),
+            lists: Pool::new(connector, lists, LIST_MAX, Plans::Fitted),
             life,
             hints,
             publishes: options.publishes,

@@ -14,6 +14,7 @@ mod handle;
 mod life;
 mod migrate;
 mod options;
+mod plain;
 mod pool;
 mod pooler;
 mod rare;

@@ -33,6 +33,25 @@ pub(super) enum Twice {
     Harmful,
 }
 
+/// How the database plans statements that are prepared.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Plans {
+    /// Once: for statements that find rows by their keys.
+    Once,
+    /// For the values at hand: for lists with filters.
+    Fitted,
+}
+
+impl Plans {
+    /// A plan that is made once may be made while a table is empty: it must not depend on that.
+    fn settings(self) -> &'static str {
+        match self {
+            Self::Once => "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off",
+            Self::Fitted => "SET plan_cache_mode = auto",
+        }
+    }
+}
+
 /// Makes connections.
 #[derive(Clone)]
 pub(super) struct Connector {
@@ -66,6 +85,11 @@ impl Connector {
 
     /// A connection driven by a task of its own, whose commits are durable when they are answered.
     pub(super) async fn session(&self, statement_max: Duration) -> Result<Session, Error> {
+        self.session_with(statement_max, Plans::Fitted).await
+    }
+
+    /// The same, with plans of this sort.
+    async fn session_with(&self, statement_max: Duration, plans: Plans) -> Result<Session, Error> {
         let (client, connection) = self.connect().await?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -73,8 +97,10 @@ impl Connector {
             }
         });
         let settings = format!(
-            "SET synchronous_commit = on; SET statement_timeout = {}; SET default_transaction_isolation = 'read committed'",
-            statement_max.as_millis()
+            "SET synchronous_commit = on; SET statement_timeout = {}; SET default_transaction_isolation = 'read committed';
+             SET jit = off; {}",
+            statement_max.as_millis(),
+            plans.settings(),
         );
         client
             .batch_execute(&settings)
@@ -124,6 +150,7 @@ impl Session {
 pub(super) struct Pool {
     pub(super) connector: Connector,
     statement_max: Duration,
+    plans: Plans,
     idle: Mutex<Vec<Session>>,
     room: Arc<Semaphore>,
     size: usize,
@@ -161,10 +188,16 @@ impl Lease<'_> {
 }
 
 impl Pool {
-    pub(super) fn new(connector: Connector, size: usize, statement_max: Duration) -> Self {
+    pub(super) fn new(
+        connector: Connector,
+        size: usize,
+        statement_max: Duration,
+        plans: Plans,
+    ) -> Self {
         Self {
             connector,
             statement_max,
+            plans,
             idle: Mutex::default(),
             room: Arc::new(Semaphore::new(size)),
             size,
@@ -191,7 +224,7 @@ impl Pool {
                 Some(session) => session,
                 None => self
                     .connector
-                    .session(self.statement_max)
+                    .session_with(self.statement_max, self.plans)
                     .await
                     .map_err(Fault::Unreached)?,
             };

@@ -1,0 +1,54 @@
+//! A word to a run over HTTP: how it ends by decree, goes on in another generation, and is done once more.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::site::{HELLO, Site};
+
+async fn kinds(site: &Site, execution: &str) -> Vec<String> {
+    let page = site
+        .get(&format!("/api/executions/{execution}/events?limit=1000"))
+        .await;
+    let events = page.body["events"].as_array().unwrap();
+    let kind = |event: &Value| event["event_type"].as_str().unwrap().to_owned();
+    events.iter().map(kind).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_finalized_counts_as_it_was_told_and_may_be_retried() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let path = format!("/api/executions/{execution}/finalize");
+    let wrong = site.post(&path, &json!({"status": "perhaps"})).await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let told = json!({"status": "error", "reason": "the shop is closed"});
+    let answer = site.post(&path, &told).await;
+    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    let run = site.get(&format!("/api/executions/{execution}")).await.body;
+    assert_eq!(run["status"], "FAILED", "{run}");
+    assert!(run.to_string().contains("the shop is closed"), "{run}");
+    let again = site.post(&path, &told).await;
+    assert_eq!(again.status, StatusCode::CONFLICT, "{:?}", again.body);
+    let retry = format!("/api/executions/{execution}/retry");
+    let retried = site.post(&retry, &json!({})).await;
+    assert_eq!(retried.body["status"], "RUNNING", "{:?}", retried.body);
+    assert_eq!(retried.body["generation"], 2, "{:?}", retried.body);
+    let kinds = kinds(&site, &execution).await;
+    assert!(kinds.contains(&"execution.retried".to_owned()), "{kinds:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rerun_is_a_run_of_its_own_and_one_of_nothing_is_refused() {
+    let site = Site::open().await;
+    let first = site.execute(HELLO).await;
+    let path = format!("/api/executions/{first}/rerun");
+    let nowhere = site.post(&path, &json!({"from_step": "nowhere"})).await;
+    assert!(nowhere.status.is_client_error(), "{:?}", nowhere.body);
+    assert!(!nowhere.code().is_empty(), "{:?}", nowhere.body);
+    let answer = site.post(&path, &json!({})).await;
+    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    let second = answer.body["execution_id"].as_str().unwrap();
+    assert_ne!(second, first);
+    let unknown = site.post("/api/executions/7/rerun", &json!({})).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+}
