@@ -1,5 +1,7 @@
 //! A word to a run over HTTP: how it ends by decree, goes on in another generation, and is done once more.
 
+use std::time::Duration;
+
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -14,6 +16,17 @@ async fn kinds(site: &Site, execution: &str) -> Vec<String> {
     events.iter().map(kind).collect()
 }
 
+/// Waits until a run has ended; answers how it stands then.
+async fn ended(site: &Site, execution: &str) -> Value {
+    loop {
+        let run = site.get(&format!("/api/executions/{execution}")).await.body;
+        if run["status"] != "RUNNING" {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_finalized_counts_as_it_was_told_and_may_be_retried() {
     let site = Site::open().await;
@@ -24,7 +37,7 @@ async fn a_run_that_is_finalized_counts_as_it_was_told_and_may_be_retried() {
     let told = json!({"status": "error", "reason": "the shop is closed"});
     let answer = site.post(&path, &told).await;
     assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
-    let run = site.get(&format!("/api/executions/{execution}")).await.body;
+    let run = ended(&site, &execution).await;
     assert_eq!(run["status"], "FAILED", "{run}");
     assert!(run.to_string().contains("the shop is closed"), "{run}");
     let again = site.post(&path, &told).await;
@@ -42,6 +55,11 @@ async fn a_rerun_is_a_run_of_its_own_and_one_of_nothing_is_refused() {
     let site = Site::open().await;
     let first = site.execute(HELLO).await;
     let path = format!("/api/executions/{first}/rerun");
+    let early = site.post(&path, &json!({})).await;
+    assert_eq!(early.code(), "EXECUTION_RUNNING", "{:?}", early.body);
+    let end = format!("/api/executions/{first}/cancel");
+    assert_eq!(site.post(&end, &json!({})).await.status, StatusCode::OK);
+    assert_eq!(ended(&site, &first).await["status"], "CANCELLED");
     let nowhere = site.post(&path, &json!({"from_step": "nowhere"})).await;
     assert!(nowhere.status.is_client_error(), "{:?}", nowhere.body);
     assert!(!nowhere.code().is_empty(), "{:?}", nowhere.body);

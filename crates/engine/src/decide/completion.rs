@@ -92,7 +92,11 @@ impl Turn<'_> {
         let stop = self.state.stop.as_ref()?;
         let by_hand = matches!(stop.reason, StopReason::Finalized(_));
         by_hand.then(|| {
-            let message = "someone ended the execution as failed";
+            let note = stop.note.as_ref().map(|note| format!(": {note}"));
+            let message = format!(
+                "someone ended the execution as failed{}",
+                note.unwrap_or_default()
+            );
             fatal(ErrorKind::Cancelled, "FINALIZED", message)
         })
     }

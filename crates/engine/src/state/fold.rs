@@ -131,6 +131,7 @@ impl State {
             reason,
             since: event.seq,
             spares_children: !request.cascade,
+            note: request.reason.clone(),
         });
     }
 
@@ -139,6 +140,7 @@ impl State {
             reason,
             since: event.seq,
             spares_children: false,
+            note: None,
         });
     }
 

@@ -93,6 +93,9 @@ pub struct Stop {
     /// Whether children that are waited for live on.
     #[serde(default)]
     pub spares_children: bool,
+    /// What whoever asked for it said.
+    #[serde(default)]
+    pub note: Option<String>,
 }
 
 /// Why everything is being stopped.
