@@ -7,8 +7,10 @@ use model::event::{
     WorkflowStarted,
 };
 use model::id::Name;
+use model::manifest::Rule;
 use model::outcome::{Outcome, TaskError};
 use model::raw::Raw;
+use model::result_ref::ResultRef;
 use serde_json::Value;
 
 /// A longer text is told by its length.
@@ -36,6 +38,9 @@ fn name(event: &Event) -> String {
         }
         if at.attempt > 1 {
             let _ = write!(text, " attempt {}", at.attempt);
+        }
+        if let Some(page) = at.page {
+            let _ = write!(text, " page {page}");
         }
     }
     text
@@ -119,6 +124,7 @@ fn details(event: &Event) -> String {
             started.max_in_flight,
             word(&started.failure)
         ),
+        Body::ManifestUpdated(stored) => manifest(&stored.result_ref),
         Body::LoopDone(done) => {
             let stats = done.stats;
             let results = optional("results", done.results.as_ref());
@@ -129,6 +135,16 @@ fn details(event: &Event) -> String {
         }
         _ => String::new(),
     }
+}
+
+fn manifest(reference: &ResultRef) -> String {
+    let Some(rule) = Rule::of(reference) else {
+        return "no rule".to_owned();
+    };
+    let path = rule.merge_path.as_deref().unwrap_or("$");
+    let stands = if rule.is_result { " is the result" } else { "" };
+    let strategy = rule.strategy.name();
+    format!("{} parts {strategy} {path}{stands}", rule.parts)
 }
 
 fn begun(started: &WorkflowStarted) -> String {

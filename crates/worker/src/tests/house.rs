@@ -13,6 +13,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
 use model::result_ref::ResultRef;
+use model::result_ref::ResultRef;
 use model::template::LoopPointer;
 use model::time::Time;
 use serde_json::{Map, Value};
@@ -170,6 +171,10 @@ impl Transport for Server {
 
     async fn loop_results(&self, _run: ExecutionId, _at: &LoopPointer) -> Result<Raw, Error> {
         Err(Error::NotFound("no loop".to_owned()))
+    }
+
+    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error> {
+        Err(Error::NotFound(reference.uri.clone()))
     }
 }
 

@@ -1,0 +1,112 @@
+//! Results by their address: step, iteration, task, page and attempt, through the command line, here and on a server.
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+
+/// Two cities; the first has two pages, the second of which is read at the second try. A page is a list of 3 numbers.
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: lattice, path: tests/lattice}
+workload: {cap: 65536}
+workflow:
+  - step: read
+    loop: {in: [2, 1], iterator: pages}
+    tool:
+      - init: {kind: noop, spec: {policy: {rules: [{else: {then: {do: continue, set_iter: {page: 1}}}}]}}}
+      - fetch:
+          kind: noop
+          result: {items: ["{{ iter.index }}", "{{ iter.page }}", "{{ _attempt }}"], text: "{{ 'x' * 100 }}"}
+          spec:
+            result: {CAP accumulate: {merge_path: $.items}}
+            policy:
+              rules:
+                - {when: "{{ iter.page == 2 and _attempt < 2 }}", then: {do: retry, delay: 0}}
+                - {when: "{{ iter.page < pages }}", then: {do: jump, to: fetch, set_iter: {page: "{{ iter.page + 1 }}"}}}
+    next: end
+  - step: end
+    tool:
+      - total: {kind: noop, result: {all: "{{ read.data | map('list') | list }}"}}
+"#;
+
+fn address(desk: &Desk, more: &[&str]) -> Value {
+    let args: Vec<&str> = ["result"].iter().chain(more).copied().collect();
+    desk.json(&[&args[..], &["-o", "json"]].concat())
+}
+
+fn check(desk: &Desk) {
+    let found = |more: &[&str]| address(desk, more);
+    let pages = json!([[0, 1, 1, 0, 2, 2], [1, 1, 1]]);
+    assert_eq!(found(&["last"]), json!({"all": pages}));
+    assert_eq!(found(&["last/read"]), pages);
+    assert_eq!(found(&["last", "read"]), pages);
+    assert_eq!(found(&["last/read#0"]), pages[0]);
+    assert_eq!(found(&["last/read#0/fetch"]), pages[0]);
+    let second = found(&["last/read#0", "--page", "2"]);
+    assert_eq!(second["items"], json!([0, 2, 2]));
+    let first_try = found(&[
+        "last/read",
+        "--iteration",
+        "0",
+        "--page",
+        "2",
+        "--attempt",
+        "1",
+    ]);
+    assert_eq!(first_try["items"], json!([0, 2, 1]));
+    assert_eq!(found(&["last/end", "--task", "total"])["all"], pages);
+    assert_eq!(found(&["last/read#0", "--path", "[3]"]), json!(0));
+    let listed = found(&["last/read#0/fetch", "--list"]);
+    let listed: Vec<&Value> = listed.as_array().expect("a list").iter().collect();
+    let of = |key: &str| {
+        listed
+            .iter()
+            .map(|entry| entry[key].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("page"), [json!(1), json!(2), Value::Null]);
+    assert_eq!(of("attempt"), [json!(1), json!(2), json!(0)]);
+    assert_eq!(listed[2]["reference"]["kind"], "manifest");
+    let lines = desk.run(&["result", "last/read", "-o", "ndjson"]);
+    assert_eq!(lines.out, "[0,1,1,0,2,2]\n[1,1,1]\n");
+    let raw = desk.run(&["result", "last/read", "--raw"]);
+    assert_eq!(raw.out, "[[0,1,1,0,2,2],[1,1,1]]");
+    let tree = desk.run(&["result", "last/read#1", "--tree"]);
+    assert_eq!(tree.out, "├─ 0: 1\n├─ 1: 1\n└─ 2: 1\n");
+    let missing = desk.run(&["result", "last/read#7"]);
+    assert_eq!(missing.code, Some(4), "{missing:?}");
+    assert!(missing.err.contains("--list"), "{missing:?}");
+    let nowhere = desk.run(&["result", "last", "--page", "1"]);
+    assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
+}
+
+#[test]
+fn every_inline_result_is_found_by_its_address() {
+    let desk = Desk::new();
+    desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
+    desk.json(&["run", "lattice.yaml", "-o", "json"]);
+    check(&desk);
+}
+
+#[test]
+fn every_result_outside_the_log_is_found_by_its_address() {
+    let desk = Desk::new();
+    desk.write(
+        "lattice.yaml",
+        &PLAYBOOK.replace("CAP ", "inline_max_bytes: 64, "),
+    );
+    desk.json(&["run", "lattice.yaml", "-o", "json"]);
+    check(&desk);
+    let references = address(&desk, &["last", "--list"]);
+    let kinds: Vec<&Value> = references
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|entry| &entry["reference"]["kind"])
+        .collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "manifest").count(), 2);
+    assert_eq!(
+        kinds.iter().filter(|kind| **kind == "result_ref").count(),
+        3
+    );
+}
