@@ -26,7 +26,7 @@ workflow:
     next: end
   - step: end
     tool:
-      - total: {kind: noop, result: {all: "{{ read.data | map('list') | list }}"}}
+      - total: {kind: noop, result: {all: "{{ read.data }}"}}
 "#;
 
 fn address(desk: &Desk, more: &[&str]) -> Value {

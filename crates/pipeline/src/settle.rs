@@ -246,7 +246,10 @@ fn retried(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settl
     let mut events = Vec::with_capacity(3);
     if run.attempt == 1 {
         events.push(Draft {
-            at: at.clone(),
+            at: At {
+                page: None,
+                ..at.clone()
+            },
             body: Body::AttemptStarted(Nothing {}),
         });
     }

@@ -317,6 +317,10 @@ pub(crate) fn brief(value: Value) -> Value {
             let bytes = map.get("meta").and_then(|meta| meta.get("bytes"));
             format!("<body of {} bytes>", bytes.unwrap_or(&Value::Null)).into()
         }
+        Value::Object(map) if map.get("kind").is_some_and(|kind| kind == "manifest") => {
+            let parts = map.get("meta").and_then(|meta| meta.get("parts"));
+            format!("<manifest of {} parts>", parts.unwrap_or(&Value::Null)).into()
+        }
         Value::Object(map) => {
             let brief = map.into_iter().map(|(key, value)| (key, brief(value)));
             Value::Object(brief.collect())
