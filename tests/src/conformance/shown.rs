@@ -288,6 +288,9 @@ fn awaited(awaits: &Awaits) -> String {
 fn answer(raw: &Raw) -> String {
     match raw.read::<Outcome>() {
         Ok(Outcome::Ok(success)) => match success.reference {
+            Some(reference) if Rule::of(&reference).is_some() => {
+                format!("ok {}", manifest(&reference))
+            }
             Some(reference) => {
                 let extracted = Value::Object(reference.extracted.clone());
                 format!(
@@ -304,7 +307,8 @@ fn answer(raw: &Raw) -> String {
 
 /// Data with what is large said in few words.
 fn data(raw: &Raw) -> String {
-    if raw.text().len() <= LONG && !raw.text().contains("result_ref") {
+    let is_plain = |text: &str| !text.contains("result_ref") && !text.contains("\"manifest\"");
+    if raw.text().len() <= LONG && is_plain(raw.text()) {
         return raw.text().to_owned();
     }
     brief(raw.value()).to_string()
