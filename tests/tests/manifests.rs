@@ -22,7 +22,7 @@ use model::raw::Raw;
 use serde_json::json;
 use server::Server;
 use server::api::{Access, ApiConfig, Listening};
-use store::{Commit, Sqlite, Store};
+use store::{Commit, Snapshot, Sqlite, Store};
 use tests::binary::Desk;
 use tokio_util::sync::CancellationToken;
 
@@ -37,17 +37,20 @@ struct Writer {
     store: Arc<Sqlite>,
     execution: ExecutionId,
     last: Seq,
+    state: Option<engine::State>,
 }
 
 impl Writer {
     async fn begin(store: Arc<Sqlite>) -> Self {
         let commit = store::contract::request(&*store);
         let (execution, last) = (commit.execution, Seq(commit.events.len() as u64));
+        let state = commit.events.iter().fold(None, engine::fold);
         store.commit(commit).await.unwrap();
         Self {
             store,
             execution,
             last,
+            state,
         }
     }
 
@@ -74,7 +77,18 @@ impl Writer {
             .collect();
         let expected = self.last;
         self.last = Seq(expected.0 + events.len() as u64);
-        let commit = Commit::new(self.execution, expected, events);
+        self.state = events.iter().fold(self.state.take(), engine::fold);
+        let mut bytes = Vec::new();
+        // A server keeps the state now and then, so that it need not fold a long log.
+        if events.len() == 1 {
+            ciborium::into_writer(&self.state, &mut bytes).unwrap();
+        }
+        let mut commit = Commit::new(self.execution, expected, events);
+        commit.snapshot = (!bytes.is_empty()).then(|| Snapshot {
+            seq: self.last,
+            version: server::SNAPSHOT_VERSION,
+            bytes,
+        });
         self.store.commit(commit).await.unwrap();
         self.last
     }

@@ -26,6 +26,7 @@ mod transport;
 pub use control::{Control, ControlError};
 pub use drive::Published;
 pub use error::Error;
+pub use loading::SNAPSHOT_VERSION;
 pub use reading::{Found, Listed, Reader, ResultAddress, ResultPlace};
 pub use rerun::Rerun;
 pub use results::RunResult;

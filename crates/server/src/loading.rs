@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::reading::{Found, Parts};
 
 /// The form of snapshots; one of another form is passed over and the log folded instead.
-pub(crate) const SNAPSHOT_VERSION: u32 = 1;
+pub const SNAPSHOT_VERSION: u32 = 1;
 
 /// An execution brought into memory.
 pub(crate) struct Opened {
