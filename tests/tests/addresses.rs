@@ -1,5 +1,8 @@
 //! Results by their address: step, iteration, task, page and attempt, through the command line, here and on a server.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
 use serde_json::{Value, json};
 use tests::binary::Desk;
 
@@ -109,4 +112,74 @@ fn every_result_outside_the_log_is_found_by_its_address() {
         kinds.iter().filter(|kind| **kind == "result_ref").count(),
         3
     );
+}
+
+/// A server that lives as long as the test needs it.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a server on a free port, and says where it is.
+fn serve(desk: &Desk) -> (Served, String) {
+    let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
+    let mut command = desk.command(&args);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let said = child.stderr.take().expect("what it says is piped");
+    let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+    let ready = lines.find(|line| line.starts_with("serving"));
+    let ready = ready.expect("it says where");
+    let url = ready.split_whitespace().nth(1).expect("it says where");
+    let url = url.to_owned();
+    // A pipe that nobody reads would break.
+    std::thread::spawn(move || lines.for_each(drop));
+    (Served(child), url)
+}
+
+async fn get(url: &str, params: &[(&str, &str)]) -> Value {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let request = reqwest::Client::new().get(url).query(params);
+    let answer = request.send().await.expect("the server answers");
+    assert!(answer.status().is_success(), "{url} {params:?}: {answer:?}");
+    let bytes = answer.bytes().await.expect("a whole answer");
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_finds_every_result_by_its_address() {
+    let desk = Desk::new();
+    desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
+    let (_served, url) = serve(&desk);
+    let added = desk.run(&["context", "add", "here", "--server", &url]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let run = desk.json(&["run", "lattice.yaml", "-o", "json"]);
+    check(&desk);
+    let id = run["execution_id"].as_str().expect("an id");
+    let results = format!("{url}/api/result/{id}");
+    let params = [("step", "read"), ("iteration", "0"), ("task", "fetch")];
+    let listed = get(&format!("{results}/list"), &params).await;
+    let manifest = &listed["results"][2]["reference"]["ref"];
+    let manifest = manifest.as_str().expect("an address");
+    let resolve = format!("{url}/api/result/resolve");
+    let all = get(&resolve, &[("ref", manifest)]).await;
+    assert_eq!(all, json!([0, 1, 1, 0, 2, 2]));
+    let written = get(&resolve, &[("ref", manifest), ("form", "manifest")]).await;
+    assert_eq!(written["kind"], "manifest");
+    assert_eq!(written["merge_path"], "$.items");
+    let pages = [json!([0, 1, 1]), json!([0, 2, 2])];
+    for (part, items) in written["parts"]
+        .as_array()
+        .expect("parts")
+        .iter()
+        .zip(pages)
+    {
+        let address = part["ref"].as_str().expect("an address");
+        let body = get(&resolve, &[("ref", address)]).await;
+        assert_eq!((&body["items"], &part["page"]), (&items, &items[1]));
+    }
 }

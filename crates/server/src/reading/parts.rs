@@ -22,8 +22,8 @@ pub(crate) struct Parts {
     logs: Vec<ExecutionId>,
     /// Which log and which event there; none where nothing is recorded.
     places: Vec<Option<(u32, Seq)>>,
-    /// What people call each place: the page, or the index.
-    names: Vec<i64>,
+    /// The page of each, where they are pages.
+    pages: Vec<i64>,
 }
 
 impl Parts {
@@ -31,7 +31,7 @@ impl Parts {
         self.places.len()
     }
 
-    /// The place of one part, and its page where it has one.
+    /// The place of one part.
     pub(crate) fn place(&self, index: usize) -> Option<(ExecutionId, Seq)> {
         let (log, seq) = self.places.get(index).copied().flatten()?;
         let log = usize::try_from(log).ok()?;
@@ -60,10 +60,9 @@ impl Parts {
         Ok(events.map(|place| found.remove(&place?)).collect())
     }
 
-    /// The page of a part, or its index.
-    pub(crate) fn name(&self, index: usize) -> i64 {
-        let index_of = || i64::try_from(index).unwrap_or(i64::MAX);
-        self.names.get(index).copied().unwrap_or_else(index_of)
+    /// The page that a part is, if it is one.
+    pub(crate) fn page(&self, index: usize) -> Option<i64> {
+        self.pages.get(index).copied()
     }
 
     /// The visits of a task, by page.
@@ -93,7 +92,7 @@ impl Parts {
         .await?;
         Ok(Self {
             logs: vec![execution],
-            names: by_page.keys().copied().collect(),
+            pages: by_page.keys().copied().collect(),
             places: by_page.into_values().map(|seq| Some((0, seq))).collect(),
         })
     }

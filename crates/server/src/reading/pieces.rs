@@ -9,7 +9,7 @@ use futures_util::stream;
 use model::event::Event;
 use model::manifest::{Collect, Rule, outcome_of};
 use model::outcome::Outcome;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::reading::parts::Parts;
@@ -122,8 +122,8 @@ impl Out {
     /// What a part adds, as JSON text.
     async fn elements(&self, index: usize, event: Option<Event>) -> Result<Vec<Bytes>, Error> {
         if let Form::Listed = self.form {
-            let name = self.parts.name(index);
-            let place = event.as_ref().map(|event| entry(event, name));
+            let page = self.parts.page(index);
+            let place = event.as_ref().map(|event| entry(event, page));
             return Ok(place.iter().map(text).collect());
         }
         let outcome = event.as_ref().and_then(outcome_of);
@@ -145,7 +145,7 @@ impl Out {
 }
 
 /// A part as the manifest lists it.
-fn entry(event: &Event, name: i64) -> Value {
+fn entry(event: &Event, page: Option<i64>) -> Value {
     let place = ::results::Place {
         execution: event.execution_id,
         at: &event.at,
@@ -157,10 +157,14 @@ fn entry(event: &Event, name: i64) -> Value {
         _ => None,
     };
     let uri = reference.map_or_else(|| place.uri(), |reference| reference.uri.clone());
-    match event.at.task {
-        Some(_) if event.at.iteration.is_none() => json!({"ref": uri, "page": name}),
-        _ => json!({"ref": uri, "iteration": event.at.iteration, "page": event.at.page}),
+    let mut entry = Map::from_iter([("ref".to_owned(), uri.into())]);
+    if let Some(index) = event.at.iteration {
+        entry.insert("iteration".to_owned(), index.into());
     }
+    if let Some(page) = page.or(event.at.page) {
+        entry.insert("page".to_owned(), page.into());
+    }
+    Value::Object(entry)
 }
 
 fn text(value: &Value) -> Bytes {
