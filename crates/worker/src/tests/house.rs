@@ -13,7 +13,6 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
 use model::result_ref::ResultRef;
-use model::result_ref::ResultRef;
 use model::template::LoopPointer;
 use model::time::Time;
 use serde_json::{Map, Value};
