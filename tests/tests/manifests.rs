@@ -86,11 +86,12 @@ impl Writer {
             ciborium::into_writer(&self.state, &mut bytes).unwrap();
         }
         let mut commit = Commit::new(self.execution, expected, events);
-        commit.snapshot = (!bytes.is_empty()).then(|| Snapshot {
+        let snapshot = Snapshot {
             seq: self.last,
             version: server::SNAPSHOT_VERSION,
             bytes,
-        });
+        };
+        commit.snapshot = Some(snapshot).filter(|snapshot| !snapshot.bytes.is_empty());
         self.store.commit(commit).await.unwrap();
         self.last
     }

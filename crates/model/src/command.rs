@@ -129,8 +129,8 @@ pub struct OutcomePointer {
 /// The parts of one label: the visits that ended well.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {
-    /// Where each page is recorded; one that comes again takes the place of the one before.
-    pub by_page: BTreeMap<i64, Seq>,
+    /// Where each page is recorded, in page order; one that comes again takes the place of the one before.
+    pub by_page: Vec<(i64, Seq)>,
     /// The size of their bodies.
     pub bytes: u64,
     /// Whether some of them live outside the log.
@@ -141,7 +141,14 @@ pub struct Parts {
 impl Parts {
     /// Adds a part.
     pub fn add(&mut self, pointer: &OutcomePointer) {
-        self.by_page.insert(pointer.page.unwrap_or(1), pointer.seq);
+        let part = (pointer.page.unwrap_or(1), pointer.seq);
+        match self
+            .by_page
+            .binary_search_by_key(&part.0, |(page, _)| *page)
+        {
+            Ok(place) => self.by_page[place] = part,
+            Err(place) => self.by_page.insert(place, part),
+        }
         self.bytes += pointer.outside.unwrap_or(u64::from(pointer.bytes));
         self.is_outside |= pointer.outside.is_some();
     }

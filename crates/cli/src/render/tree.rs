@@ -29,8 +29,7 @@ pub(crate) fn as_table(value: &Value, surface: Surface) -> Option<String> {
         !map.values()
             .any(|value| value.is_object() || value.is_array())
     };
-    if headings.is_empty() || headings.len() > COLUMNS_MAX || !maps.iter().all(|map| is_flat(&map))
-    {
+    if headings.is_empty() || headings.len() > COLUMNS_MAX || !maps.iter().all(is_flat) {
         return None;
     }
     let cell = |map: &Map<String, Value>, key: &str| map.get(key).map_or_else(String::new, scalar);

@@ -44,12 +44,11 @@ impl Turn<'_> {
             return;
         };
         let asked = task.result.accumulate.as_ref();
-        let collected = match asked {
-            Some(_) => pipeline.parts_of(&task.label),
-            None => {
-                let parts = pipeline.parts.get(&task.label);
-                parts.filter(|parts| has_pages_outside(parts)).cloned()
-            }
+        let collected = if asked.is_some() {
+            pipeline.parts_of(&task.label)
+        } else {
+            let parts = pipeline.parts.get(&task.label);
+            parts.filter(|parts| has_pages_outside(parts)).cloned()
         };
         let Some(parts) = collected else {
             return;
@@ -123,7 +122,7 @@ impl Turn<'_> {
         let parts = pipeline.parts_of(&label)?;
         let mut missing = Vec::new();
         let mut bodies = Vec::new();
-        for seq in parts.by_page.into_values() {
+        for (_, seq) in parts.by_page {
             let need = Need::Outcome(seq);
             if !self.loaded.outcomes.contains_key(&seq) && !self.serve(&need) {
                 missing.push(need);
@@ -162,6 +161,6 @@ fn has_pages_outside(parts: &Parts) -> bool {
 }
 
 fn first_of(parts: &Parts) -> Seq {
-    let seqs = parts.by_page.values();
-    seqs.min().copied().unwrap_or_default()
+    let seqs = parts.by_page.iter().map(|(_, seq)| *seq);
+    seqs.min().unwrap_or_default()
 }

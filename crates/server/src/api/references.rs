@@ -136,7 +136,7 @@ pub(crate) async fn step_result(
         ApiError::not_found("RESULT_NOT_FOUND", detail)
             .remedy("GET /api/result/{id}/list?step=… lists the results of a step")
     })?;
-    let pieces = reader.pieces(found).await?;
+    let pieces = reader.json_pieces(found).await?;
     let head = json!({"execution_id": id, "step": step}).to_string();
     let head = format!("{},\"result\":", head.trim_end_matches('}'));
     Ok(streamed(Body::from_stream(between(head, pieces, "}"))))

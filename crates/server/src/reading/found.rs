@@ -56,7 +56,7 @@ impl Found {
     }
 
     /// The media type of its bytes.
-    pub fn content_type(&self) -> &str {
+    pub(crate) fn content_type(&self) -> &str {
         match self {
             Self::Body(reference) => &reference.meta.content_type,
             _ => "application/json",

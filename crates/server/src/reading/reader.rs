@@ -116,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// A result as JSON text, piece by piece.
+    /// A result as it is, piece by piece: JSON text, or the bytes of a body that is none.
     pub async fn pieces(&self, found: Found) -> Result<Pieces, Error> {
         match found {
             Found::Body(reference) => Ok(self.bodies.read(&reference, None).await?.pieces),
@@ -135,6 +135,14 @@ impl Reader {
             }
             found => Ok(pieces::one(self.value(found).await?.to_string())),
         }
+    }
+
+    /// A result as JSON text even where its body is none: then it is text that a task stored.
+    pub(crate) async fn json_pieces(&self, found: Found) -> Result<Pieces, Error> {
+        if found.content_type() == "application/json" {
+            return self.pieces(found).await;
+        }
+        Ok(pieces::one(self.value(found).await?.to_string()))
     }
 
     /// A manifest with the address of each part, piece by piece.
