@@ -319,14 +319,39 @@ pub(crate) struct LogsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResultArgs {
-    /// The run
-    #[arg(allow_negative_numbers = true, default_value = "last")]
+    /// The run, or RUN/STEP, RUN/STEP#ITERATION, RUN/STEP#ITERATION/TASK
+    #[arg(
+        allow_negative_numbers = true,
+        default_value = "last",
+        value_name = "RUN[/STEP[#ITERATION][/TASK]]"
+    )]
     pub(crate) id: String,
     /// A step, in place of the whole run
     pub(crate) step: Option<String>,
+    /// The result of this task
+    #[arg(long)]
+    pub(crate) task: Option<String>,
+    /// The result of this iteration, from 0
+    #[arg(long, value_name = "N")]
+    pub(crate) iteration: Option<u64>,
+    /// The result of this page
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) page: Option<i64>,
+    /// The result of this try, from 1; the one that ended well unless said
+    #[arg(long, value_name = "N")]
+    pub(crate) attempt: Option<u32>,
     /// A part of the result, such as rows[0].id
     #[arg(long)]
     pub(crate) path: Option<String>,
+    /// List the results that fit, and where they are
+    #[arg(long, conflicts_with_all = ["path", "raw", "tree"])]
+    pub(crate) list: bool,
+    /// The bytes as they are, however many
+    #[arg(long, conflicts_with_all = ["path", "tree"])]
+    pub(crate) raw: bool,
+    /// As a tree, also where nobody sits at a terminal
+    #[arg(long)]
+    pub(crate) tree: bool,
 }
 
 #[derive(Debug, Args)]

@@ -280,6 +280,7 @@ impl From<server::Error> for Problem {
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)
+            | server::Error::TooLarge(..)
             | server::Error::Elsewhere(_)
             | server::Error::Stopping => Exit::Unreachable,
         };

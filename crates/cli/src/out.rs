@@ -76,6 +76,11 @@ impl Out {
             })
             .and_then(|()| stdout.flush());
         drop(stdout);
+        self.written(written);
+    }
+
+    /// Takes note of a reader that is gone.
+    fn written(&self, written: io::Result<()>) {
         if let Err(error) = written {
             self.closed.store(true, Ordering::Relaxed);
             if error.kind() != io::ErrorKind::BrokenPipe {
@@ -83,6 +88,17 @@ impl Out {
                 self.complain(&format!("standard output cannot be written: {error}"));
             }
         }
+    }
+
+    /// Writes bytes of data as they are.
+    pub(crate) fn bytes(&self, bytes: &[u8]) {
+        if self.is_closed() {
+            return;
+        }
+        let mut stdout = self.data.lock();
+        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+        drop(stdout);
+        self.written(written);
     }
 
     /// Prints a value: pretty JSON, or one line of it where lines are records.

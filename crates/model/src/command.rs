@@ -73,6 +73,9 @@ pub struct Continuation {
     /// The latest outcome of each label.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<Name, OutcomePointer>,
+    /// The parts of each label that ended well more than once.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<Name, Parts>,
     /// The label that ended last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Name>,
@@ -115,6 +118,53 @@ pub struct OutcomePointer {
     pub ok: bool,
     /// The size of its text in the log.
     pub bytes: u32,
+    /// The page it is; the visit where none is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<i64>,
+    /// The size of its body, where that lives outside the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<u64>,
+}
+
+/// The parts of one label: the visits that ended well.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts {
+    /// Where each page is recorded, in page order; one that comes again takes the place of the one before.
+    pub by_page: Vec<(i64, Seq)>,
+    /// The size of their bodies.
+    pub bytes: u64,
+    /// Whether some of them live outside the log.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_outside: bool,
+}
+
+impl Parts {
+    /// Adds a part.
+    pub fn add(&mut self, pointer: &OutcomePointer) {
+        let part = (pointer.page.unwrap_or(1), pointer.seq);
+        match self
+            .by_page
+            .binary_search_by_key(&part.0, |(page, _)| *page)
+        {
+            Ok(place) => self.by_page[place] = part,
+            Err(place) => self.by_page.insert(place, part),
+        }
+        self.bytes += pointer.outside.unwrap_or(u64::from(pointer.bytes));
+        self.is_outside |= pointer.outside.is_some();
+    }
+}
+
+impl Continuation {
+    /// The visits of a label that ended well, however many.
+    pub fn parts_of(&self, label: &Name) -> Option<Parts> {
+        if let Some(parts) = self.parts.get(label) {
+            return Some(parts.clone());
+        }
+        let only = self.outcomes.get(label).filter(|pointer| pointer.ok)?;
+        let mut parts = Parts::default();
+        parts.add(only);
+        Some(parts)
+    }
 }
 
 /// What a pipeline is doing.

@@ -10,6 +10,8 @@ pub mod diagnostic;
 pub mod duration;
 pub mod event;
 pub mod id;
+pub mod manifest;
+pub mod merge;
 pub mod outcome;
 pub mod playbook;
 pub mod raw;

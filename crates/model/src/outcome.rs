@@ -211,6 +211,17 @@ impl Outcome {
         }
     }
 
+    /// The result as a list of results shows it: the value, the reference that stands for it, or null after a failure.
+    pub fn shown(&self) -> Value {
+        match self {
+            Self::Ok(success) => match &success.reference {
+                Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
+                None => success.result.clone(),
+            },
+            Self::Error(_) => Value::Null,
+        }
+    }
+
     /// The fields of the tool's own kind.
     pub fn facets(&self) -> &Facets {
         match self {

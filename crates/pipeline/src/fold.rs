@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use model::command::{Continuation, Cursor, OutcomePointer, Stage};
-use model::event::{Action, Body, Event, TaskEnded, TaskStarted};
+use model::event::{Action, Body, Event, ResultStored, TaskEnded, TaskStarted};
+use model::id::Name;
+use model::manifest::Rule;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
 use model::raw::Raw;
@@ -35,6 +37,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
             note_writes(continuation, event);
         }
         Body::TaskDone(ended) => end(continuation, event, ended, true),
+        Body::ManifestUpdated(stored) => stand_for(continuation, event, stored),
         Body::TaskFailed(ended) => {
             note_unknown(continuation, event, &ended.outcome);
             end(continuation, event, ended, false);
@@ -67,6 +70,22 @@ fn retrying(action: &Action, event: &Event) -> Stage {
     }
 }
 
+/// A manifest that stands for its task's result is where that is found from now on.
+fn stand_for(continuation: &mut Continuation, event: &Event, stored: &ResultStored) {
+    let is_result = Rule::of(&stored.result_ref).is_some_and(|rule| rule.is_result);
+    let Some(label) = event.at.task.as_ref().filter(|_| is_result) else {
+        return;
+    };
+    if let Some(parts) = continuation.parts_of(label) {
+        continuation.parts.insert(label.clone(), parts);
+    }
+    if let Some(pointer) = continuation.outcomes.get_mut(label) {
+        pointer.seq = event.seq;
+        pointer.ok = true;
+        pointer.bytes = u32::try_from(model::size::bytes(stored)).unwrap_or(u32::MAX);
+    }
+}
+
 fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bool) {
     let label = event
         .at
@@ -78,8 +97,14 @@ fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bo
         seq: event.seq,
         ok,
         bytes,
+        page: event
+            .at
+            .page
+            .or((event.at.visit > 1).then_some(event.at.visit.into())),
+        outside: ended.result_ref.as_ref().map(|body| body.meta.bytes),
     };
-    continuation.outcomes.insert(label.clone(), pointer);
+    let before = continuation.outcomes.insert(label.clone(), pointer);
+    note_part(continuation, &label, before, &pointer);
     continuation.last = Some(label.clone());
     continuation.attempt = 0;
     note_writes(continuation, event);
@@ -96,6 +121,29 @@ fn end(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bo
         (Directive::Continue, _) => Cursor::After(label),
         _ => Cursor::At(label),
     };
+}
+
+/// Keeps where the visits of a label are recorded that ended well, once there are several.
+fn note_part(
+    continuation: &mut Continuation,
+    label: &Name,
+    before: Option<OutcomePointer>,
+    now: &OutcomePointer,
+) {
+    if let Some(parts) = continuation.parts.get_mut(label) {
+        if now.ok {
+            parts.add(now);
+        }
+        return;
+    }
+    let Some(before) = before.filter(|before| before.ok) else {
+        return;
+    };
+    let parts = continuation.parts.entry(label.clone()).or_default();
+    parts.add(&before);
+    if now.ok {
+        parts.add(now);
+    }
 }
 
 /// Keeps where values were written, so that they can be read again.

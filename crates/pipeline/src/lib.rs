@@ -7,6 +7,7 @@
 
 mod answer;
 mod fold;
+mod labels;
 mod next;
 mod outside;
 mod policy;
@@ -15,6 +16,7 @@ mod writes;
 
 pub use answer::answer;
 pub use fold::fold;
+pub use labels::{recall, see};
 pub use next::{Entry, Next, TaskRun, next};
 pub use outside::{Asked, Waiting, child, wait};
 pub use policy::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DELAY_MAX, SUSPEND_AFTER};

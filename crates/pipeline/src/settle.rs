@@ -37,6 +37,8 @@ pub struct Settled {
     pub writes: Writes,
     /// Why the pipeline fails, if it does.
     pub failure: Option<TaskError>,
+    /// The page that the result is, if the visit ended well.
+    pub part: Option<i64>,
 }
 
 /// The stable key of a task run: the same for every attempt and redelivery, another for every visit.
@@ -105,7 +107,8 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
 
 /// The end of a task whose outcome and writes cannot be recorded: it fails, and no rule is asked.
 pub fn fail(run: &TaskRun<'_>, failure: &Outcome, place: &Place) -> Settled {
-    ended(run, failure, place, Ended::failing())
+    let page = visit_page(run, place);
+    ended(run, failure, task_at(run, place, page), Ended::failing())
 }
 
 fn policy_error(error: &JumpError, step: &Step, run: &TaskRun<'_>) -> TaskError {
@@ -128,6 +131,7 @@ fn follow(
     scope: &Scope,
     place: &Place,
 ) -> Result<Settled, JumpError> {
+    let at = task_at(run, place, page(run, outcome, scope, place));
     let mut scope = scope.clone();
     let reached = Envelope::of(outcome.clone().into());
     let mut writes = Writes::default();
@@ -156,7 +160,7 @@ fn follow(
                     return Ok(retried(
                         run,
                         outcome,
-                        place,
+                        at,
                         Ended {
                             action,
                             writes: own_writes(rule, &scope)?,
@@ -183,7 +187,7 @@ fn follow(
         let own = || policy::failed_by_rule(run.task);
         verdict_end.failure = Some(outcome.failure().cloned().unwrap_or_else(own));
     }
-    Ok(ended(run, outcome, place, verdict_end))
+    Ok(ended(run, outcome, at, verdict_end))
 }
 
 /// How a task's visit ends, or goes on.
@@ -238,12 +242,14 @@ impl Ended {
 }
 
 /// The events of an attempt that is followed by another.
-fn retried(run: &TaskRun<'_>, outcome: &Outcome, place: &Place, ending: Ended) -> Settled {
-    let at = task_at(run, place);
+fn retried(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settled {
     let mut events = Vec::with_capacity(3);
     if run.attempt == 1 {
         events.push(Draft {
-            at: at.clone(),
+            at: At {
+                page: None,
+                ..at.clone()
+            },
             body: Body::AttemptStarted(Nothing {}),
         });
     }
@@ -259,12 +265,13 @@ fn retried(run: &TaskRun<'_>, outcome: &Outcome, place: &Place, ending: Ended) -
         events,
         writes: ending.writes,
         failure: None,
+        part: None,
     }
 }
 
 /// The events of a visit's end.
-fn ended(run: &TaskRun<'_>, outcome: &Outcome, place: &Place, ending: Ended) -> Settled {
-    let at = task_at(run, place);
+fn ended(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settled {
+    let part = outcome.is_ok().then(|| at.page.unwrap_or(at.visit.into()));
     let mut events = Vec::with_capacity(3);
     if run.attempt > 1 {
         events.push(Draft {
@@ -311,14 +318,34 @@ fn ended(run: &TaskRun<'_>, outcome: &Outcome, place: &Place, ending: Ended) -> 
         events,
         writes: ending.writes,
         failure,
+        part,
     }
 }
 
-fn task_at(run: &TaskRun<'_>, place: &Place) -> At {
+/// The page that an outcome is: what its result says, else what the iteration counts, else the visit.
+fn page(run: &TaskRun<'_>, outcome: &Outcome, scope: &Scope, place: &Place) -> Option<i64> {
+    let said = match outcome {
+        Outcome::Ok(success) => match &success.reference {
+            Some(reference) => reference.extracted.get("page").and_then(Value::as_i64),
+            None => run.task.result.page_in(&success.result),
+        },
+        Outcome::Error(_) => None,
+    };
+    let counted = || scope.iter.as_ref()?.values.json().get("page")?.as_i64();
+    said.or_else(counted).or_else(|| visit_page(run, place))
+}
+
+/// A task that a jump entered again is on the page of its visit.
+fn visit_page(run: &TaskRun<'_>, place: &Place) -> Option<i64> {
+    (run.visit > 1 && place.jumps > 0).then(|| run.visit.into())
+}
+
+fn task_at(run: &TaskRun<'_>, place: &Place, page: Option<i64>) -> At {
     At {
         task: Some(run.task.label.clone()),
         visit: run.visit,
         attempt: run.attempt,
+        page,
         ..place.at.clone()
     }
 }

@@ -29,6 +29,11 @@ pub enum Error {
     /// Another server drives the execution.
     #[error("another server ({0}) drives the execution")]
     Elsewhere(store::OwnerId),
+    /// What the parts of a manifest come to is too large to be put together.
+    #[error(
+        "the parts of `{0}` have more than {1} bytes: read them one by one, or let a task lift out what is needed"
+    )]
+    TooLarge(String, u64),
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,
@@ -44,7 +49,16 @@ impl Error {
             Self::NoPlaybook(_) | Self::NoVersion { .. } => "PLAYBOOK_NOT_FOUND",
             Self::BrokenLog(_) => "LOG_BROKEN",
             Self::Elsewhere(_) => "EXECUTION_ELSEWHERE",
+            Self::TooLarge(..) => "BODY_TOO_LARGE",
             Self::Stopping => "SERVER_STOPPING",
+        }
+    }
+
+    /// Why a result broke off while it was read.
+    pub(crate) fn broken_off(error: std::io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => own,
+            Err(error) => Self::Body(results::Error::Interrupted(error)),
         }
     }
 

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use engine::{Net, State};
 use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
 use model::id::{EventId, ExecutionId, LeaseEpoch, Seq};
-use model::outcome::Outcome;
+use model::manifest::outcome_of;
 use model::template::{Data, Loaded, LoopPointer, Need};
 use serde_json::{Value, json};
+use store::Store;
 
 use crate::Shared;
 use crate::error::Error;
+use crate::reading::{Found, Parts};
 
 /// The form of snapshots; one of another form is passed over and the log folded instead.
-pub(crate) const SNAPSHOT_VERSION: u32 = 1;
-
-/// How many events are read at once when a loop's results are gathered from the log.
-const PAGE: usize = 5_000;
+pub const SNAPSHOT_VERSION: u32 = 1;
 
 /// An execution brought into memory.
 pub(crate) struct Opened {
@@ -36,12 +35,26 @@ pub(crate) struct Opened {
 /// An event by its place and its id: no other event has both.
 pub(crate) type Mark = (Seq, EventId);
 
-/// Folds an execution's log, from its newest snapshot on.
-pub(crate) async fn open(
-    shared: &Shared,
+/// What an execution has come to.
+pub(crate) async fn state(
+    store: &dyn Store,
     execution: ExecutionId,
-) -> Result<Option<Box<Opened>>, Error> {
-    let Some(recorded) = shared.store.load(execution, SNAPSHOT_VERSION).await? else {
+) -> Result<Option<State>, Error> {
+    let folded = fold(store, execution).await?;
+    Ok(folded.map(|folded| folded.state))
+}
+
+/// A log, folded.
+struct Folded {
+    state: State,
+    tail: Vec<Event>,
+    snapshot_seq: Seq,
+    owner: Option<store::OwnerId>,
+}
+
+/// Folds an execution's log, from its newest snapshot on.
+async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded>, Error> {
+    let Some(recorded) = store.load(execution, SNAPSHOT_VERSION).await? else {
         return Ok(None);
     };
     let snapshot = recorded.snapshot.as_ref();
@@ -49,21 +62,33 @@ pub(crate) async fn open(
     let state = snapshot
         .and_then(|snapshot| ciborium::from_reader::<State, _>(snapshot.bytes.as_slice()).ok());
     let (state, tail) = match (state, snapshot.is_some()) {
-        (None, true) => (
-            None,
-            shared.store.events(execution, Seq(0), usize::MAX).await?,
-        ),
+        (None, true) => (None, store.events(execution, Seq(0), usize::MAX).await?),
         (state, _) => (state, recorded.tail),
     };
     let state = tail.iter().fold(state, engine::fold);
-    let state = state.ok_or(Error::BrokenLog(execution))?;
-    let net = shared.playbooks.net(&state.hash).await?;
-    Ok(Some(Box::new(Opened {
-        net,
-        state,
+    Ok(Some(Folded {
+        state: state.ok_or(Error::BrokenLog(execution))?,
         tail,
         snapshot_seq,
         owner: recorded.row.owner,
+    }))
+}
+
+/// Brings an execution into memory.
+pub(crate) async fn open(
+    shared: &Shared,
+    execution: ExecutionId,
+) -> Result<Option<Box<Opened>>, Error> {
+    let Some(folded) = fold(&*shared.store, execution).await? else {
+        return Ok(None);
+    };
+    let net = shared.playbooks.net(&folded.state.hash).await?;
+    Ok(Some(Box::new(Opened {
+        net,
+        state: folded.state,
+        tail: folded.tail,
+        snapshot_seq: folded.snapshot_seq,
+        owner: folded.owner,
         claims: None,
         landed: Vec::new(),
     })))
@@ -109,7 +134,7 @@ pub(crate) async fn load(
         })
         .collect();
     if !outcomes.is_empty() {
-        for event in events_at(shared, execution, &outcomes).await? {
+        for event in events_at(&*shared.store, execution, &outcomes).await? {
             if let Some(outcome) = outcome_of(&event) {
                 loaded.outcomes.insert(event.seq, Arc::new(outcome));
             }
@@ -118,20 +143,22 @@ pub(crate) async fn load(
     for need in needs {
         match need {
             Need::Outcome(_) => {}
-            Need::Body(reference) => match shared.bodies.get(&reference).await {
-                Ok(bytes) => {
-                    let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-                    loaded
-                        .bodies
-                        .insert(reference.uri.clone(), Data::new(value));
+            Need::Body(reference) => {
+                let uri = reference.uri.clone();
+                let found = Found::behind(*reference);
+                match shared.reader().value(found).await {
+                    Ok(value) => {
+                        loaded.bodies.insert(uri, Data::new(value));
+                    }
+                    Err(error @ Error::TooLarge(..)) => {
+                        loaded.unavailable.insert(uri, error.to_string());
+                    }
+                    Err(Error::Body(error)) if error.is_missing() => {
+                        loaded.unavailable.insert(uri, error.to_string());
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if error.is_missing() => {
-                    loaded
-                        .unavailable
-                        .insert(reference.uri.clone(), error.to_string());
-                }
-                Err(error) => return Err(error.into()),
-            },
+            }
             Need::Loop(pointer) => {
                 let value = loop_results(shared, execution, &pointer).await?;
                 loaded.loops.insert(pointer.done, Data::new(value));
@@ -157,21 +184,13 @@ pub(crate) fn from_recent<'e>(
     true
 }
 
-/// The outcome that an event records.
-pub(crate) fn outcome_of(event: &Event) -> Option<Outcome> {
-    match &event.body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
-        _ => None,
-    }
-}
-
 /// The events at these seqs. One that was taken over from another run stands here with what it says there.
 pub(crate) async fn events_at(
-    shared: &Shared,
+    store: &dyn Store,
     execution: ExecutionId,
     seqs: &[Seq],
 ) -> Result<Vec<Event>, Error> {
-    let mut events = shared.store.events_at(execution, seqs).await?;
+    let mut events = store.events_at(execution, seqs).await?;
     let mut elsewhere: BTreeMap<ExecutionId, Vec<(Seq, usize)>> = BTreeMap::new();
     for (place, event) in events.iter().enumerate() {
         if let Body::StepReused(reused) = &event.body
@@ -183,7 +202,7 @@ pub(crate) async fn events_at(
     }
     for (other, wanted) in elsewhere {
         let seqs: Vec<Seq> = wanted.iter().map(|(seq, _)| *seq).collect();
-        let found = shared.store.events_at(other, &seqs).await?;
+        let found = store.events_at(other, &seqs).await?;
         for (seq, place) in wanted {
             if let Some(source) = found.iter().find(|event| event.seq == seq) {
                 let own = events[place].seq;
@@ -199,11 +218,11 @@ pub(crate) async fn events_at(
 
 /// Where a loop's results really are: a loop that was taken over points into another run's log.
 pub(crate) async fn loop_source(
-    shared: &Shared,
+    store: &dyn Store,
     execution: ExecutionId,
     pointer: &LoopPointer,
 ) -> Result<(ExecutionId, LoopPointer), Error> {
-    let events = shared.store.events_at(execution, &[pointer.done]).await?;
+    let events = store.events_at(execution, &[pointer.done]).await?;
     let taken = events.into_iter().find_map(|event| match event.body {
         Body::StepReused(reused) => Some(*reused),
         _ => None,
@@ -224,50 +243,38 @@ pub(crate) async fn loop_results(
     execution: ExecutionId,
     pointer: &LoopPointer,
 ) -> Result<Value, Error> {
-    let (execution, pointer) = loop_source(shared, execution, pointer).await?;
-    let ends = [pointer.started, pointer.done];
-    let mut total = 0;
+    let (execution, pointer) = loop_source(&*shared.store, execution, pointer).await?;
     let mut stats = Value::Null;
-    let mut reused = None;
-    for event in shared.store.events_at(execution, &ends).await? {
-        match event.body {
-            Body::LoopStarted(started) => {
-                total = usize::try_from(started.total).unwrap_or(0);
-                reused = started.reused;
+    for event in shared.store.events_at(execution, &[pointer.done]).await? {
+        if let Body::LoopDone(done) = event.body {
+            stats = serde_json::to_value(done.stats).unwrap_or_default();
+            if let Some(results) = &done.results {
+                return Ok(json!({"results": results.value(), "stats": stats}));
             }
-            Body::LoopDone(done) => {
-                stats = serde_json::to_value(done.stats).unwrap_or_default();
-                if let Some(results) = &done.results {
-                    return Ok(json!({"results": results.value(), "stats": stats}));
-                }
-            }
-            _ => {}
         }
     }
-    let mut results = vec![Value::Null; total];
-    for items in items_elsewhere(shared, execution, reused).await? {
-        fill(shared, &items, &mut results).await?;
+    let ends = (pointer.started, pointer.done);
+    let parts = Parts::of_loop(&*shared.store, execution, ends).await?;
+    let mut results = Vec::with_capacity(parts.len());
+    while results.len() < parts.len() {
+        for event in parts.events(&*shared.store, results.len()).await? {
+            let outcome = event.as_ref().and_then(outcome_of);
+            results.push(outcome.map_or(Value::Null, |outcome| outcome.shown()));
+        }
     }
-    let own = ReusedItems {
-        execution_id: execution,
-        started: pointer.started,
-        until: pointer.done,
-        ranges: vec![(0, u64::MAX)],
-    };
-    fill(shared, &own, &mut results).await?;
     Ok(json!({"results": results, "stats": stats}))
 }
 
 /// The iterations that a loop took over, by the event that says so.
-async fn items_elsewhere(
-    shared: &Shared,
+pub(crate) async fn items_elsewhere(
+    store: &dyn Store,
     execution: ExecutionId,
     reused: Option<Seq>,
 ) -> Result<Vec<ReusedItems>, Error> {
     let Some(seq) = reused else {
         return Ok(Vec::new());
     };
-    let events = shared.store.events_at(execution, &[seq]).await?;
+    let events = store.events_at(execution, &[seq]).await?;
     let items = events.into_iter().find_map(|event| match event.body {
         Body::StepReused(reused) => match reused.part {
             ReusedPart::Iterations(iterations) => Some(iterations.items),
@@ -276,36 +283,4 @@ async fn items_elsewhere(
         _ => None,
     });
     Ok(items.unwrap_or_default())
-}
-
-/// Puts the results of these iterations in their places.
-async fn fill(shared: &Shared, items: &ReusedItems, results: &mut [Value]) -> Result<(), Error> {
-    let execution = items.execution_id;
-    let started = shared.store.events_at(execution, &[items.started]).await?;
-    let run = started.first().and_then(|event| event.at.step_run_id());
-    let is_meant = |index: u64| {
-        let mut ranges = items.ranges.iter();
-        ranges.any(|(from, to)| (*from..*to).contains(&index))
-    };
-    let mut after = items.started;
-    while after < items.until {
-        let page = shared.store.events(execution, after, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        after = last.seq;
-        let inside = page.iter().filter(|event| event.seq <= items.until);
-        for event in inside.filter(|event| event.at.step_run_id() == run) {
-            let index = event.at.iteration.filter(|index| is_meant(*index));
-            let place = index.and_then(|index| usize::try_from(index).ok());
-            if let (Some(Outcome::Ok(success)), Some(place)) = (
-                outcome_of(event),
-                place.and_then(|place| results.get_mut(place)),
-            ) {
-                *place = match success.reference {
-                    Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
-                    None => success.result,
-                };
-            }
-        }
-    }
-    Ok(())
 }

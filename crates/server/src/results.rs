@@ -1,16 +1,15 @@
 //! The end of a run, and its result with every reference resolved.
 
-use std::sync::Arc;
-
 use model::event::{Body, Finished, ResultPointer};
 use model::id::{ExecutionId, Name, Seq};
-use model::outcome::{Outcome, TaskError};
+use model::outcome::TaskError;
 use model::status::RunStatus;
-use model::template::{Content, Latest};
+use model::template::Content;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::{Server, Shared, loading};
+use crate::reading::{Reader, ResultAddress};
+use crate::{Server, loading};
 
 /// How many of a run's last events are looked through for its end.
 const LAST: u64 = 8;
@@ -91,20 +90,6 @@ impl Server {
         })
     }
 
-    /// The latest result of a step; none if it has not ended yet.
-    pub(crate) async fn result_of(
-        &self,
-        id: ExecutionId,
-        step: &Name,
-    ) -> Result<Option<Value>, Error> {
-        let state = self.state_at(id).await?;
-        let summary = state.steps.get(step);
-        match summary.and_then(|summary| summary.latest.as_ref()) {
-            Some(latest) => resolve(&self.shared, id, latest).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
     /// How the latest run of a loop stands: counts, and which iterations failed.
     pub(crate) async fn loop_of(
         &self,
@@ -125,7 +110,7 @@ impl Server {
         let Some(Content::Loop(pointer)) = latest.map(|latest| latest.envelope().content) else {
             return Ok(None);
         };
-        let (source, pointer) = loading::loop_source(&self.shared, id, &pointer).await?;
+        let (source, pointer) = loading::loop_source(&*self.shared.store, id, &pointer).await?;
         let done = [pointer.done];
         let events = self.shared.store.events_at(source, &done).await?;
         let counts = events.first().and_then(|event| match &event.body {
@@ -142,8 +127,8 @@ impl Server {
 
     /// A run's state as it stands.
     pub(crate) async fn state_at(&self, id: ExecutionId) -> Result<engine::State, Error> {
-        let opened = loading::open(&self.shared, id).await?;
-        Ok(opened.ok_or(Error::NotFound(id))?.state)
+        let state = loading::state(&*self.shared.store, id).await?;
+        state.ok_or(Error::NotFound(id))
     }
 
     /// The result of the step that a pointer names, as it stands now.
@@ -152,43 +137,16 @@ impl Server {
         id: ExecutionId,
         pointer: &ResultPointer,
     ) -> Result<Value, Error> {
-        let opened = loading::open(&self.shared, id)
-            .await?
-            .ok_or(Error::NotFound(id))?;
-        let summary = opened.state.steps.get(&pointer.step);
-        match summary.and_then(|summary| summary.latest.as_ref()) {
-            Some(latest) => resolve(&self.shared, id, latest).await,
+        let reader = self.shared.reader();
+        let wanted = ResultAddress::of_step(pointer.step.clone());
+        match reader.find(id, &wanted).await? {
+            Some(found) => reader.value(found).await,
             None => Ok(Value::Null),
         }
     }
-}
 
-async fn resolve(shared: &Arc<Shared>, id: ExecutionId, latest: &Latest) -> Result<Value, Error> {
-    match latest.envelope().content {
-        Content::Event(seq) => {
-            let events = loading::events_at(shared, id, &[seq]).await?;
-            match events.first().and_then(loading::outcome_of) {
-                Some(Outcome::Ok(success)) => match success.reference {
-                    Some(reference) => {
-                        let bytes = shared.bodies.get(&reference).await?;
-                        Ok(serde_json::from_slice(&bytes).unwrap_or(Value::Null))
-                    }
-                    None => Ok(success.result),
-                },
-                Some(Outcome::Error(failure)) => {
-                    Ok(serde_json::to_value(failure.error).unwrap_or_default())
-                }
-                None => Ok(Value::Null),
-            }
-        }
-        Content::Loop(pointer) => {
-            let mut value = loading::loop_results(shared, id, &pointer).await?;
-            Ok(value
-                .get_mut("results")
-                .map(Value::take)
-                .unwrap_or_default())
-        }
-        Content::Error(error) => Ok((*error).clone()),
-        Content::Outcome(_) | Content::Empty => Ok(Value::Null),
+    /// What reads results of runs in this server's store.
+    pub fn reader(&self) -> Reader {
+        self.shared.reader()
     }
 }

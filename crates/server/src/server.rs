@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::drive::Published;
 use crate::error::Error;
+use crate::reading::Reader;
 use crate::{drive, peers, playbooks, sweep, transport};
 
 /// What a server is made of.
@@ -48,6 +49,13 @@ pub(crate) struct Shared {
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
     pub(crate) stop: CancellationToken,
+}
+
+impl Shared {
+    /// What reads results.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader::new(self.store.clone(), self.bodies.clone())
+    }
 }
 
 /// How many commits a slow watcher may lag behind before it misses some and reads the log instead.

@@ -11,6 +11,7 @@ use engine::Refusal;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
+use model::result_ref::ResultRef;
 use model::template::LoopPointer;
 use tokio::sync::oneshot;
 use wire::{Ask, Claimed, Held, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict};
@@ -20,6 +21,7 @@ use crate::control;
 use crate::drive::{Extras, Hands, Order, Posted};
 use crate::error::Error;
 use crate::peers::{self, Driver};
+use crate::reading::Found;
 
 /// How long a worker's session lives without a heartbeat.
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(15);
@@ -221,7 +223,7 @@ impl Transport for InProcess {
         execution: ExecutionId,
         seqs: &[Seq],
     ) -> Result<Vec<Event>, wire::Error> {
-        let events = crate::loading::events_at(&self.shared, execution, seqs).await;
+        let events = crate::loading::events_at(&*self.shared.store, execution, seqs).await;
         events.map_err(unavailable)
     }
 
@@ -232,6 +234,18 @@ impl Transport for InProcess {
     ) -> Result<Raw, wire::Error> {
         let results = crate::loading::loop_results(&self.shared, execution, pointer).await;
         results.map(|value| Raw::of(&value)).map_err(unavailable)
+    }
+
+    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, wire::Error> {
+        let found = Found::behind(reference.clone());
+        let value = self.shared.reader().value(found).await;
+        value
+            .map(|value| Raw::of(&value))
+            .map_err(|error| match error {
+                Error::TooLarge(..) => wire::Error::Refused(error.to_string()),
+                Error::Body(body) if body.is_missing() => wire::Error::NotFound(body.to_string()),
+                error => unavailable(error),
+            })
     }
 }
 

@@ -229,6 +229,11 @@ impl Client {
         Download::new(self.each(make).await?)
     }
 
+    /// Asks for bytes that are read as they come.
+    pub async fn read(&self, path: &str) -> Result<Answer, CallError> {
+        self.send(Method::GET, path, None::<&()>, BODY).await
+    }
+
     /// Takes something away.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
         let answer = self.send(Method::DELETE, path, None::<&()>, CALL).await?;

@@ -7,6 +7,7 @@ use model::command::ReportEnd;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
+use model::result_ref::ResultRef;
 use model::template::LoopPointer;
 use model::time::Time;
 
@@ -200,6 +201,11 @@ impl Transport for Remote {
             pointer: pointer.clone(),
         };
         let answer = self.client.post("/api/commands/loop", &request).await;
+        answer.map_err(failed)
+    }
+
+    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error> {
+        let answer = self.client.post("/api/commands/manifest", reference).await;
         answer.map_err(failed)
     }
 }

@@ -8,6 +8,7 @@ use model::command::{Command, Continuation, ReportEnd};
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
+use model::result_ref::ResultRef;
 use model::template::LoopPointer;
 
 use serde::{Deserialize, Serialize};
@@ -184,4 +185,7 @@ pub trait Transport: Send + Sync {
         execution: ExecutionId,
         pointer: &LoopPointer,
     ) -> Result<Raw, Error>;
+
+    /// What the parts of a manifest come to.
+    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error>;
 }

@@ -132,7 +132,7 @@ fn need(envelope: &Envelope) -> Option<Need> {
     match &envelope.content {
         Content::Event(seq) => Some(Need::Outcome(*seq)),
         Content::Loop(pointer) => Some(Need::Loop(pointer.clone())),
-        Content::Outcome(_) | Content::Error(_) | Content::Empty => None,
+        Content::Outcome(_) | Content::Error(_) | Content::Parts(_) | Content::Empty => None,
     }
 }
 
@@ -172,7 +172,7 @@ fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
         Content::Outcome(outcome) => outcome,
         Content::Event(seq) => loaded.outcomes.get(seq)?,
         Content::Loop(pointer) => return Some(loaded.loops.get(&pointer.done)?.json().clone()),
-        Content::Error(_) | Content::Empty => return None,
+        Content::Error(_) | Content::Parts(_) | Content::Empty => return None,
     };
     match outcome.as_ref() {
         Outcome::Ok(success) => match &success.reference {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use model::event::{Body, Event};
 use model::id::Seq;
+use model::manifest;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::result_ref::ResultRef;
+use model::result_ref::{RefKind, ResultRef};
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
 use serde_json::Value;
 
@@ -21,6 +22,9 @@ use crate::patience::Backoff;
 const ROUNDS_MAX: usize = 8;
 /// A body larger than this is not put into a worker's memory for a template.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// So many events are asked for at once.
+const EVENTS_MAX: usize = 1_000;
 
 /// How often a store that cannot answer is asked for a body.
 const BODY_TRIES_MAX: u32 = 6;
@@ -100,12 +104,10 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
 
 /// The outcome that an event records.
 pub(crate) fn outcome(event: &Event) -> Option<Outcome> {
-    let raw = match &event.body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => &ended.outcome,
-        Body::AttemptDone(ended) | Body::AttemptFailed(ended) => &ended.outcome,
-        _ => return None,
-    };
-    raw.read().ok()
+    match &event.body {
+        Body::AttemptDone(ended) | Body::AttemptFailed(ended) => ended.outcome.read().ok(),
+        _ => manifest::outcome_of(event),
+    }
 }
 
 fn no_outcome(seq: Seq) -> TaskError {
@@ -116,7 +118,11 @@ fn no_outcome(seq: Seq) -> TaskError {
 /// Events of the execution's log.
 pub(crate) async fn events(hand: &Hand, seqs: &[Seq]) -> Result<Vec<Event>, Trouble> {
     let transport = &hand.shared.transport;
-    patiently(hand, || transport.events(hand.execution(), seqs)).await
+    let mut events = Vec::with_capacity(seqs.len());
+    for seqs in seqs.chunks(EVENTS_MAX) {
+        events.extend(patiently(hand, || transport.events(hand.execution(), seqs)).await?);
+    }
+    Ok(events)
 }
 
 async fn loop_results(hand: &Hand, pointer: &LoopPointer) -> Result<Data, Trouble> {
@@ -133,6 +139,11 @@ pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Tr
             reference.uri, reference.meta.bytes
         );
         return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).into());
+    }
+    if reference.kind == RefKind::Manifest {
+        let transport = &hand.shared.transport;
+        let raw = patiently(hand, || transport.manifest(reference)).await?;
+        return Ok(raw.value());
     }
     let mut backoff = Backoff::default();
     let mut tries = 1;

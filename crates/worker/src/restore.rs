@@ -6,7 +6,6 @@ use model::event::Event;
 use model::id::Seq;
 use model::outcome::{ErrorKind, TaskError};
 use model::raw::Raw;
-use model::template::Envelope;
 use pipeline::Writes;
 use serde_json::{Map, Value};
 
@@ -17,13 +16,7 @@ use crate::run::Pipeline;
 impl Pipeline<'_> {
     /// Goes on from where another worker came to.
     pub(crate) async fn restore(&mut self, continuation: Continuation) -> Result<(), Trouble> {
-        for (label, pointer) in &continuation.outcomes {
-            let envelope = Envelope::recorded(pointer.ok, pointer.seq);
-            if continuation.last.as_ref() == Some(label) {
-                self.scope.previous = Some(envelope.clone());
-            }
-            self.scope.labels.insert(label.clone(), envelope);
-        }
+        pipeline::recall(&mut self.scope, self.step, &continuation);
         let is_parallel = is_parallel(self.step);
         let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
         seqs.extend(&continuation.local_writes);

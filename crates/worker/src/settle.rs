@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ctx;
 use model::event::Body;
 use model::outcome::Outcome;
-use model::template::{Data, Envelope, Loaded, Need, RenderError, Scope};
+use model::template::{Data, Loaded, Need, RenderError, Scope};
 use pipeline::{Entry, Place, Settled, TaskRun};
 use serde_json::Value;
 
@@ -129,10 +129,6 @@ impl Pipeline<'_> {
             ctx::join(&mut self.patch, &settled.writes.ctx);
         }
         self.failure = settled.failure;
-        let envelope = Envelope::of(Arc::new(outcome));
-        self.scope
-            .labels
-            .insert(run.task.label.clone(), envelope.clone());
-        self.scope.previous = Some(envelope);
+        pipeline::see(&mut self.scope, run, settled.part, outcome);
     }
 }

@@ -7,8 +7,10 @@ use model::event::{
     WorkflowStarted,
 };
 use model::id::Name;
+use model::manifest::Rule;
 use model::outcome::{Outcome, TaskError};
 use model::raw::Raw;
+use model::result_ref::ResultRef;
 use serde_json::Value;
 
 /// A longer text is told by its length.
@@ -36,6 +38,9 @@ fn name(event: &Event) -> String {
         }
         if at.attempt > 1 {
             let _ = write!(text, " attempt {}", at.attempt);
+        }
+        if let Some(page) = at.page {
+            let _ = write!(text, " page {page}");
         }
     }
     text
@@ -119,6 +124,7 @@ fn details(event: &Event) -> String {
             started.max_in_flight,
             word(&started.failure)
         ),
+        Body::ManifestUpdated(stored) => manifest(&stored.result_ref),
         Body::LoopDone(done) => {
             let stats = done.stats;
             let results = optional("results", done.results.as_ref());
@@ -129,6 +135,16 @@ fn details(event: &Event) -> String {
         }
         _ => String::new(),
     }
+}
+
+fn manifest(reference: &ResultRef) -> String {
+    let Some(rule) = Rule::of(reference) else {
+        return "no rule".to_owned();
+    };
+    let path = rule.merge_path.as_deref().unwrap_or("$");
+    let stands = if rule.is_result { " is the result" } else { "" };
+    let strategy = rule.strategy.name();
+    format!("{} parts {strategy} {path}{stands}", rule.parts)
 }
 
 fn begun(started: &WorkflowStarted) -> String {
@@ -272,6 +288,9 @@ fn awaited(awaits: &Awaits) -> String {
 fn answer(raw: &Raw) -> String {
     match raw.read::<Outcome>() {
         Ok(Outcome::Ok(success)) => match success.reference {
+            Some(reference) if Rule::of(&reference).is_some() => {
+                format!("ok {}", manifest(&reference))
+            }
             Some(reference) => {
                 let extracted = Value::Object(reference.extracted.clone());
                 format!(
@@ -288,7 +307,8 @@ fn answer(raw: &Raw) -> String {
 
 /// Data with what is large said in few words.
 fn data(raw: &Raw) -> String {
-    if raw.text().len() <= LONG && !raw.text().contains("result_ref") {
+    let is_plain = |text: &str| !text.contains("result_ref") && !text.contains("\"manifest\"");
+    if raw.text().len() <= LONG && is_plain(raw.text()) {
         return raw.text().to_owned();
     }
     brief(raw.value()).to_string()
@@ -300,6 +320,10 @@ pub(crate) fn brief(value: Value) -> Value {
         Value::Object(map) if map.get("kind").is_some_and(|kind| kind == "result_ref") => {
             let bytes = map.get("meta").and_then(|meta| meta.get("bytes"));
             format!("<body of {} bytes>", bytes.unwrap_or(&Value::Null)).into()
+        }
+        Value::Object(map) if map.get("kind").is_some_and(|kind| kind == "manifest") => {
+            let parts = map.get("meta").and_then(|meta| meta.get("parts"));
+            format!("<manifest of {} parts>", parts.unwrap_or(&Value::Null)).into()
         }
         Value::Object(map) => {
             let brief = map.into_iter().map(|(key, value)| (key, brief(value)));

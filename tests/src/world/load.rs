@@ -1,11 +1,14 @@
 //! Reading from the store what a rendering asks for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use model::event::{Body, Event, ReusedItems, ReusedPart};
 use model::id::{ExecutionId, Seq};
+use model::manifest::{Rule, execution_of, outcome_of};
 use model::outcome::Outcome;
+use model::result_ref::ResultRef;
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
 use serde_json::{Value, json};
 use store::Store as _;
@@ -60,7 +63,7 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
             }
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
-                match store.body(&reference) {
+                match behind(store, &reference) {
                     Some(value) => {
                         loaded.bodies.insert(uri, Data::new(value));
                     }
@@ -93,12 +96,35 @@ pub(crate) fn resolve<T>(
     render(scope)
 }
 
-/// The outcome that an event records.
-pub(crate) fn outcome_of(event: &Event) -> Option<Outcome> {
-    match &event.body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
-        _ => None,
+/// What a reference leads to: a body, or what the parts of a manifest come to.
+fn behind(store: &Kept, reference: &ResultRef) -> Option<Value> {
+    let Some(rule) = Rule::of(reference) else {
+        return store.body(reference);
+    };
+    let log = log(store, execution_of(&reference.uri)?);
+    let at = &log.iter().find(|event| event.seq == rule.seq)?.at;
+    let is_part = |event: &&Event| {
+        matches!(event.body, Body::TaskDone(_))
+            && (rule.first..=rule.seq).contains(&event.seq)
+            && event.at.step_run_id() == at.step_run_id()
+            && (event.at.iteration, &event.at.task) == (at.iteration, &at.task)
+    };
+    let parts: BTreeMap<i64, &Event> = log
+        .iter()
+        .filter(is_part)
+        .map(|event| (event.at.page.unwrap_or(event.at.visit.into()), event))
+        .collect();
+    let mut bodies = Vec::new();
+    for event in parts.into_values() {
+        let Some(Outcome::Ok(success)) = outcome_of(event) else {
+            continue;
+        };
+        bodies.push(match success.reference {
+            Some(part) => store.body(&part)?,
+            None => success.result,
+        });
     }
+    Some(rule.collect().all(bodies))
 }
 
 /// A loop's results in index order, `{results: […], stats: {…}}`.
@@ -160,11 +186,8 @@ fn fill(store: &Kept, items: &ReusedItems, results: &mut [Value]) {
             .at
             .iteration
             .and_then(|index| usize::try_from(index).ok());
-        if let (Some(Outcome::Ok(success)), Some(index)) = (outcome_of(event), index) {
-            results[index] = match success.reference {
-                Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
-                None => success.result,
-            };
+        if let (Some(outcome), Some(index)) = (outcome_of(event), index) {
+            results[index] = outcome.shown();
         }
     }
 }

@@ -1,14 +1,13 @@
 //! One pipeline under way, run one action at a time; it writes the events that the worker writes, in that order.
 
-use std::sync::Arc;
-
 use model::command::Continuation;
 use model::event::{At, Awaits, Body, Event, Nothing, Source, TaskStarted};
 use model::id::{EventId, ExecutionId, Name, Seq, WorkerId};
+use model::manifest::outcome_of;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::{Effect, Step};
 use model::raw::Raw;
-use model::template::{Data, Envelope, Scope};
+use model::template::{Data, Scope};
 use model::time::Time;
 use pipeline::{Asked as Rendered, Entry, Next, Place, TaskRun, Waiting, Writes};
 use serde_json::{Map, Value, json};
@@ -16,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::world::answers::{Answer, Answers, Asked};
 use crate::world::call::{self, Ready};
 use crate::world::kept::{Kept, Owner};
-use crate::world::load::{events_at, outcome_of, resolve};
+use crate::world::load::{events_at, resolve};
 
 /// What a pipeline runs in.
 pub(crate) struct Env<'w> {
@@ -87,13 +86,7 @@ impl Pipeline {
 
     /// Goes on from where another worker came to.
     pub(crate) fn restore(&mut self, continuation: Continuation, env: &Env<'_>) {
-        for (label, pointer) in &continuation.outcomes {
-            let envelope = Envelope::recorded(pointer.ok, pointer.seq);
-            if continuation.last.as_ref() == Some(label) {
-                self.scope.previous = Some(envelope.clone());
-            }
-            self.scope.labels.insert(label.clone(), envelope);
-        }
+        pipeline::recall(&mut self.scope, env.step, &continuation);
         let mut seqs: Vec<Seq> = continuation.iter_writes.clone();
         seqs.extend(&continuation.local_writes);
         if env.is_parallel {
@@ -315,10 +308,7 @@ impl Pipeline {
             model::ctx::join(&mut self.patch, &settled.writes.ctx);
         }
         self.failure = settled.failure;
-        let envelope = Envelope::of(Arc::new(outcome));
-        let label = run.task.label.clone();
-        self.scope.labels.insert(label, envelope.clone());
-        self.scope.previous = Some(envelope);
+        pipeline::see(&mut self.scope, run, settled.part, outcome);
     }
 
     fn end(&mut self, env: &Env<'_>, error: Option<TaskError>, out: &mut Vec<Event>) -> Stepped {

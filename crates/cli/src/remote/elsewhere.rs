@@ -8,11 +8,12 @@ use model::id::{ExecutionId, PlaybookHash, Seq};
 use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
+use results::Pieces;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use server::Control;
+use server::{Control, Listed, ResultAddress};
 use store::{ExecutionRow, Filter};
-use wire::api::{EventPage, Execution, ExecutionPage, RunAnswer};
+use wire::api::{EventPage, Execution, ExecutionPage, ReferenceList, RunAnswer};
 use wire::{CallError, Client};
 
 use crate::args::Driving;
@@ -21,10 +22,11 @@ use crate::config::{Address, Credential};
 use crate::problem::Problem;
 use crate::remote::begin;
 use crate::remote::listen::{Listen, read};
-use crate::remote::paths::{self, encode};
+use crate::remote::paths;
 use crate::remote::token::{read_token, unanswered};
+use crate::remote::unwrap::unwrapped;
 use crate::runs::{Begin, Driven, Lines, Playbooks, Runs, Wanted, Watch};
-use crate::view::{RunView, StepView};
+use crate::view::RunView;
 
 /// So much fits on a page of the API.
 const PAGE_MAX: usize = 1_000;
@@ -167,12 +169,27 @@ impl Runs for Elsewhere {
         Ok(answer.result)
     }
 
-    async fn step_result(&self, id: ExecutionId, step: &StepView) -> Result<Value, Problem> {
-        let path = format!("/api/result/{id}/{}", encode(step.step.as_str()));
-        let found: Option<Value> = if_found(self.client.get(&path).await)?;
-        Ok(found
-            .and_then(|mut found| found.get_mut("result").map(Value::take))
-            .unwrap_or_default())
+    async fn read(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem> {
+        let answer = self.client.read(&paths::result(id, address)).await;
+        Ok(if_found(answer)?.map(unwrapped))
+    }
+
+    async fn results(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+        after: Seq,
+    ) -> Result<Listed, Problem> {
+        let path = paths::results(id, address, after, PAGE_MAX);
+        let list: ReferenceList = self.ask(&path).await?;
+        Ok(Listed {
+            entries: list.results,
+            next: list.next_after_seq,
+        })
     }
 
     async fn lines(&self, id: ExecutionId, after: u64) -> Result<Lines, Problem> {

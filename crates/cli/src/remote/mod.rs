@@ -8,6 +8,7 @@ mod paths;
 mod refusal;
 mod sse;
 mod token;
+mod unwrap;
 
 pub(crate) use elsewhere::{Elsewhere, client};
 pub(crate) use token::unanswered;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use model::id::{ExecutionId, Seq};
+use model::id::{ExecutionId, Name, Seq};
+use server::{ResultAddress, ResultPlace};
 use store::Filter;
 
 /// A run, or something of it.
@@ -35,6 +36,46 @@ pub(super) fn list(filter: &Filter) -> String {
     path
 }
 
+/// A result of a run.
+pub(super) fn result(id: ExecutionId, address: &ResultAddress) -> String {
+    let step = address.step.as_ref().map_or("", Name::as_str);
+    let place = place(&address.place);
+    let query = place.strip_prefix('&').map(|rest| format!("?{rest}"));
+    format!(
+        "/api/result/{id}/{}{}",
+        encode(step),
+        query.unwrap_or_default()
+    )
+}
+
+/// The results of a run that fit.
+pub(super) fn results(
+    id: ExecutionId,
+    address: &ResultAddress,
+    after: Seq,
+    limit: usize,
+) -> String {
+    let step = address.step.as_ref().map(|step| encode(step.as_str()));
+    let step = step.map_or_else(String::new, |step| format!("&step={step}"));
+    let place = place(&address.place);
+    format!("/api/result/{id}/list?limit={limit}&after_seq={after}{step}{place}")
+}
+
+fn place(place: &ResultPlace) -> String {
+    let mut query = String::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = write!(query, "&{name}={}", encode(&value));
+        }
+    };
+    put("run", place.run.map(|run| run.to_string()));
+    put("task", place.task.as_ref().map(ToString::to_string));
+    put("iteration", place.iteration.map(|index| index.to_string()));
+    put("page", place.page.map(|page| page.to_string()));
+    put("attempt", place.attempt.map(|attempt| attempt.to_string()));
+    query
+}
+
 /// Text as one segment of a path, or one value of a query.
 pub(super) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -51,7 +92,6 @@ pub(super) fn encode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::id::Name;
     use model::status::RunStatus;
     use model::time::Time;
 

@@ -8,8 +8,9 @@ use model::id::{ExecutionId, Seq};
 use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
+use results::Pieces;
 use serde_json::Value;
-use server::{Control, Rerun, Submission, SubmitError};
+use server::{Control, Listed, Rerun, ResultAddress, Submission, SubmitError};
 use store::{ExecutionRow, Filter};
 
 use crate::app::App;
@@ -20,7 +21,7 @@ use crate::problem::{Exit, Problem};
 use crate::runs::begin::{Begin, Driven, News, Watch};
 use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
-use crate::view::{RunView, StepView};
+use crate::view::RunView;
 
 /// How long to wait for news when nobody tells of any.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -74,8 +75,25 @@ impl Runs for Here<'_> {
         self.log.result(id, view).await
     }
 
-    async fn step_result(&self, id: ExecutionId, step: &StepView) -> Result<Value, Problem> {
-        self.log.step_result(id, step).await
+    async fn read(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem> {
+        let reader = self.log.reader();
+        match reader.find(id, address).await? {
+            Some(found) => Ok(Some(reader.pieces(found).await?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn results(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+        after: Seq,
+    ) -> Result<Listed, Problem> {
+        Ok(self.log.reader().list(id, address, after, PAGE).await?)
     }
 
     async fn lines(&self, id: ExecutionId, after: u64) -> Result<Lines, Problem> {

@@ -8,8 +8,9 @@ use model::id::{ExecutionId, Seq};
 use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
+use results::Pieces;
 use serde_json::Value;
-use server::Control;
+use server::{Control, Listed, ResultAddress};
 use store::{ExecutionRow, Filter};
 use wire::api::{PlaybookEntry, TokenCreated, TokenEntry, TokenRequest};
 use worker::LogLine;
@@ -17,7 +18,7 @@ use worker::LogLine;
 use crate::args::Driving;
 use crate::problem::Problem;
 use crate::runs::begin::{Begin, Driven, Watch};
-use crate::view::{RunView, StepView};
+use crate::view::RunView;
 
 /// Runs: read, spoken to and set going.
 #[async_trait]
@@ -46,8 +47,20 @@ pub(crate) trait Runs: Playbooks + Keys + Send + Sync {
     /// The result of a run; null if it has none, or has not ended well.
     async fn result(&self, id: ExecutionId, view: &RunView) -> Result<Value, Problem>;
 
-    /// The result of one run of a step; of a step that failed, its error.
-    async fn step_result(&self, id: ExecutionId, step: &StepView) -> Result<Value, Problem>;
+    /// A result of a run, piece by piece; of a task or step that failed, its error.
+    async fn read(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem>;
+
+    /// The results that fit an address, oldest first, from one on.
+    async fn results(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+        after: Seq,
+    ) -> Result<Listed, Problem>;
 
     /// What tasks printed, from a place on.
     async fn lines(&self, id: ExecutionId, after: u64) -> Result<Lines, Problem>;

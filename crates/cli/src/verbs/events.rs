@@ -110,6 +110,9 @@ fn print(app: &App, event: &Event) {
     if let Some(task) = &event.at.task {
         let _ = write!(place, "/{task}");
     }
+    if let Some(page) = event.at.page {
+        let _ = write!(place, " page {page}");
+    }
     if event.at.attempt > 1 {
         let _ = write!(place, "@{}", event.at.attempt);
     }

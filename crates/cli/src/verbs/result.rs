@@ -1,40 +1,250 @@
-//! `noetl result`: what a run came to, or one of its steps.
+//! `noetl result`: what a run came to, or one of its steps, tasks, iterations, pages or attempts.
 
+use futures_util::StreamExt as _;
+use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
+use results::Pieces;
+use serde_json::Value;
+use server::{ResultAddress, ResultPlace};
+use store::ExecutionRow;
+use wire::api::ReferenceEntry;
 
 use crate::app::{App, Ended};
-use crate::args::ResultArgs;
+use crate::args::{Format, ResultArgs};
 use crate::find;
 use crate::problem::{Exit, Problem};
-use crate::render::value;
-use crate::runs;
+use crate::render::elements::Elements;
+use crate::render::table::table;
+use crate::render::{tree, value};
+use crate::runs::{self, Runs};
 use crate::view::RunView;
+
+/// A result up to this size is laid out for reading; a larger one leaves as it comes.
+const LAID_OUT_MAX: usize = 1024 * 1024;
 
 /// Prints a result.
 pub(crate) async fn result(app: &App, args: &ResultArgs) -> Ended {
     let runs = runs::existing(app)?;
-    let row = find::run(&*runs, &args.id).await?;
-    let view = find::view(&*runs, row.id).await?;
-    let found = if let Some(name) = &args.step {
-        let step = view.steps.iter().rev().find(|step| step.step == **name);
-        let step = step.ok_or_else(|| not_run(name, &view))?;
-        runs.step_result(row.id, step).await?
-    } else {
-        if let Some(problem) = unfinished(row.status, &row.id.to_string()) {
-            return Err(problem);
-        }
-        runs.result(row.id, &view).await?
+    let (run, address) = address(args)?;
+    let row = find::run(&*runs, &run).await?;
+    if args.list {
+        return list(app, &*runs, row.id, &address).await;
+    }
+    let address = match address.step {
+        Some(_) => address,
+        None => ResultAddress {
+            step: Some(last_step(&*runs, &row).await?),
+            ..address
+        },
     };
+    let Some(pieces) = runs.read(row.id, &address).await? else {
+        return Err(not_there(&*runs, row.id, &address).await?);
+    };
+    print(app, args, pieces).await?;
+    Ok(Exit::Done)
+}
+
+/// Reads `RUN[/STEP[#ITERATION][/TASK]]` and what is said beside it.
+fn address(args: &ResultArgs) -> Result<(String, ResultAddress), Problem> {
+    let mut parts = args.id.splitn(3, '/');
+    let run = parts.next().unwrap_or_default().to_owned();
+    let (step, task) = (parts.next(), parts.next());
+    if step.is_some() && args.step.is_some() {
+        return Err(Problem::usage("the step is named twice"));
+    }
+    let step = step.or(args.step.as_deref());
+    let (step, iteration) = match step.map(|step| step.split_once('#')) {
+        Some(Some((step, index))) => {
+            let index = index.parse().map_err(|_| {
+                Problem::usage(format!("`#{index}` is not an iteration")).help("write it as #7")
+            })?;
+            (Some(step), Some(index))
+        }
+        _ => (step, None),
+    };
+    let place = ResultPlace {
+        run: None,
+        task: args.task.as_deref().or(task).map(Name::from),
+        iteration: args.iteration.or(iteration),
+        page: args.page,
+        attempt: args.attempt,
+    };
+    if step.is_none() && place != ResultPlace::default() {
+        return Err(
+            Problem::usage("a task, iteration, page or attempt is one of a step")
+                .help("name the step: `noetl result RUN/STEP#ITERATION/TASK`"),
+        );
+    }
+    let address = ResultAddress {
+        step: step.map(Name::from),
+        place,
+        visit: None,
+    };
+    Ok((run, address))
+}
+
+/// The step whose result is the run's.
+async fn last_step(runs: &dyn Runs, row: &ExecutionRow) -> Result<Name, Problem> {
+    if let Some(problem) = unfinished(row.status, &row.id.to_string()) {
+        return Err(problem);
+    }
+    let view = find::view(runs, row.id).await?;
+    let pointer = view.result.ok_or_else(|| {
+        let message = format!("run {} has no result", row.id);
+        Problem::new(Exit::NotFound, "NO_RESULT", message)
+    })?;
+    Ok(pointer.step)
+}
+
+async fn print(app: &App, args: &ResultArgs, mut pieces: Pieces) -> Result<(), Problem> {
+    let out = &app.out;
+    if args.raw {
+        while let Some(piece) = next(&mut pieces).await? {
+            out.bytes(&piece);
+        }
+        return Ok(());
+    }
+    if args.path.is_none() && out.format == Format::Ndjson {
+        return lines(app, pieces).await;
+    }
+    let mut text = Vec::new();
+    while let Some(piece) = next(&mut pieces).await? {
+        text.extend_from_slice(&piece);
+        if text.len() > LAID_OUT_MAX && args.path.is_none() && out.format == Format::Json {
+            out.bytes(&text);
+            text.clear();
+            while let Some(piece) = next(&mut pieces).await? {
+                out.bytes(&piece);
+            }
+            out.bytes(b"\n");
+            return Ok(());
+        }
+    }
+    // A body that is no JSON is text that a task stored.
+    let found: Value = serde_json::from_slice(&text)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&text).into_owned()));
     let part = match &args.path {
         Some(path) => value::at(&found, path)?,
         None => &found,
     };
-    if app.out.is_machine() {
-        app.out.json(part);
-    } else {
-        app.out.data(&value::plain(part));
+    show(app, args, part);
+    Ok(())
+}
+
+fn show(app: &App, args: &ResultArgs, part: &Value) {
+    let out = &app.out;
+    if out.is_machine() {
+        out.json(part);
+        return;
     }
+    let is_watched = out.stdout.columns.is_some();
+    let is_simple = !(part.is_object() || part.is_array());
+    let laid_out = (is_watched && !args.tree).then(|| tree::as_table(part, out.stdout));
+    let text = match laid_out.flatten() {
+        Some(table) => table,
+        None if (is_watched || args.tree) && !is_simple => tree::tree(part, out.stdout),
+        None => value::plain(part),
+    };
+    out.data(&text);
+}
+
+/// One element of a list per line, as they come.
+async fn lines(app: &App, mut pieces: Pieces) -> Result<(), Problem> {
+    let mut elements = Elements::default();
+    let print = |element: &[u8]| {
+        app.out.bytes(element);
+        app.out.bytes(b"\n");
+    };
+    while let Some(piece) = next(&mut pieces).await? {
+        for element in elements.take(&piece) {
+            print(&element);
+        }
+    }
+    if let Some(rest) = elements.rest() {
+        print(&rest);
+    }
+    Ok(())
+}
+
+async fn next(pieces: &mut Pieces) -> Result<Option<bytes::Bytes>, Problem> {
+    let piece = pieces.next().await.transpose();
+    piece.map_err(|error| {
+        let message = format!("the result broke off: {error}");
+        Problem::new(Exit::Unreachable, "RESULT_BROKEN_OFF", message)
+            .help("ask again; `noetl result --list` says where it is")
+    })
+}
+
+/// Prints where the results are that fit.
+async fn list(app: &App, runs: &dyn Runs, id: ExecutionId, address: &ResultAddress) -> Ended {
+    let mut after = Seq(0);
+    let mut all: Vec<ReferenceEntry> = Vec::new();
+    loop {
+        let listed = runs.results(id, address, after).await?;
+        all.extend(listed.entries);
+        match listed.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    if app.out.is_machine() {
+        app.out.records(&all);
+        return Ok(Exit::Done);
+    }
+    let number = |number: Option<String>| number.unwrap_or_default();
+    let row = |entry: &ReferenceEntry| {
+        let reference = entry.reference.as_ref().map(model::raw::Raw::value);
+        let uri = reference.and_then(|reference| Some(reference.get("ref")?.as_str()?.to_owned()));
+        vec![
+            entry.step.to_string(),
+            number(entry.iteration.map(|index| index.to_string())),
+            entry
+                .task
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            number(entry.page.map(|page| page.to_string())),
+            number((entry.attempt > 0).then(|| entry.attempt.to_string())),
+            serde_json::to_value(entry.status)
+                .ok()
+                .and_then(|word| Some(word.as_str()?.to_owned()))
+                .unwrap_or_default(),
+            entry.bytes.to_string(),
+            uri.unwrap_or_else(|| "inline".to_owned()),
+        ]
+    };
+    let headings = [
+        "STEP",
+        "ITERATION",
+        "TASK",
+        "PAGE",
+        "ATTEMPT",
+        "STATUS",
+        "BYTES",
+        "WHERE",
+    ];
+    let rows = all.iter().map(row).collect();
+    app.out.data(&table(&headings, rows, app.out.stdout));
     Ok(Exit::Done)
+}
+
+/// Why there is no such result, with what there is.
+async fn not_there(
+    runs: &dyn Runs,
+    id: ExecutionId,
+    address: &ResultAddress,
+) -> Result<Problem, Problem> {
+    let view = find::view(runs, id).await?;
+    let step = address.step.as_ref().map_or("", Name::as_str);
+    if !view.steps.iter().any(|known| known.step == *step) {
+        return Ok(not_run(step, &view));
+    }
+    let message = format!("step `{step}` has no such result");
+    Ok(
+        Problem::new(Exit::NotFound, "RESULT_NOT_FOUND", message).help(format!(
+            "`noetl result {id}/{step} --list` lists those it has"
+        )),
+    )
 }
 
 fn not_run(name: &str, view: &RunView) -> Problem {

@@ -4,6 +4,7 @@ use model::event::{
     At, Body, Event, Nothing, RequestEvaluated, Requested, Source, WorkflowStarted,
 };
 use model::id::Seq;
+use model::merge::merge_into;
 use model::raw::Raw;
 use model::template::Loaded;
 use serde_json::{Map, Value};
@@ -90,17 +91,6 @@ impl Net {
             merge_into(&mut merged, given);
         }
         merged
-    }
-}
-
-pub(super) fn merge_into(base: &mut Map<String, Value>, over: Map<String, Value>) {
-    for (key, value) in over {
-        match (base.get_mut(&key), value) {
-            (Some(Value::Object(base)), Value::Object(over)) => merge_into(base, over),
-            (_, value) => {
-                base.insert(key, value);
-            }
-        }
     }
 }
 

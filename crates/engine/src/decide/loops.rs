@@ -2,7 +2,8 @@
 
 use model::event::{At, Body, IterationScheduled, LoopDone, LoopStarted};
 use model::id::StepRunId;
-use model::outcome::{ErrorKind, Outcome};
+use model::manifest::outcome_of;
+use model::outcome::ErrorKind;
 use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
 use model::raw::Raw;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::decide::Undecided;
 use crate::decide::bodies::sha256;
-use crate::decide::scope::{Unrendered, outcome_of};
+use crate::decide::scope::Unrendered;
 use crate::decide::turn::{Turn, at_run, fatal};
 
 impl Turn<'_> {
@@ -33,6 +34,10 @@ impl Turn<'_> {
             ready.then_some((id.clone(), step, loop_, run.loop_.is_some()))
         });
         for (id, step, loop_, started) in looped.collect::<Vec<_>>() {
+            if started && self.has_fresh_manifests(&id) {
+                self.rests = true;
+                return Ok(true);
+            }
             if started {
                 self.end_loop(&id, step)?;
                 return Ok(true);
@@ -188,6 +193,9 @@ impl Turn<'_> {
             self.fail_run(id, *error);
             return Ok(());
         }
+        if results.is_none() {
+            self.record_loop_manifest(id, &progress);
+        }
         let done = LoopDone {
             stats: progress.stats(),
             results,
@@ -213,11 +221,8 @@ impl Turn<'_> {
                 .iteration
                 .filter(|_| event.at.step_run_id().as_ref() == Some(id));
             let index = index.and_then(|index| usize::try_from(index).ok());
-            if let (Some(index), Some(Outcome::Ok(success))) = (index, outcome_of(&event.body)) {
-                value["results"][index] = match success.reference {
-                    Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
-                    None => success.result,
-                };
+            if let (Some(index), Some(outcome)) = (index, outcome_of(event)) {
+                value["results"][index] = outcome.shown();
             }
         }
         value["stats"] = serde_json::to_value(progress.stats()).unwrap_or_default();
@@ -283,13 +288,7 @@ impl Turn<'_> {
         }
         let result = |index: u64| {
             let seq = progress.outcomes.get(&index)?;
-            match &**self.loaded.outcomes.get(seq)? {
-                Outcome::Ok(success) => Some(match &success.reference {
-                    Some(reference) => serde_json::to_value(reference).unwrap_or_default(),
-                    None => success.result.clone(),
-                }),
-                Outcome::Error(_) => None,
-            }
+            Some(self.loaded.outcomes.get(seq)?.shown())
         };
         let results: Vec<Value> = (0..progress.total)
             .map(|index| result(index).unwrap_or_default())

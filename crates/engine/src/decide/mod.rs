@@ -15,6 +15,7 @@ mod coverage;
 mod entry;
 mod joins;
 mod loops;
+mod manifests;
 mod net;
 mod reports;
 mod routing;

@@ -34,6 +34,7 @@ impl Turn<'_> {
                 Body::StepDone(_) => event.at.step_run_id(),
                 _ => None,
             };
+            self.record_manifests(&event);
             let before = ending.as_ref().and_then(|run| self.mark_for_set(run));
             let seq = self.emit_reported(event, report.command);
             self.because_of(seq);
@@ -130,6 +131,7 @@ impl Turn<'_> {
         let map = patch.read().unwrap_or_default();
         let at = model::event::At {
             attempt: 0,
+            page: None,
             ..event.at.clone()
         };
         if let Err(error) = self.patch_ctx(at, &map) {

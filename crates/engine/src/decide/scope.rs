@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use model::event::{Body, Kind, Status};
 use model::id::{Name, Seq};
-use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::manifest::outcome_of;
+use model::outcome::{ErrorKind, TaskError};
 use model::raw::Raw;
 use model::template::{Data, Envelope, EventView, Need, RenderError, RunView, Scope};
 
@@ -99,10 +100,8 @@ impl Turn<'_> {
             match render(scope) {
                 Ok(value) => return Ok(value),
                 Err(RenderError::Needs(needs)) => {
-                    let missing: Vec<Need> =
-                        needs.into_iter().filter(|need| !self.serve(need)).collect();
                     if let Some(Need::Body(reference)) =
-                        missing.iter().find(|need| is_too_large(need))
+                        needs.iter().find(|need| is_too_large(need))
                     {
                         let (bytes, uri) = (reference.meta.bytes, &reference.uri);
                         let message = format!(
@@ -111,6 +110,8 @@ impl Turn<'_> {
                         let error = fatal(ErrorKind::Storage, "BODY_TOO_LARGE", message);
                         return Err(Unrendered::TooLarge(Box::new(error)));
                     }
+                    let needs = needs.into_iter();
+                    let missing: Vec<Need> = needs.flat_map(|need| self.missing(need)).collect();
                     if !missing.is_empty() {
                         return Err(Unrendered::Undecided(Undecided::Needs(missing)));
                     }
@@ -127,6 +128,20 @@ impl Turn<'_> {
                     return Err(Unrendered::Failed(Box::new(error)));
                 }
             }
+        }
+    }
+
+    /// What of a need must be loaded: nothing where this turn's own events have it.
+    fn missing(&mut self, need: Need) -> Vec<Need> {
+        if let Need::Body(reference) = &need
+            && let Some(missing) = self.gather(reference)
+        {
+            return missing;
+        }
+        if self.serve(&need) {
+            Vec::new()
+        } else {
+            vec![need]
         }
     }
 
@@ -154,21 +169,13 @@ impl Turn<'_> {
             loops.insert(*seq, Data::new(value));
             return true;
         }
-        let Some(outcome) = outcome_of(&event.body) else {
+        let Some(outcome) = outcome_of(event) else {
             return false;
         };
         Arc::make_mut(&mut self.loaded)
             .outcomes
             .insert(*seq, Arc::new(outcome));
         true
-    }
-}
-
-/// The outcome that an event records.
-pub(super) fn outcome_of(body: &Body) -> Option<Outcome> {
-    match body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
-        _ => None,
     }
 }
 

@@ -148,7 +148,7 @@ impl Reuse {
             _ => Map::new(),
         };
         if let Some(Value::Object(given)) = payload.map(Raw::value) {
-            crate::decide::entry::merge_into(&mut merged, given);
+            model::merge::merge_into(&mut merged, given);
         }
         merged
     }

@@ -47,7 +47,8 @@ pub(super) fn fold(state: &mut State, event: &Event) {
         | Body::AttemptFailed(_)
         | Body::PolicyEvaluated(_)
         | Body::TaskDone(_)
-        | Body::TaskFailed(_) => pipeline_event(state, event),
+        | Body::TaskFailed(_)
+        | Body::ManifestUpdated(_) => pipeline_event(state, event),
         _ => {}
     }
 }

@@ -16,6 +16,6 @@ pub use policy::{
     Backoff, Directive, Jump, Policy, Retry, Rule, Then, Unmatched, Write, WriteTarget,
 };
 pub use shape::{
-    Accumulate, Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode,
-    Loop, LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
+    Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode, Loop,
+    LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
 };

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_json_path::JsonPath;
 
 use crate::id::{Name, PlaybookHash};
+use crate::manifest::Accumulate;
 use crate::playbook::policy::{Policy, Write};
 use crate::result_ref::Scope;
 use crate::source::{Source, Span};
@@ -275,13 +277,17 @@ impl ResultControl {
     }
 }
 
-/// How the parts of several visits are collected into a manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accumulate {
-    /// How parts combine; `append` unless said.
-    pub strategy: Name,
-    /// The JSONPath of what is combined; the whole body unless said.
-    pub merge_path: Option<String>,
+impl ResultControl {
+    /// The page that a result kept inline says it is: what is selected as `page`, or its own `page` where nothing is
+    /// selected. So it would be lifted out of a body.
+    pub fn page_in(&self, result: &Value) -> Option<i64> {
+        if self.select.is_empty() {
+            return result.get("page")?.as_i64();
+        }
+        let select = self.select.iter().find(|select| select.name == "page")?;
+        let path = JsonPath::parse(&select.path).ok()?;
+        path.query(result).at_most_one().ok()??.as_i64()
+    }
 }
 
 /// One value lifted out of a body.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use minijinja::value::{Object, ObjectRepr, Serde, Value as Native};
 use serde_json::Value;
 
+use crate::id::Seq;
 use crate::outcome::{Facets, Outcome};
 use crate::result_ref::ResultRef;
 use crate::template::convert::{self, Secret};
+use crate::template::gathered::Part;
 use crate::template::reference::{Reference, attribute, body, item, known, pending};
 use crate::template::scope::{Content, Envelope, Need};
 use crate::template::session;
@@ -144,18 +146,20 @@ impl View {
     fn outcome(&self) -> Found {
         match &self.0.content {
             Content::Outcome(outcome) => Found::Outcome(outcome.clone()),
-            Content::Event(seq) => {
-                let loaded = session::with(|session| session.loaded.clone());
-                match loaded.outcomes.get(seq) {
-                    Some(outcome) => Found::Outcome(outcome.clone()),
-                    None => Found::Pending(pending(Need::Outcome(*seq))),
-                }
-            }
+            Content::Event(seq) => recorded(*seq),
+            Content::Parts(gathered) => match gathered.latest() {
+                Some(Part::Outcome(outcome)) => Found::Outcome(outcome.clone()),
+                Some(Part::Event(seq)) => recorded(*seq),
+                None => Found::Nothing,
+            },
             Content::Error(_) | Content::Loop(_) | Content::Empty => Found::Nothing,
         }
     }
 
     fn reference(&self) -> Option<ResultRef> {
+        if let Content::Parts(_) = &self.0.content {
+            return None;
+        }
         match self.outcome() {
             Found::Outcome(outcome) => match outcome.as_ref() {
                 Outcome::Ok(success) => success.reference.as_deref().cloned(),
@@ -189,6 +193,7 @@ impl View {
                     None => pending(Need::Loop(pointer.clone())),
                 };
             }
+            Content::Parts(gathered) => return gathered.native(),
             Content::Error(_) | Content::Empty => return Native::from(()),
             Content::Outcome(_) | Content::Event(_) => {}
         }
@@ -260,6 +265,15 @@ impl View {
     fn inline(&self, name: &str) -> Option<Native> {
         let result = self.result();
         attribute(&result, name).or_else(|| attribute(&attribute(&result, "data")?, name))
+    }
+}
+
+/// The outcome that an event records, if it is loaded.
+fn recorded(seq: Seq) -> Found {
+    let loaded = session::with(|session| session.loaded.clone());
+    match loaded.outcomes.get(&seq) {
+        Some(outcome) => Found::Outcome(outcome.clone()),
+        None => Found::Pending(pending(Need::Outcome(seq))),
     }
 }
 

@@ -12,6 +12,7 @@ mod data;
 mod envelope;
 mod environment;
 mod filters;
+mod gathered;
 mod latest;
 mod names;
 mod operators;
@@ -27,6 +28,7 @@ pub use budget::{
     ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
 };
 pub use data::Data;
+pub use gathered::{Gathered, Part};
 pub use latest::Latest;
 pub use rewrite::PathUse;
 pub use scope::{Content, Envelope, EventView, Iter, Loaded, LoopPointer, Need, RunView, Scope};

@@ -6,7 +6,7 @@ use minijinja::value::{Object, ObjectRepr, Serde, Value as Native};
 
 use crate::result_ref::ResultRef;
 use crate::template::convert;
-use crate::template::scope::Need;
+use crate::template::scope::{Loaded, Need};
 use crate::template::session;
 
 /// Stands for what is not loaded yet: everything may be asked of it, and the rendering ends in `Needs`.
@@ -57,14 +57,19 @@ pub(crate) fn body(reference: &ResultRef) -> Native {
     let loaded = session::with(|session| session.loaded.clone());
     match loaded.bodies.get(&reference.uri) {
         Some(body) => body.native().clone(),
-        None if loaded.unavailable.contains_key(&reference.uri) => {
-            session::with(|session| {
-                session.unavailable = loaded.unavailable.get(&reference.uri).cloned();
-            });
-            Native::UNDEFINED
-        }
+        None if unavailable(reference, &loaded) => Native::UNDEFINED,
         None => pending(Need::Body(Box::new(reference.clone()))),
     }
+}
+
+/// Whether a body cannot be had; the rendering then says why.
+pub(crate) fn unavailable(reference: &ResultRef, loaded: &Loaded) -> bool {
+    let why = loaded.unavailable.get(&reference.uri).cloned();
+    let is_gone = why.is_some();
+    if is_gone {
+        session::with(|session| session.unavailable = why);
+    }
+    is_gone
 }
 
 impl Object for Reference {

@@ -10,6 +10,7 @@ use crate::id::{ExecutionId, Name, Seq};
 use crate::outcome::Outcome;
 use crate::result_ref::ResultRef;
 use crate::template::Data;
+use crate::template::gathered::Gathered;
 use crate::time::Time;
 
 /// Everything a template can see, by layer. Cheap to clone.
@@ -124,6 +125,8 @@ pub enum Content {
     Error(Arc<Value>),
     /// A loop's results: in its `loop.done` event where they are inline, else found through the log.
     Loop(LoopPointer),
+    /// The parts of a task that accumulates, while its pipeline runs.
+    Parts(Arc<Gathered>),
     /// Nothing: a routing step.
     Empty,
 }
@@ -180,6 +183,16 @@ impl Envelope {
         Self {
             shows_status: true,
             ..self
+        }
+    }
+
+    /// An envelope around what a task has collected.
+    pub fn gathered(parts: Arc<Gathered>) -> Self {
+        Self {
+            is_ok: true,
+            content: Content::Parts(parts),
+            labels: Arc::default(),
+            shows_status: false,
         }
     }
 

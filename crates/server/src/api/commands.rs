@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
 use model::raw::Raw;
+use model::result_ref::ResultRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -259,6 +260,18 @@ pub(crate) async fn loop_results(
     let transport = api.transport();
     let results = transport.loop_results(request.execution_id, &request.pointer);
     Ok(Json(results.await?))
+}
+
+/// What the parts of a manifest come to.
+#[utoipa::path(post, path = "/api/commands/manifest", tag = "workers", request_body(content = Object),
+    responses((status = 200, description = "the parts, combined as its rule says", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn manifest(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(reference): Body<ResultRef>,
+) -> Answer<Raw> {
+    Ok(Json(api.transport().manifest(&reference).await?))
 }
 
 /// What a worker at another server needs to run commands of executions driven here.

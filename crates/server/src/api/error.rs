@@ -121,6 +121,7 @@ impl From<Error> for ApiError {
             Error::Elsewhere(_) | Error::Stopping | Error::Body(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            Error::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Store(_) | Error::BrokenLog(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status.is_server_error() {

@@ -311,27 +311,6 @@ pub(crate) async fn events(
     }))
 }
 
-/// The result of one step.
-#[utoipa::path(get, path = "/api/result/{id}/{step}", tag = "runs",
-    params(("id" = String, Path), ("step" = String, Path)),
-    responses((status = 200, description = "the result, references resolved", body = Object), Failures),
-    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn step_result(
-    State(api): State<Api>,
-    _may: Authorized<View>,
-    IdAnd(id, step): IdAnd,
-) -> Answer<Value> {
-    row(&api, id).await?;
-    let found = api.server.result_of(id, &Name::from(step.as_str())).await?;
-    let found = found.ok_or_else(|| {
-        let detail = format!("step `{step}` has no result in execution {id}");
-        ApiError::not_found("RESULT_NOT_FOUND", detail)
-    })?;
-    Ok(Json(
-        json!({ "execution_id": id, "step": step, "result": found }),
-    ))
-}
-
 /// How the iterations of a loop stand.
 #[utoipa::path(get, path = "/api/executions/{id}/loops/{step}", tag = "runs",
     params(("id" = String, Path), ("step" = String, Path)),

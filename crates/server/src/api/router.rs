@@ -91,7 +91,6 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(executions::status))
         .routes(routes!(executions::cancellation))
         .routes(routes!(executions::events))
-        .routes(routes!(executions::step_result))
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
         .routes(routes!(logs::read))
@@ -122,6 +121,7 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(commands::playbook))
         .routes(routes!(commands::events))
         .routes(routes!(commands::loop_results))
+        .routes(routes!(commands::manifest))
         .routes(routes!(commands::build))
         .routes(routes!(logs::take))
         .routes(routes!(events::one))
@@ -150,6 +150,7 @@ fn slow() -> OpenApiRouter<Api> {
         .routes(routes!(stream::all))
         .routes(routes!(bodies::read))
         .routes(routes!(references::resolve))
+        .routes(routes!(references::step_result))
         .layer(DefaultBodyLimit::max(BATCH_MAX))
         .merge(OpenApiRouter::new().routes(routes!(bodies::put)))
 }

@@ -2,10 +2,11 @@
 
 use model::command::{Command, Work};
 use model::event::{
-    At, Body, CommandIssued, Ending, Event, Finished, Nothing, Requested, Source, StepScheduled,
-    TaskEnded,
+    At, Body, CommandIssued, Ending, Event, Finished, Nothing, Requested, ResultStored, Source,
+    StepScheduled, TaskEnded,
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
+use model::manifest::{Rule, Strategy};
 use model::playbook::Directive;
 use model::raw::Raw;
 use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
@@ -172,6 +173,32 @@ impl PlainStep {
             (at, Body::StepDone(Nothing {})),
         ];
         next(store, execution, expected, bodies)
+    }
+
+    /// A page of its task ends with a body outside the log, and what it collected is said.
+    pub fn collect(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
+        let mut commit = self.finish(store, execution, expected);
+        let task = At {
+            page: Some(3),
+            ..commit.events[0].at.clone()
+        };
+        let rule = Rule {
+            strategy: Strategy::Append,
+            merge_path: None,
+            first: expected,
+            seq: Seq(expected.0 + 2),
+            parts: 1,
+            is_loop: false,
+            is_result: true,
+        };
+        let result_ref = Box::new(rule.reference(execution, &task, 100_000, None));
+        commit.events[0].at = task;
+        commit.events[1].at = At {
+            page: None,
+            ..commit.events[0].at.clone()
+        };
+        commit.events[1].body = Body::ManifestUpdated(ResultStored { result_ref });
+        commit
     }
 }
 

@@ -246,15 +246,20 @@ pub async fn projections_rebuilt_are_the_same(site: &dyn Site) {
     ok(store.commit(first).await);
     let step = PlainStep::new("a", 1);
     ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
-    ok(store.commit(step.finish(&*store, id, Seq(4))).await);
+    ok(store.commit(step.collect(&*store, id, Seq(4))).await);
+    ok(store.commit(step.finish(&*store, id, Seq(6))).await);
     let shown = async || {
         let row = ok(store.execution(id).await);
         (row, ok(store.steps(id).await), ok(store.results(id).await))
     };
     let before = shown().await;
-    assert_eq!((before.1.len(), before.2.len()), (1, 1));
+    assert_eq!((before.1.len(), before.2.len()), (1, 3));
     assert!(before.1[0].last_result_ref.is_some());
+    let pages: Vec<Option<i64>> = before.2.iter().map(|row| row.page).collect();
+    assert_eq!(pages, [Some(3), None, None]);
+    let manifest = before.1[0].aggregate_result_ref.as_ref();
+    assert_eq!(manifest, Some(&before.2[1].result_ref));
     let rebuilt = ok(store.rebuild_projections().await);
-    assert_eq!((rebuilt.executions, rebuilt.events), (1, 6));
+    assert_eq!((rebuilt.executions, rebuilt.events), (1, 8));
     assert_eq!(shown().await, before);
 }

@@ -1,11 +1,12 @@
 //! Bodies that a server keeps for its workers.
 
+use model::event::Status;
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::Raw;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// A body is durable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -21,6 +22,29 @@ pub struct BodyStored {
     pub location: Map<String, Value>,
 }
 
+/// Which result of a step is meant; what is not said fits any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ResultPlace {
+    /// The run of the step, from 1; its latest unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u32>,
+    /// The task's label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>)]
+    pub task: Option<Name>,
+    /// The loop index, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<u64>,
+    /// The page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<i64>,
+    /// The try, from 1; the one that ended well unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+}
+
 /// The references that a run's log holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReferenceList {
@@ -29,9 +53,13 @@ pub struct ReferenceList {
     pub execution_id: ExecutionId,
     /// Oldest first.
     pub results: Vec<ReferenceEntry>,
+    /// Where the next ones begin, if there may be more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub next_after_seq: Option<Seq>,
 }
 
-/// A reference, and what it is the result of.
+/// A result: what it is the result of, and where it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReferenceEntry {
     /// The event that tells of it.
@@ -51,12 +79,21 @@ pub struct ReferenceEntry {
     /// The loop index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u64>,
+    /// The page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<i64>,
     /// Counts the tries from 1.
     pub attempt: u32,
+    /// How the task ended.
+    #[schema(value_type = String)]
+    pub status: Status,
     /// When it was recorded.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Time,
-    /// The reference itself.
-    #[schema(value_type = Object)]
-    pub reference: Raw,
+    /// Its size.
+    pub bytes: u64,
+    /// The reference to it, where it lives outside the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub reference: Option<Raw>,
 }

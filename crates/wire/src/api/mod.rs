@@ -10,7 +10,7 @@ mod problem;
 mod tokens;
 
 pub use batch::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
-pub use bodies::{BodyStored, ReferenceEntry, ReferenceList};
+pub use bodies::{BodyStored, ReferenceEntry, ReferenceList, ResultPlace};
 pub use catalog::{
     CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, ValidateRequest,
     Validated,

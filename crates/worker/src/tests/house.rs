@@ -171,6 +171,10 @@ impl Transport for Server {
     async fn loop_results(&self, _run: ExecutionId, _at: &LoopPointer) -> Result<Raw, Error> {
         Err(Error::NotFound("no loop".to_owned()))
     }
+
+    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error> {
+        Err(Error::NotFound(reference.uri.clone()))
+    }
 }
 
 /// What the scripted tool does when it is called.

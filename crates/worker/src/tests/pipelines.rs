@@ -267,6 +267,8 @@ async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left()
         seq: Seq(30),
         ok: true,
         bytes: 10,
+        page: None,
+        outside: None,
     };
     let continuation = Continuation {
         cursor: Cursor::After("a".into()),

@@ -2,9 +2,10 @@
 
 use serde_json_path::JsonPath;
 
+use crate::manifest::{Accumulate, Strategy};
 use crate::playbook::read::reader::{Fields, Reader};
 use crate::playbook::read::shapes::{ACCUMULATE, RESULT, RESULT_STORE, SELECT};
-use crate::playbook::{Accumulate, ResultControl, Select};
+use crate::playbook::{ResultControl, Select};
 use crate::result_ref::Scope;
 use crate::yaml::{Node, Value};
 
@@ -32,6 +33,12 @@ const STORES: &[(&str, &str)] = &[
     ("file", "pvc"),
     ("disk", "disk"),
     ("object", "disk"),
+];
+
+const STRATEGIES: &[(&str, Strategy)] = &[
+    ("append", Strategy::Append),
+    ("merge", Strategy::Merge),
+    ("replace", Strategy::Replace),
 ];
 
 const COMPRESSIONS: &[(&str, &str)] = &[
@@ -90,8 +97,8 @@ impl Reader {
     fn accumulate(&mut self, node: &Node) -> Option<Accumulate> {
         let fields = self.fields(node, &ACCUMULATE, "accumulate");
         let strategy = match fields.get("strategy") {
-            Some(strategy) => self.name(strategy, "strategy")?,
-            None => "append".into(),
+            Some(strategy) => self.word(strategy, "strategy", STRATEGIES)?,
+            None => Strategy::default(),
         };
         let path = fields.get("merge_path");
         let path = path.and_then(|path| {

@@ -1,0 +1,69 @@
+//! A result taken out of the answer that carries it, while it comes.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::try_unfold;
+use results::Pieces;
+use wire::Answer;
+
+/// What stands before the result. No step's name can look like this: its quotes are escaped.
+const BEFORE: &[u8] = b",\"result\":";
+
+/// An answer on its way, and what of it was held back.
+struct Coming {
+    answer: Answer,
+    held: BytesMut,
+    has_begun: bool,
+}
+
+/// The result within `{"execution_id": …, "step": …, "result": …}`.
+pub(super) fn unwrapped(answer: Answer) -> Pieces {
+    let coming = Coming {
+        answer,
+        held: BytesMut::new(),
+        has_begun: false,
+    };
+    Box::pin(try_unfold(coming, |mut coming| async move {
+        let piece = coming.piece().await?;
+        Ok(piece.map(|piece| (piece, coming)))
+    }))
+}
+
+impl Coming {
+    /// The next piece: all that is there but the last byte, which may be the bracket behind the result.
+    async fn piece(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            let chunk = self.answer.chunk().await.map_err(io::Error::other)?;
+            let Some(chunk) = chunk else {
+                return self.end();
+            };
+            self.held.extend_from_slice(&chunk);
+            if !self.has_begun && !self.begin() {
+                continue;
+            }
+            if self.held.len() > 1 {
+                let ready = self.held.split_to(self.held.len() - 1);
+                return Ok(Some(ready.freeze()));
+            }
+        }
+    }
+
+    /// Drops what stands before the result, if all of that has come.
+    fn begin(&mut self) -> bool {
+        let mut windows = self.held.windows(BEFORE.len());
+        let Some(place) = windows.position(|window| window == BEFORE) else {
+            return false;
+        };
+        let _ = self.held.split_to(place + BEFORE.len());
+        self.has_begun = true;
+        true
+    }
+
+    fn end(&self) -> io::Result<Option<Bytes>> {
+        if self.has_begun && &self.held[..] == b"}" {
+            return Ok(None);
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}

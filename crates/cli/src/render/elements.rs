@@ -1,0 +1,98 @@
+//! A list taken apart while it comes: each element of JSON text, one at a time.
+
+/// Finds the elements of a list in its text, piece by piece; a value that is no list is its only element.
+#[derive(Debug, Default)]
+pub(crate) struct Elements {
+    held: Vec<u8>,
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+    is_list: Option<bool>,
+}
+
+impl Elements {
+    /// Takes the next piece, and hands out the elements that are whole.
+    pub(crate) fn take(&mut self, piece: &[u8]) -> Vec<Vec<u8>> {
+        let mut whole = Vec::new();
+        for byte in piece {
+            whole.extend(self.byte(*byte));
+        }
+        whole
+    }
+
+    /// What is left at the end.
+    pub(crate) fn rest(self) -> Option<Vec<u8>> {
+        let is_blank = self.held.iter().all(u8::is_ascii_whitespace);
+        (!is_blank).then_some(self.held)
+    }
+
+    fn byte(&mut self, byte: u8) -> Option<Vec<u8>> {
+        if self.is_list.is_none() && !byte.is_ascii_whitespace() {
+            self.is_list = Some(byte == b'[');
+        }
+        if self.in_text {
+            self.in_text = self.is_escaped || byte != b'"';
+            self.is_escaped = !self.is_escaped && byte == b'\\';
+            self.held.push(byte);
+            return None;
+        }
+        let list = usize::from(self.is_list == Some(true));
+        match byte {
+            b'"' => self.in_text = true,
+            b'[' | b'{' => {
+                self.depth += 1;
+                if self.depth == list {
+                    return None;
+                }
+            }
+            b']' | b'}' => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth < list {
+                    return self.element();
+                }
+            }
+            b',' if self.depth == list && list == 1 => return self.element(),
+            _ => {}
+        }
+        self.held.push(byte);
+        None
+    }
+
+    fn element(&mut self) -> Option<Vec<u8>> {
+        let held = std::mem::take(&mut self.held);
+        let is_blank = held.iter().all(u8::is_ascii_whitespace);
+        (!is_blank).then_some(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elements(text: &str, by: usize) -> Vec<String> {
+        let mut elements = Elements::default();
+        let mut found: Vec<Vec<u8>> = Vec::new();
+        for piece in text.as_bytes().chunks(by) {
+            found.extend(elements.take(piece));
+        }
+        found.extend(elements.rest());
+        let texts = found.into_iter().map(String::from_utf8);
+        texts.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn a_list_is_taken_apart_wherever_it_is_cut() {
+        let text = r#"[{"a": [1, 2]},"x,\"]y",[],3]"#;
+        let expected = [r#"{"a": [1, 2]}"#, r#""x,\"]y""#, "[]", "3"];
+        for by in 1..text.len() {
+            assert_eq!(elements(text, by), expected, "by {by}");
+        }
+        assert!(elements("[ ]", 1).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_list_is_one_element() {
+        assert_eq!(elements(r#"{"a": [1, 2]}"#, 2), [r#"{"a": [1, 2]}"#]);
+        assert_eq!(elements("7", 1), ["7"]);
+    }
+}

@@ -1,0 +1,166 @@
+//! Manifests: what the tasks of a pipeline collected is said once, when the pipeline ends.
+//!
+//! A task that accumulates has one however often it was entered; any other has one if it was entered again and bodies
+//! of it live outside the log. The manifest is a rule: where its parts lie in the log, and what they come to.
+
+use std::sync::Arc;
+
+use model::command::Parts;
+use model::event::{At, Body, Event, ResultStored};
+use model::id::{Seq, StepRunId};
+use model::manifest::{Accumulate, Rule};
+use model::outcome::Outcome;
+use model::playbook::Task;
+use model::result_ref::ResultRef;
+use model::template::{Data, Need};
+
+use crate::decide::turn::{Turn, at_run};
+use crate::state::LoopRun;
+
+impl Turn<'_> {
+    /// Says what the tasks of a pipeline collected, before the event that ends it is recorded.
+    pub(super) fn record_manifests(&mut self, ending: &Event) {
+        let is_ok = match &ending.body {
+            Body::StepDone(_) | Body::IterationDone(_) => true,
+            Body::StepFailed(_) | Body::IterationFailed(_) => false,
+            _ => return,
+        };
+        let net = self.net;
+        let Some(run) = ending.at.step_run_id() else {
+            return;
+        };
+        let Some(step) = net.playbook.step(run.step.as_str()) else {
+            return;
+        };
+        for task in &step.tasks {
+            let at = at_run(&run).iteration(ending.at.iteration);
+            self.record_manifest(&run, task, at, is_ok);
+        }
+    }
+
+    fn record_manifest(&mut self, run: &StepRunId, task: &Task, at: At, is_ok: bool) {
+        let live = self.state.runs.get(run);
+        let Some(pipeline) = live.and_then(|live| live.continuation(at.iteration)) else {
+            return;
+        };
+        let asked = task.result.accumulate.as_ref();
+        let collected = if asked.is_some() {
+            pipeline.parts_of(&task.label)
+        } else {
+            let parts = pipeline.parts.get(&task.label);
+            parts.filter(|parts| has_pages_outside(parts)).cloned()
+        };
+        let Some(parts) = collected else {
+            return;
+        };
+        let at = At {
+            task: Some(task.label.clone()),
+            visit: pipeline.visits.get(&task.label).copied().unwrap_or(0),
+            ..at
+        };
+        let Accumulate {
+            strategy,
+            merge_path,
+        } = asked.cloned().unwrap_or_default();
+        let rule = Rule {
+            strategy,
+            merge_path,
+            first: first_of(&parts),
+            seq: self.state.seq.next(),
+            parts: parts.by_page.len() as u64,
+            is_loop: false,
+            is_result: is_ok && asked.is_some(),
+        };
+        let control = Some(&task.result);
+        let reference = rule.reference(self.state.execution, &at, parts.bytes, control);
+        self.emit_manifest(at, reference);
+    }
+
+    /// Says where the results of a loop are that its end does not hold.
+    pub(super) fn record_loop_manifest(&mut self, id: &StepRunId, progress: &LoopRun) {
+        let Accumulate {
+            strategy,
+            merge_path,
+        } = Accumulate::default();
+        let rule = Rule {
+            strategy,
+            merge_path,
+            first: progress.started,
+            seq: self.state.seq.next(),
+            parts: progress.total,
+            is_loop: true,
+            is_result: false,
+        };
+        let at = at_run(id);
+        let reference = rule.reference(self.state.execution, &at, 0, None);
+        self.emit_manifest(at, reference);
+    }
+
+    fn emit_manifest(&mut self, at: At, reference: ResultRef) {
+        let result_ref = Box::new(reference);
+        self.emit(at, Body::ManifestUpdated(ResultStored { result_ref }));
+    }
+
+    /// Whether this turn recorded manifests of a loop's iterations: they are read through the log, which must have
+    /// them first.
+    pub(super) fn has_fresh_manifests(&self, id: &StepRunId) -> bool {
+        self.events.iter().any(|event| {
+            matches!(event.body, Body::ManifestUpdated(_))
+                && event.at.iteration.is_some()
+                && event.at.step_run_id().as_ref() == Some(id)
+        })
+    }
+
+    /// What must be loaded to read a manifest that this turn recorded; none if the turn recorded no such manifest.
+    /// With nothing missing, what its parts come to is at hand.
+    pub(super) fn gather(&mut self, reference: &ResultRef) -> Option<Vec<Need>> {
+        let rule = Rule::of(reference)?;
+        let recorded = self.events.iter().find(|event| event.seq == rule.seq)?;
+        let (run, iteration) = (recorded.at.step_run_id()?, recorded.at.iteration);
+        let label = recorded.at.task.clone()?;
+        let pipeline = self.state.runs.get(&run)?.continuation(iteration)?;
+        let parts = pipeline.parts_of(&label)?;
+        let mut missing = Vec::new();
+        let mut bodies = Vec::new();
+        for (_, seq) in parts.by_page {
+            let need = Need::Outcome(seq);
+            if !self.loaded.outcomes.contains_key(&seq) && !self.serve(&need) {
+                missing.push(need);
+                continue;
+            }
+            match &*self.loaded.outcomes[&seq] {
+                Outcome::Error(_) => {}
+                Outcome::Ok(success) => match &success.reference {
+                    None => bodies.push(success.result.clone()),
+                    Some(part) => match self.loaded.bodies.get(&part.uri) {
+                        Some(body) => bodies.push(body.json().clone()),
+                        None => missing.push(Need::Body(part.clone())),
+                    },
+                },
+            }
+        }
+        let gone = |need: &Need| match need {
+            Need::Body(part) => self.loaded.unavailable.get(&part.uri).cloned(),
+            _ => None,
+        };
+        let uri = reference.uri.clone();
+        if let Some(why) = missing.iter().find_map(gone) {
+            Arc::make_mut(&mut self.loaded).unavailable.insert(uri, why);
+            return Some(Vec::new());
+        }
+        if missing.is_empty() {
+            let all = Data::new(rule.collect().all(bodies));
+            Arc::make_mut(&mut self.loaded).bodies.insert(uri, all);
+        }
+        Some(missing)
+    }
+}
+
+fn has_pages_outside(parts: &Parts) -> bool {
+    parts.is_outside && parts.by_page.len() > 1
+}
+
+fn first_of(parts: &Parts) -> Seq {
+    let seqs = parts.by_page.iter().map(|(_, seq)| *seq);
+    seqs.min().unwrap_or_default()
+}

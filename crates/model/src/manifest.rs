@@ -1,0 +1,293 @@
+//! Manifests: results that are many parts, listed by a rule and never copied.
+//!
+//! A manifest is a reference whose body is nowhere: its rule says where in the log its parts are and what they come
+//! to. Parts are the results of a task's visits, by page, or of a loop's iterations, by index.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use serde_json_path::JsonPath;
+
+use crate::event::{At, Body, Event, ResultStored};
+use crate::id::{ExecutionId, Name, Seq};
+use crate::merge::merge_into;
+use crate::outcome::{Outcome, Success};
+use crate::playbook::ResultControl;
+use crate::result_ref::{BodyMeta, RefKind, ResultRef};
+
+/// What stands for the store of a manifest: its parts are found through the log.
+pub const STORE: &str = "log";
+
+/// How parts combine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// Into one list: a list adds its elements, anything else adds itself.
+    #[default]
+    Append,
+    /// Into one map: each part's lies over the one before.
+    Merge,
+    /// The last part stands for all.
+    Replace,
+}
+
+impl Strategy {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Append => "append",
+            Self::Merge => "merge",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// How the parts of several visits are collected: `spec.result.accumulate`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Accumulate {
+    /// How parts combine.
+    pub strategy: Strategy,
+    /// The JSONPath of what is combined; the whole body unless said.
+    pub merge_path: Option<String>,
+}
+
+/// Where the parts of a manifest are, and what they come to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// How parts combine.
+    pub strategy: Strategy,
+    /// The JSONPath of what is combined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_path: Option<String>,
+    /// No part lies before this event.
+    pub first: Seq,
+    /// The `result.manifest.updated` event, which says whose parts they are; none lies behind it.
+    pub seq: Seq,
+    /// How many there are.
+    pub parts: u64,
+    /// Whether the parts are a loop's iterations, rather than a task's visits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_loop: bool,
+    /// Whether the manifest stands for the result of its task, rather than beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_result: bool,
+}
+
+impl Rule {
+    /// The rule of a reference that is a manifest.
+    pub fn of(reference: &ResultRef) -> Option<Self> {
+        if reference.kind != RefKind::Manifest {
+            return None;
+        }
+        serde_json::from_value(Value::Object(reference.meta.location.clone())).ok()
+    }
+
+    /// The reference that stands for the parts at `at`; `bytes` is the size of their bodies.
+    pub fn reference(
+        &self,
+        execution: ExecutionId,
+        at: &At,
+        bytes: u64,
+        control: Option<&ResultControl>,
+    ) -> ResultRef {
+        let location = serde_json::to_value(self).expect("a rule is plain data");
+        let Value::Object(location) = location else {
+            unreachable!("a rule is a map")
+        };
+        ResultRef {
+            kind: RefKind::Manifest,
+            uri: uri(execution, at),
+            store: STORE.to_owned(),
+            scope: control
+                .and_then(|control| control.scope)
+                .unwrap_or_default(),
+            expires_at: None,
+            meta: BodyMeta {
+                content_type: "application/json".to_owned(),
+                bytes,
+                sha256: String::new(),
+                compression: None,
+                location,
+            },
+            extracted: Map::new(),
+            preview: None,
+        }
+    }
+
+    /// What combines the parts.
+    pub fn collect(&self) -> Collect {
+        Collect::new(self.strategy, self.merge_path.as_deref())
+    }
+}
+
+/// The execution that an address names.
+pub fn execution_of(uri: &str) -> Option<ExecutionId> {
+    let rest = uri.strip_prefix("noetl://execution/")?;
+    rest.split('/').next()?.parse().ok()
+}
+
+/// The address of a manifest: of a task's pages, or of a loop's iterations.
+fn uri(execution: ExecutionId, at: &At) -> String {
+    let step = at.step.as_ref().map_or("", Name::as_str);
+    let run = match at.iteration {
+        Some(index) => format!("{}.{index}", at.run),
+        None => at.run.to_string(),
+    };
+    match &at.task {
+        Some(task) => {
+            format!("noetl://execution/{execution}/step/{step}/task/{task}/run/{run}/manifest")
+        }
+        None => format!("noetl://execution/{execution}/step/{step}/run/{run}/manifest"),
+    }
+}
+
+/// The outcome that an event stands for: that of its task, or the manifest of its task's pages.
+pub fn outcome_of(event: &Event) -> Option<Outcome> {
+    match &event.body {
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
+        Body::ManifestUpdated(stored) => result_of(stored),
+        _ => None,
+    }
+}
+
+/// The outcome of a manifest that stands for its task's result.
+fn result_of(stored: &ResultStored) -> Option<Outcome> {
+    Rule::of(&stored.result_ref).filter(|rule| rule.is_result)?;
+    Some(Outcome::Ok(Success {
+        reference: Some(stored.result_ref.clone()),
+        ..Success::default()
+    }))
+}
+
+/// Combines parts.
+#[derive(Debug)]
+pub struct Collect {
+    strategy: Strategy,
+    path: Option<JsonPath>,
+}
+
+impl Collect {
+    /// By a strategy, of what a path finds in each part.
+    pub fn new(strategy: Strategy, merge_path: Option<&str>) -> Self {
+        Self {
+            strategy,
+            // Reading the playbook refused every path that is none.
+            path: merge_path.and_then(|path| JsonPath::parse(path).ok()),
+        }
+    }
+
+    /// What a part adds to a list.
+    pub fn elements(&self, body: Value) -> Vec<Value> {
+        let mut elements = Vec::new();
+        for found in self.found(body) {
+            match found {
+                Value::Array(items) => elements.extend(items),
+                other => elements.push(other),
+            }
+        }
+        elements
+    }
+
+    /// What all parts come to, in their order.
+    pub fn all(&self, parts: impl IntoIterator<Item = Value>) -> Value {
+        let parts = parts.into_iter();
+        match self.strategy {
+            Strategy::Append => parts.flat_map(|part| self.elements(part)).collect(),
+            Strategy::Merge => {
+                let mut base = Value::Object(Map::new());
+                for found in parts.flat_map(|part| self.found(part)) {
+                    match (&mut base, found) {
+                        (Value::Object(base), Value::Object(over)) => merge_into(base, over),
+                        (base, other) => *base = other,
+                    }
+                }
+                base
+            }
+            Strategy::Replace => {
+                let mut found = parts.last().map_or_else(Vec::new, |part| self.found(part));
+                match found.len() {
+                    0 => Value::Null,
+                    1 => found.remove(0),
+                    _ => Value::Array(found),
+                }
+            }
+        }
+    }
+
+    fn found(&self, body: Value) -> Vec<Value> {
+        match &self.path {
+            None => vec![body],
+            Some(path) => path.query(&body).all().into_iter().cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pages() -> Vec<Value> {
+        vec![
+            json!({"data": {"items": [1, 2], "by": {"a": {"n": 1}}}}),
+            json!({"data": {}}),
+            json!({"data": {"items": [3], "by": {"a": {"m": 2}, "b": []}}}),
+        ]
+    }
+
+    fn collected(strategy: Strategy, path: Option<&str>) -> Value {
+        Collect::new(strategy, path).all(pages())
+    }
+
+    #[test]
+    fn appending_concatenates_what_the_path_finds() {
+        let items = Some("$.data.items");
+        assert_eq!(collected(Strategy::Append, items), json!([1, 2, 3]));
+        assert_eq!(
+            collected(Strategy::Append, Some("$.data.by.a.n")),
+            json!([1])
+        );
+        assert_eq!(collected(Strategy::Append, None), Value::Array(pages()));
+    }
+
+    #[test]
+    fn merging_lays_maps_over_one_another() {
+        let by = collected(Strategy::Merge, Some("$.data.by"));
+        assert_eq!(by, json!({"a": {"n": 1, "m": 2}, "b": []}));
+        assert_eq!(collected(Strategy::Merge, Some("$.nothing")), json!({}));
+    }
+
+    #[test]
+    fn replacing_takes_the_last_part() {
+        let last = collected(Strategy::Replace, Some("$.data.items"));
+        assert_eq!(last, json!([3]));
+        assert_eq!(collected(Strategy::Replace, Some("$.x")), Value::Null);
+    }
+
+    #[test]
+    fn a_rule_comes_back_from_its_reference() {
+        let rule = Rule {
+            strategy: Strategy::Append,
+            merge_path: Some("$.data".to_owned()),
+            first: Seq(7),
+            seq: Seq(20),
+            parts: 3,
+            is_loop: false,
+            is_result: true,
+        };
+        let at = At {
+            step: Some("fetch".into()),
+            run: 2,
+            iteration: Some(4),
+            task: Some("page".into()),
+            ..At::default()
+        };
+        let reference = rule.reference(ExecutionId(9), &at, 100, None);
+        let uri = "noetl://execution/9/step/fetch/task/page/run/2.4/manifest";
+        assert_eq!(reference.uri, uri);
+        assert_eq!(execution_of(uri), Some(ExecutionId(9)));
+        let text = serde_json::to_string(&reference).unwrap();
+        let back: ResultRef = serde_json::from_str(&text).unwrap();
+        assert_eq!(Rule::of(&back), Some(rule));
+    }
+}

@@ -1,0 +1,136 @@
+//! Addresses: which of an execution's results is meant.
+
+use model::event::{Body, Event};
+use model::id::{ExecutionId, Name, Seq};
+pub use wire::api::ResultPlace;
+
+/// Which results of an execution are meant; what is not said fits any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResultAddress {
+    /// The step.
+    pub step: Option<Name>,
+    /// Where in the step.
+    pub place: ResultPlace,
+    /// The entry of the task.
+    pub visit: Option<u32>,
+}
+
+impl ResultAddress {
+    /// A step's own result.
+    pub fn of_step(step: Name) -> Self {
+        Self {
+            step: Some(step),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it is the step itself that is meant, and no part of it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.place == ResultPlace::default() && self.visit.is_none()
+    }
+
+    /// Whether an event records a result that fits.
+    pub(crate) fn fits(&self, event: &Event) -> bool {
+        let (at, place) = (&event.at, &self.place);
+        let is_task = match &event.body {
+            Body::TaskDone(_) | Body::TaskFailed(_) => true,
+            Body::AttemptDone(_) | Body::AttemptFailed(_) => place.attempt.is_some(),
+            Body::ManifestUpdated(_) => {
+                let is_part = place.page.is_some() || place.attempt.is_some();
+                at.task.is_some() && !is_part && self.visit.is_none()
+            }
+            _ => false,
+        };
+        let page = at.page.unwrap_or(at.visit.into());
+        is_task
+            && fits(self.step.as_ref(), at.step.as_ref())
+            && fits(place.task.as_ref(), at.task.as_ref())
+            && fits(place.iteration.as_ref(), at.iteration.as_ref())
+            && fits(place.run.as_ref(), Some(&at.run))
+            && fits(place.attempt.as_ref(), Some(&at.attempt))
+            && fits(place.page.as_ref(), Some(&page))
+            && fits(self.visit.as_ref(), Some(&at.visit))
+    }
+
+    /// Reads `noetl://execution/<id>/step/<step>/task/<task>/run/<run>/attempt/<n>`.
+    pub(crate) fn parse(uri: &str) -> Option<(ExecutionId, Self)> {
+        let execution = model::manifest::execution_of(uri)?;
+        let (_, rest) = uri.split_once("/step/")?;
+        let (rest, attempt) = rest.rsplit_once("/attempt/")?;
+        let (rest, run) = rest.rsplit_once("/run/")?;
+        let (step, task) = rest.split_once("/task/")?;
+        let numbers: Vec<&str> = run.split('.').collect();
+        let (run, iteration, visit) = match numbers[..] {
+            [run, visit] => (run, None, visit),
+            [run, iteration, visit] => (run, Some(iteration.parse().ok()?), visit),
+            _ => return None,
+        };
+        let place = ResultPlace {
+            run: Some(run.parse().ok()?),
+            task: Some(task.into()),
+            iteration,
+            page: None,
+            attempt: Some(attempt.parse().ok()?),
+        };
+        let wanted = Self {
+            step: Some(step.into()),
+            place,
+            visit: Some(visit.parse().ok()?),
+        };
+        Some((execution, wanted))
+    }
+}
+
+fn fits<T: PartialEq>(wanted: Option<&T>, found: Option<&T>) -> bool {
+    wanted.is_none() || wanted == found
+}
+
+/// The result that fits best so far: of the step's latest run, the latest that ended well, else the latest.
+#[derive(Debug, Default)]
+pub(crate) struct Best(Option<Candidate>);
+
+#[derive(Debug)]
+struct Candidate {
+    seq: Seq,
+    run: u32,
+    is_ok: bool,
+}
+
+impl Best {
+    pub(crate) fn meet(&mut self, event: &Event) {
+        let is_ok = matches!(
+            event.body,
+            Body::TaskDone(_) | Body::AttemptDone(_) | Body::ManifestUpdated(_)
+        );
+        let run = event.at.run;
+        let stays = |best: &Candidate| best.run > run || (best.run == run && best.is_ok && !is_ok);
+        if !self.0.as_ref().is_some_and(stays) {
+            let seq = event.seq;
+            self.0 = Some(Candidate { seq, run, is_ok });
+        }
+    }
+
+    pub(crate) fn seq(&self) -> Option<Seq> {
+        self.0.as_ref().map(|best| best.seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_where_a_result_is() {
+        let uri = "noetl://execution/42/step/fetch/task/page/run/2.7.3/attempt/1";
+        let (execution, wanted) = ResultAddress::parse(uri).unwrap();
+        assert_eq!((execution, wanted.visit), (ExecutionId(42), Some(3)));
+        assert_eq!(wanted.place.iteration, Some(7));
+        assert_eq!(wanted.place.run, Some(2));
+        let plain = "noetl://execution/42/step/fetch/task/page/run/2.3/attempt/1";
+        assert_eq!(ResultAddress::parse(plain).unwrap().1.place.iteration, None);
+        assert_eq!(
+            ResultAddress::parse("noetl://execution/42/step/fetch"),
+            None
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! What an address leads to.
+
+use model::event::Event;
+use model::id::ExecutionId;
+use model::manifest::{self, Rule};
+use model::outcome::Outcome;
+use model::result_ref::ResultRef;
+use model::template::LoopPointer;
+use serde_json::Value;
+
+/// A result, as far as it is known without its bodies.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// A value at hand: an inline result, or the error of a task that failed.
+    Value(Value),
+    /// A body outside the log.
+    Body(Box<ResultRef>),
+    /// What the parts of a manifest come to.
+    Manifest(Box<ResultRef>, Rule),
+    /// The results of a loop's iterations, by index.
+    Loop(ExecutionId, LoopPointer),
+}
+
+impl Found {
+    /// What an outcome is; of a failure, its error.
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Ok(success) => match success.reference {
+                Some(reference) => Self::behind(*reference),
+                None => Self::Value(success.result),
+            },
+            Outcome::Error(failure) => {
+                Self::Value(serde_json::to_value(failure.error).unwrap_or_default())
+            }
+        }
+    }
+
+    /// What a reference leads to.
+    pub fn behind(reference: ResultRef) -> Self {
+        match Rule::of(&reference) {
+            Some(rule) => Self::Manifest(Box::new(reference), rule),
+            None => Self::Body(Box::new(reference)),
+        }
+    }
+
+    /// What an event records.
+    pub(crate) fn in_event(event: &Event) -> Option<Self> {
+        use model::event::Body;
+        match &event.body {
+            Body::AttemptDone(ended) | Body::AttemptFailed(ended) => {
+                ended.outcome.read().ok().map(Self::of)
+            }
+            Body::ManifestUpdated(stored) => Some(Self::behind((*stored.result_ref).clone())),
+            _ => manifest::outcome_of(event).map(Self::of),
+        }
+    }
+
+    /// The media type of its bytes.
+    pub(crate) fn content_type(&self) -> &str {
+        match self {
+            Self::Body(reference) => &reference.meta.content_type,
+            _ => "application/json",
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Parts: which events of which logs record the parts of a manifest, in order. Nothing of the parts is held.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use model::event::{Body, Event, ReusedItems};
+use model::id::{ExecutionId, Seq};
+use model::manifest::{Rule, outcome_of};
+use store::Store;
+
+use crate::error::Error;
+use crate::loading;
+
+/// How many events are read at once.
+const PAGE: usize = 1_000;
+
+/// So many parts are read at once.
+const BATCH: usize = 64;
+
+/// Where the parts of a result are recorded, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    logs: Vec<ExecutionId>,
+    /// Which log and which event there; none where nothing is recorded.
+    places: Vec<Option<(u32, Seq)>>,
+    /// The page of each, where they are pages.
+    pages: Vec<i64>,
+}
+
+impl Parts {
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The place of one part.
+    pub(crate) fn place(&self, index: usize) -> Option<(ExecutionId, Seq)> {
+        let (log, seq) = self.places.get(index).copied().flatten()?;
+        let log = usize::try_from(log).ok()?;
+        Some((self.logs[log], seq))
+    }
+
+    /// The events of the next parts from one on, in order.
+    pub(crate) async fn events(
+        &self,
+        store: &dyn Store,
+        from: usize,
+    ) -> Result<VecDeque<Option<Event>>, Error> {
+        let until = (from + BATCH).min(self.len());
+        let places: Vec<_> = (from..until).map(|index| self.place(index)).collect();
+        let mut found: BTreeMap<(ExecutionId, Seq), Event> = BTreeMap::new();
+        for log in &self.logs {
+            let wanted = places.iter().flatten().filter(|(of, _)| of == log);
+            let seqs: Vec<Seq> = wanted.map(|(_, seq)| *seq).collect();
+            if seqs.is_empty() {
+                continue;
+            }
+            let events = store.events_at(*log, &seqs).await?;
+            found.extend(events.into_iter().map(|event| ((*log, event.seq), event)));
+        }
+        let events = places.into_iter();
+        Ok(events.map(|place| found.remove(&place?)).collect())
+    }
+
+    /// The page that a part is, if it is one.
+    pub(crate) fn page(&self, index: usize) -> Option<i64> {
+        self.pages.get(index).copied()
+    }
+
+    /// The visits of a task, by page.
+    pub(crate) async fn of_task(
+        store: &dyn Store,
+        execution: ExecutionId,
+        rule: &Rule,
+    ) -> Result<Self, Error> {
+        let mut by_page: BTreeMap<i64, Seq> = BTreeMap::new();
+        let said = store.events_at(execution, &[rule.seq]).await?;
+        let Some(at) = said.into_iter().next().map(|event| event.at) else {
+            return Ok(Self::default());
+        };
+        let is_part = |event: &Event| {
+            matches!(event.body, Body::TaskDone(_))
+                && event.at.task == at.task
+                && event.at.iteration == at.iteration
+                && event.at.step_run_id() == at.step_run_id()
+        };
+        let after = Seq(rule.first.0.saturating_sub(1));
+        each(store, execution, (after, rule.seq), |event| {
+            if is_part(event) {
+                let page = event.at.page.unwrap_or(event.at.visit.into());
+                by_page.insert(page, event.seq);
+            }
+        })
+        .await?;
+        Ok(Self {
+            logs: vec![execution],
+            pages: by_page.keys().copied().collect(),
+            places: by_page.into_values().map(|seq| Some((0, seq))).collect(),
+        })
+    }
+
+    /// The iterations of a loop, by index: each one's last outcome.
+    pub(crate) async fn of_loop(
+        store: &dyn Store,
+        execution: ExecutionId,
+        ends: (Seq, Seq),
+    ) -> Result<Self, Error> {
+        let (started, until) = ends;
+        let said = store.events_at(execution, &[started]).await?;
+        let Some(Body::LoopStarted(begun)) = said.into_iter().next().map(|event| event.body) else {
+            return Ok(Self::default());
+        };
+        let mut parts = Self {
+            places: vec![None; usize::try_from(begun.total).unwrap_or(0)],
+            ..Self::default()
+        };
+        for items in loading::items_elsewhere(store, execution, begun.reused).await? {
+            parts.fill(store, &items).await?;
+        }
+        let own = ReusedItems {
+            execution_id: execution,
+            started,
+            until,
+            ranges: vec![(0, u64::MAX)],
+        };
+        parts.fill(store, &own).await?;
+        Ok(parts)
+    }
+
+    /// Notes where these iterations are recorded.
+    async fn fill(&mut self, store: &dyn Store, items: &ReusedItems) -> Result<(), Error> {
+        let execution = items.execution_id;
+        let log = u32::try_from(self.logs.len()).unwrap_or(u32::MAX);
+        self.logs.push(execution);
+        let started = store.events_at(execution, &[items.started]).await?;
+        let run = started.first().and_then(|event| event.at.step_run_id());
+        let is_meant = |index: u64| {
+            let mut ranges = items.ranges.iter();
+            ranges.any(|(from, to)| (*from..*to).contains(&index))
+        };
+        let places = &mut self.places;
+        each(store, execution, (items.started, items.until), |event| {
+            let index = event.at.iteration.filter(|index| is_meant(*index));
+            let index = index.and_then(|index| usize::try_from(index).ok());
+            if let Some(place) = index.and_then(|index| places.get_mut(index))
+                && is_outcome(event)
+                && event.at.step_run_id() == run
+            {
+                *place = Some((log, event.seq));
+            }
+        })
+        .await
+    }
+}
+
+/// Whether an event stands for the outcome of its task.
+fn is_outcome(event: &Event) -> bool {
+    match &event.body {
+        Body::TaskDone(_) | Body::TaskFailed(_) => true,
+        Body::ManifestUpdated(_) => outcome_of(event).is_some(),
+        _ => false,
+    }
+}
+
+/// Shows every event after one seq and up to another.
+pub(crate) async fn each(
+    store: &dyn Store,
+    execution: ExecutionId,
+    (mut after, until): (Seq, Seq),
+    mut show: impl FnMut(&Event),
+) -> Result<(), Error> {
+    while after < until {
+        let page = store.events(execution, after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        page.iter()
+            .filter(|event| event.seq <= until)
+            .for_each(&mut show);
+    }
+    Ok(())
+}

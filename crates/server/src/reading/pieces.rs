@@ -1,0 +1,172 @@
+//! Pieces: a list of parts on its way out, one part at a time.
+
+use std::collections::VecDeque;
+use std::io;
+
+use ::results::Pieces;
+use bytes::Bytes;
+use futures_util::stream;
+use model::event::Event;
+use model::manifest::{Collect, Rule, outcome_of};
+use model::outcome::Outcome;
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::reading::parts::Parts;
+use crate::reading::{Found, Reader};
+
+/// What becomes of each part.
+enum Form {
+    /// Its value, as one element; null where there is none.
+    Each,
+    /// The elements that it adds.
+    Elements(Collect),
+    /// Where it is.
+    Listed,
+}
+
+/// Parts on their way out.
+struct Out {
+    reader: Reader,
+    parts: Parts,
+    form: Form,
+    /// What comes before the first part, and after the last.
+    frame: (String, &'static str),
+    next: usize,
+    ready: VecDeque<Option<Event>>,
+    is_first: bool,
+    is_over: bool,
+}
+
+/// The results of a loop as a list, by index.
+pub(super) fn each(reader: &Reader, parts: Parts) -> Pieces {
+    framed(reader, parts, Form::Each, ("[".to_owned(), "]"))
+}
+
+/// What parts add to a list, one after the other.
+pub(super) fn appended(reader: &Reader, parts: Parts, collect: Collect) -> Pieces {
+    framed(
+        reader,
+        parts,
+        Form::Elements(collect),
+        ("[".to_owned(), "]"),
+    )
+}
+
+/// The manifest itself, with the address of each part.
+pub(super) fn listed(reader: &Reader, parts: Parts, rule: &Rule) -> Pieces {
+    let path = rule.merge_path.as_ref();
+    let path = path.map_or_else(String::new, |path| {
+        format!("\"merge_path\":{},", json!(path))
+    });
+    let strategy = rule.strategy.name();
+    let head = format!("{{\"kind\":\"manifest\",\"strategy\":\"{strategy}\",{path}\"parts\":[");
+    framed(reader, parts, Form::Listed, (head, "]}"))
+}
+
+/// One piece that is at hand.
+pub(super) fn one(text: impl Into<Bytes>) -> Pieces {
+    Box::pin(stream::iter([Ok(text.into())]))
+}
+
+/// Pieces with others before and behind them.
+pub(crate) fn between(before: String, pieces: Pieces, behind: &'static str) -> Pieces {
+    use futures_util::StreamExt as _;
+    let pieces = one(before).chain(pieces);
+    Box::pin(pieces.chain(one(behind.as_bytes())))
+}
+
+fn framed(reader: &Reader, parts: Parts, form: Form, frame: (String, &'static str)) -> Pieces {
+    let out = Out {
+        reader: reader.clone(),
+        parts,
+        form,
+        frame,
+        next: 0,
+        ready: VecDeque::new(),
+        is_first: true,
+        is_over: false,
+    };
+    Box::pin(stream::try_unfold(out, |mut out| async move {
+        let piece = out.piece().await.map_err(io::Error::other)?;
+        Ok(piece.map(|piece| (piece, out)))
+    }))
+}
+
+impl Out {
+    /// The next piece; none when all are out.
+    async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let mut text = std::mem::take(&mut self.frame.0).into_bytes();
+        if self.ready.is_empty() {
+            self.ready = self.parts.events(&*self.reader.store, self.next).await?;
+            self.next += self.ready.len();
+        }
+        let Some(event) = self.ready.pop_front() else {
+            self.is_over = true;
+            text.extend_from_slice(self.frame.1.as_bytes());
+            return Ok(Some(text.into()));
+        };
+        let index = self.next - self.ready.len() - 1;
+        for element in self.elements(index, event).await? {
+            if !std::mem::replace(&mut self.is_first, false) {
+                text.push(b',');
+            }
+            text.extend_from_slice(&element);
+        }
+        Ok(Some(text.into()))
+    }
+
+    /// What a part adds, as JSON text.
+    async fn elements(&self, index: usize, event: Option<Event>) -> Result<Vec<Bytes>, Error> {
+        if let Form::Listed = self.form {
+            let page = self.parts.page(index);
+            let place = event.as_ref().map(|event| entry(event, page));
+            return Ok(place.iter().map(text).collect());
+        }
+        let outcome = event.as_ref().and_then(outcome_of);
+        let Some(outcome) = outcome.filter(Outcome::is_ok) else {
+            return Ok(match self.form {
+                Form::Each => vec![Bytes::from_static(b"null")],
+                _ => Vec::new(),
+            });
+        };
+        let found = Found::of(outcome);
+        match &self.form {
+            Form::Elements(collect) => {
+                let value = self.reader.value(found).await?;
+                Ok(collect.elements(value).iter().map(text).collect())
+            }
+            _ => Ok(vec![self.reader.text(found).await?]),
+        }
+    }
+}
+
+/// A part as the manifest lists it.
+fn entry(event: &Event, page: Option<i64>) -> Value {
+    let place = ::results::Place {
+        execution: event.execution_id,
+        at: &event.at,
+        now: event.timestamp,
+    };
+    let outcome = outcome_of(event);
+    let reference = match &outcome {
+        Some(Outcome::Ok(success)) => success.reference.as_ref(),
+        _ => None,
+    };
+    let uri = reference.map_or_else(|| place.uri(), |reference| reference.uri.clone());
+    let mut entry = Map::from_iter([("ref".to_owned(), uri.into())]);
+    if let Some(index) = event.at.iteration {
+        entry.insert("iteration".to_owned(), index.into());
+    }
+    if let Some(page) = page.or(event.at.page) {
+        entry.insert("page".to_owned(), page.into());
+    }
+    Value::Object(entry)
+}
+
+fn text(value: &Value) -> Bytes {
+    value.to_string().into()
+}

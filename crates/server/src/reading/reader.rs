@@ -1,0 +1,216 @@
+//! The reader: results of runs in one store, with their bodies.
+
+use std::sync::Arc;
+
+use ::results::{Bodies, Pieces};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use model::id::{ExecutionId, Name, Seq};
+use model::manifest::{Rule, Strategy, execution_of};
+use model::result_ref::ResultRef;
+use model::template::{Content, Latest};
+use serde_json::Value;
+use store::Store;
+
+use crate::error::Error;
+use crate::loading;
+use crate::reading::address::Best;
+use crate::reading::parts::{self, Parts};
+use crate::reading::{Found, ResultAddress, pieces};
+
+/// What parts come to is put together in memory up to this size; a list is read piece by piece instead.
+const WHOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Reads results. Cheap to clone.
+#[derive(Clone)]
+pub struct Reader {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) bodies: Arc<dyn Bodies>,
+}
+
+impl Reader {
+    /// A reader of runs in a store.
+    pub fn new(store: Arc<dyn Store>, bodies: Arc<dyn Bodies>) -> Self {
+        Self { store, bodies }
+    }
+
+    /// The result that is meant: a step's own, or the latest of those that fit which ended well, else the latest.
+    pub async fn find(
+        &self,
+        id: ExecutionId,
+        wanted: &ResultAddress,
+    ) -> Result<Option<Found>, Error> {
+        if let Some(step) = wanted.step.as_ref().filter(|_| wanted.is_whole()) {
+            return self.of_step(id, step).await;
+        }
+        self.search(id, wanted).await
+    }
+
+    async fn of_step(&self, id: ExecutionId, step: &Name) -> Result<Option<Found>, Error> {
+        let state = loading::state(&*self.store, id).await?;
+        let state = state.ok_or(Error::NotFound(id))?;
+        let live = state.runs.iter().rev().find(|(run, _)| run.step == *step);
+        let summary = state.steps.get(step);
+        match (summary.and_then(|summary| summary.latest.as_ref()), live) {
+            (Some(latest), _) => self.latest(id, latest).await.map(Some),
+            (None, Some((_, run))) if run.loop_.is_none() => {
+                self.search(id, &ResultAddress::of_step(step.clone())).await
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A step's latest result.
+    pub(crate) async fn latest(&self, id: ExecutionId, latest: &Latest) -> Result<Found, Error> {
+        Ok(match latest.envelope().content {
+            Content::Event(seq) => {
+                let events = loading::events_at(&*self.store, id, &[seq]).await?;
+                let found = events.first().and_then(Found::in_event);
+                found.unwrap_or(Found::Value(Value::Null))
+            }
+            Content::Loop(pointer) => {
+                let (log, pointer) = loading::loop_source(&*self.store, id, &pointer).await?;
+                Found::Loop(log, pointer)
+            }
+            Content::Error(error) => Found::Value((*error).clone()),
+            Content::Outcome(_) | Content::Parts(_) | Content::Empty => Found::Value(Value::Null),
+        })
+    }
+
+    /// Looks through the log.
+    async fn search(
+        &self,
+        id: ExecutionId,
+        wanted: &ResultAddress,
+    ) -> Result<Option<Found>, Error> {
+        let mut best = Best::default();
+        parts::each(&*self.store, id, (Seq(0), Seq(u64::MAX)), |event| {
+            if wanted.fits(event) {
+                best.meet(event);
+            }
+        })
+        .await?;
+        let Some(seq) = best.seq() else {
+            return Ok(None);
+        };
+        let events = self.store.events_at(id, &[seq]).await?;
+        Ok(events.first().and_then(Found::in_event))
+    }
+
+    /// What an address `noetl://execution/…` leads to.
+    pub async fn resolve(&self, uri: &str) -> Result<Option<Found>, Error> {
+        let Some(execution) = execution_of(uri) else {
+            return Ok(None);
+        };
+        let rows = self.store.results(execution).await?;
+        let mut outside = rows.iter().rev();
+        let outside = outside.find_map(|row| {
+            let reference: ResultRef = row.result_ref.read().ok()?;
+            (reference.uri == uri).then_some(reference)
+        });
+        match (outside, ResultAddress::parse(uri)) {
+            (Some(reference), _) => Ok(Some(Found::behind(reference))),
+            (None, Some((execution, wanted))) => self.search(execution, &wanted).await,
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// A result as it is, piece by piece: JSON text, or the bytes of a body that is none.
+    pub async fn pieces(&self, found: Found) -> Result<Pieces, Error> {
+        match found {
+            Found::Body(reference) => Ok(self.bodies.read(&reference, None).await?.pieces),
+            Found::Manifest(reference, rule) if rule.strategy == Strategy::Append => {
+                let parts = self.parts(&reference, &rule).await?;
+                Ok(if rule.is_loop {
+                    pieces::each(self, parts)
+                } else {
+                    pieces::appended(self, parts, rule.collect())
+                })
+            }
+            Found::Loop(log, pointer) => {
+                let ends = (pointer.started, pointer.done);
+                let parts = Parts::of_loop(&*self.store, log, ends).await?;
+                Ok(pieces::each(self, parts))
+            }
+            found => Ok(pieces::one(self.value(found).await?.to_string())),
+        }
+    }
+
+    /// A result as JSON text even where its body is none: then it is text that a task stored.
+    pub(crate) async fn json_pieces(&self, found: Found) -> Result<Pieces, Error> {
+        if found.content_type() == "application/json" {
+            return self.pieces(found).await;
+        }
+        Ok(pieces::one(self.value(found).await?.to_string()))
+    }
+
+    /// A manifest with the address of each part, piece by piece.
+    pub async fn listed(&self, reference: &ResultRef, rule: &Rule) -> Result<Pieces, Error> {
+        let parts = self.parts(reference, rule).await?;
+        Ok(pieces::listed(self, parts, rule))
+    }
+
+    async fn parts(&self, reference: &ResultRef, rule: &Rule) -> Result<Parts, Error> {
+        let Some(execution) = execution_of(&reference.uri) else {
+            return Ok(Parts::default());
+        };
+        if rule.is_loop {
+            let ends = (rule.first, rule.seq);
+            return Parts::of_loop(&*self.store, execution, ends).await;
+        }
+        Parts::of_task(&*self.store, execution, rule).await
+    }
+
+    /// A result, all of it.
+    pub fn value(&self, found: Found) -> BoxFuture<'_, Result<Value, Error>> {
+        Box::pin(async move {
+            match found {
+                Found::Value(value) => Ok(value),
+                Found::Body(reference) => {
+                    let bytes = self.bodies.get(&reference).await?;
+                    // A body that is no JSON is text that a task stored.
+                    Ok(serde_json::from_slice(&bytes)
+                        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into())))
+                }
+                Found::Manifest(reference, rule) => self.collected(&reference, &rule).await,
+                found @ Found::Loop(..) => list(self.pieces(found).await?).await.map(Value::Array),
+            }
+        })
+    }
+
+    /// What the parts of a manifest come to.
+    async fn collected(&self, reference: &ResultRef, rule: &Rule) -> Result<Value, Error> {
+        if reference.meta.bytes > WHOLE_BYTES_MAX {
+            let uri = reference.uri.clone();
+            return Err(Error::TooLarge(uri, WHOLE_BYTES_MAX));
+        }
+        let parts = self.parts(reference, rule).await?;
+        let bodies = list(pieces::each(self, parts)).await?;
+        Ok(if rule.is_loop {
+            Value::Array(bodies)
+        } else {
+            rule.collect().all(bodies)
+        })
+    }
+
+    /// A result as JSON text, all of it.
+    pub(super) async fn text(&self, found: Found) -> Result<Bytes, Error> {
+        if let Found::Body(reference) = &found
+            && reference.meta.content_type == "application/json"
+        {
+            return Ok(self.bodies.get(reference).await?);
+        }
+        Ok(self.value(found).await?.to_string().into())
+    }
+}
+
+/// The elements of a list that comes piece by piece.
+async fn list(mut pieces: Pieces) -> Result<Vec<Value>, Error> {
+    let mut text = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        text.extend_from_slice(&piece.map_err(Error::broken_off)?);
+    }
+    let read = serde_json::from_slice(&text);
+    read.map_err(|error| Error::broken_off(std::io::Error::other(error)))
+}

@@ -1,0 +1,185 @@
+//! Results by their address: step, iteration, task, page and attempt, through the command line, here and on a server.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+
+/// Two cities; the first has two pages, the second of which is read at the second try. A page is a list of 3 numbers.
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: lattice, path: tests/lattice}
+workload: {cap: 65536}
+workflow:
+  - step: read
+    loop: {in: [2, 1], iterator: pages}
+    tool:
+      - init: {kind: noop, spec: {policy: {rules: [{else: {then: {do: continue, set_iter: {page: 1}}}}]}}}
+      - fetch:
+          kind: noop
+          result: {items: ["{{ iter.index }}", "{{ iter.page }}", "{{ _attempt }}"], text: "{{ 'x' * 100 }}"}
+          spec:
+            result: {CAP accumulate: {merge_path: $.items}}
+            policy:
+              rules:
+                - {when: "{{ iter.page == 2 and _attempt < 2 }}", then: {do: retry, delay: 0}}
+                - {when: "{{ iter.page < pages }}", then: {do: jump, to: fetch, set_iter: {page: "{{ iter.page + 1 }}"}}}
+    next: end
+  - step: end
+    tool:
+      - total: {kind: noop, result: {all: "{{ read.data }}"}}
+"#;
+
+fn address(desk: &Desk, more: &[&str]) -> Value {
+    let args: Vec<&str> = ["result"].iter().chain(more).copied().collect();
+    desk.json(&[&args[..], &["-o", "json"]].concat())
+}
+
+fn check(desk: &Desk) {
+    let found = |more: &[&str]| address(desk, more);
+    let pages = json!([[0, 1, 1, 0, 2, 2], [1, 1, 1]]);
+    assert_eq!(found(&["last"]), json!({"all": pages}));
+    assert_eq!(found(&["last/read"]), pages);
+    assert_eq!(found(&["last", "read"]), pages);
+    assert_eq!(found(&["last/read#0"]), pages[0]);
+    assert_eq!(found(&["last/read#0/fetch"]), pages[0]);
+    let second = found(&["last/read#0", "--page", "2"]);
+    assert_eq!(second["items"], json!([0, 2, 2]));
+    let first_try = found(&[
+        "last/read",
+        "--iteration",
+        "0",
+        "--page",
+        "2",
+        "--attempt",
+        "1",
+    ]);
+    assert_eq!(first_try["items"], json!([0, 2, 1]));
+    assert_eq!(found(&["last/end", "--task", "total"])["all"], pages);
+    assert_eq!(found(&["last/read#0", "--path", "[3]"]), json!(0));
+    let listed = found(&["last/read#0/fetch", "--list"]);
+    let listed: Vec<&Value> = listed.as_array().expect("a list").iter().collect();
+    let of = |key: &str| {
+        listed
+            .iter()
+            .map(|entry| entry[key].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("page"), [json!(1), json!(2), Value::Null]);
+    assert_eq!(of("attempt"), [json!(1), json!(2), json!(0)]);
+    assert_eq!(listed[2]["reference"]["kind"], "manifest");
+    let lines = desk.run(&["result", "last/read", "-o", "ndjson"]);
+    assert_eq!(lines.out, "[0,1,1,0,2,2]\n[1,1,1]\n");
+    let raw = desk.run(&["result", "last/read", "--raw"]);
+    assert_eq!(raw.out, "[[0,1,1,0,2,2],[1,1,1]]");
+    let tree = desk.run(&["result", "last/read#1", "--tree"]);
+    assert_eq!(tree.out, "├─ 0: 1\n├─ 1: 1\n└─ 2: 1\n");
+    let missing = desk.run(&["result", "last/read#7"]);
+    assert_eq!(missing.code, Some(4), "{missing:?}");
+    assert!(missing.err.contains("--list"), "{missing:?}");
+    let nowhere = desk.run(&["result", "last", "--page", "1"]);
+    assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
+}
+
+#[test]
+fn every_inline_result_is_found_by_its_address() {
+    let desk = Desk::new();
+    desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
+    desk.json(&["run", "lattice.yaml", "-o", "json"]);
+    check(&desk);
+}
+
+#[test]
+fn every_result_outside_the_log_is_found_by_its_address() {
+    let desk = Desk::new();
+    desk.write(
+        "lattice.yaml",
+        &PLAYBOOK.replace("CAP ", "inline_max_bytes: 64, "),
+    );
+    desk.json(&["run", "lattice.yaml", "-o", "json"]);
+    check(&desk);
+    let references = address(&desk, &["last", "--list"]);
+    let kinds: Vec<&Value> = references
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|entry| &entry["reference"]["kind"])
+        .collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "manifest").count(), 2);
+    assert_eq!(
+        kinds.iter().filter(|kind| **kind == "result_ref").count(),
+        3
+    );
+}
+
+/// A server that lives as long as the test needs it.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a server on a free port, and says where it is.
+fn serve(desk: &Desk) -> (Served, String) {
+    let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
+    let mut command = desk.command(&args);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let said = child.stderr.take().expect("what it says is piped");
+    let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+    let ready = lines.find(|line| line.starts_with("serving"));
+    let ready = ready.expect("it says where");
+    let url = ready.split_whitespace().nth(1).expect("it says where");
+    let url = url.to_owned();
+    // A pipe that nobody reads would break.
+    std::thread::spawn(move || lines.for_each(drop));
+    (Served(child), url)
+}
+
+async fn get(url: &str, params: &[(&str, &str)]) -> Value {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let request = reqwest::Client::new().get(url).query(params);
+    let answer = request.send().await.expect("the server answers");
+    assert!(answer.status().is_success(), "{url} {params:?}: {answer:?}");
+    let bytes = answer.bytes().await.expect("a whole answer");
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_finds_every_result_by_its_address() {
+    let desk = Desk::new();
+    desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
+    let (_served, url) = serve(&desk);
+    let added = desk.run(&["context", "add", "here", "--server", &url]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let run = desk.json(&["run", "lattice.yaml", "-o", "json"]);
+    check(&desk);
+    let id = run["execution_id"].as_str().expect("an id");
+    let results = format!("{url}/api/result/{id}");
+    let params = [("step", "read"), ("iteration", "0"), ("task", "fetch")];
+    let listed = get(&format!("{results}/list"), &params).await;
+    let manifest = &listed["results"][2]["reference"]["ref"];
+    let manifest = manifest.as_str().expect("an address");
+    let resolve = format!("{url}/api/result/resolve");
+    let all = get(&resolve, &[("ref", manifest)]).await;
+    assert_eq!(all, json!([0, 1, 1, 0, 2, 2]));
+    let written = get(&resolve, &[("ref", manifest), ("form", "manifest")]).await;
+    assert_eq!(written["kind"], "manifest");
+    assert_eq!(written["merge_path"], "$.items");
+    let pages = [json!([0, 1, 1]), json!([0, 2, 2])];
+    for (part, items) in written["parts"]
+        .as_array()
+        .expect("parts")
+        .iter()
+        .zip(pages)
+    {
+        let address = part["ref"].as_str().expect("an address");
+        let body = get(&resolve, &[("ref", address)]).await;
+        assert_eq!((&body["items"], &part["page"]), (&items, &items[1]));
+    }
+}
