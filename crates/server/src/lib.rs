@@ -5,11 +5,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
+mod collect;
 mod control;
 mod drive;
 mod error;
 mod ingest;
 mod loading;
+mod lookup;
 mod metrics;
 mod peers;
 mod playbooks;
@@ -22,6 +24,7 @@ mod sweep;
 mod tokens;
 mod transport;
 
+pub use collect::{Collected, Collection, collect};
 pub use control::{Control, ControlError};
 pub use drive::Published;
 pub use error::Error;

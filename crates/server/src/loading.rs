@@ -7,7 +7,7 @@ use engine::{Net, State};
 use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
 use model::id::{EventId, ExecutionId, LeaseEpoch, Seq};
 use model::outcome::Outcome;
-use model::template::{Data, Loaded, LoopPointer, Need};
+use model::template::{Data, Loaded, LoopPointer, Need, Unavailable};
 use serde_json::{Value, json};
 
 use crate::Shared;
@@ -120,18 +120,24 @@ pub(crate) async fn load(
             Need::Outcome(_) => {}
             Need::Body(reference) => match shared.bodies.get(&reference).await {
                 Ok(bytes) => {
-                    let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+                    // What is not JSON is text.
+                    let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+                    let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
                     loaded
                         .bodies
                         .insert(reference.uri.clone(), Data::new(value));
                 }
                 Err(error) if error.is_missing() => {
-                    loaded
-                        .unavailable
-                        .insert(reference.uri.clone(), error.to_string());
+                    let unavailable = Unavailable {
+                        code: error.code(),
+                        message: error.told_of(&reference),
+                    };
+                    loaded.unavailable.insert(reference.uri.clone(), unavailable);
                 }
                 Err(error) => return Err(error.into()),
             },
+            // The engine never asks for files: they are a worker's.
+            Need::File(_) => {}
             Need::Loop(pointer) => {
                 let value = loop_results(shared, execution, &pointer).await?;
                 loaded.loops.insert(pointer.done, Data::new(value));

@@ -11,6 +11,7 @@ use engine::Refusal;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
+use model::result_ref::Found;
 use model::template::LoopPointer;
 use tokio::sync::oneshot;
 use wire::{Ask, Claimed, Held, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict};
@@ -232,6 +233,12 @@ impl Transport for InProcess {
     ) -> Result<Raw, wire::Error> {
         let results = crate::loading::loop_results(&self.shared, execution, pointer).await;
         results.map(|value| Raw::of(&value)).map_err(unavailable)
+    }
+
+    async fn look_up(&self, uri: &str) -> Result<Found, wire::Error> {
+        let found = crate::lookup::look_up(&self.shared, uri).await;
+        let found = found.map_err(unavailable)?;
+        found.ok_or_else(|| wire::Error::NotFound(format!("a result with the address `{uri}`")))
     }
 }
 

@@ -7,12 +7,13 @@ use model::command::ReportEnd;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
+use model::result_ref::Found;
 use model::template::LoopPointer;
 use model::time::Time;
 
 use crate::api::{
     BatchAnswer, BatchRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer,
 };
 use crate::client::{CallError, Client};
 use crate::event::WireEvent;
@@ -200,6 +201,14 @@ impl Transport for Remote {
             pointer: pointer.clone(),
         };
         let answer = self.client.post("/api/commands/loop", &request).await;
+        answer.map_err(failed)
+    }
+
+    async fn look_up(&self, uri: &str) -> Result<Found, Error> {
+        let request = LookUpRequest {
+            reference: uri.to_owned(),
+        };
+        let answer = self.client.post("/api/commands/reference", &request).await;
         answer.map_err(failed)
     }
 }

@@ -8,6 +8,7 @@ use model::command::{Command, Continuation, ReportEnd};
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
+use model::result_ref::Found;
 use model::template::LoopPointer;
 
 use serde::{Deserialize, Serialize};
@@ -184,4 +185,7 @@ pub trait Transport: Send + Sync {
         execution: ExecutionId,
         pointer: &LoopPointer,
     ) -> Result<Raw, Error>;
+
+    /// What an address, `noetl://execution/…`, leads to, in whichever execution.
+    async fn look_up(&self, uri: &str) -> Result<Found, Error>;
 }

@@ -43,6 +43,8 @@ pub struct Config {
     pub env: Map<String, Value>,
     /// What relative paths are relative to where the playbook's name is not a file.
     pub base_dir: PathBuf,
+    /// Where bodies are put that programs read as files; what is in it goes with the command.
+    pub scratch_dir: PathBuf,
     /// How often it tells the server that it is alive.
     pub heartbeat: Duration,
     /// How often a pipeline may jump; usually `pipeline::JUMPS_MAX`.

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use model::event::{Body, Event, ReusedItems, ReusedPart};
 use model::id::{ExecutionId, Seq};
 use model::outcome::Outcome;
-use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
+use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope, Unavailable};
 use serde_json::{Value, json};
 use store::Store as _;
 
@@ -58,6 +58,8 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
                 let results = loop_results(store, execution, &pointer);
                 loaded.loops.insert(pointer.done, Data::new(results));
             }
+            // A world has no files.
+            Need::File(_) => {}
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
                 match store.body(&reference) {
@@ -65,9 +67,11 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
                         loaded.bodies.insert(uri, Data::new(value));
                     }
                     None => {
-                        loaded
-                            .unavailable
-                            .insert(uri, "it was never kept".to_owned());
+                        let unavailable = Unavailable {
+                            code: "REFERENCE_NOT_AVAILABLE",
+                            message: "it was never kept".to_owned(),
+                        };
+                        loaded.unavailable.insert(uri, unavailable);
                     }
                 }
             }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
+use model::result_ref::Found;
 use model::template::LoopPointer;
 use tokio_util::sync::CancellationToken;
 use wire::{Ask, Claimed, Error, PlaybookText, Pulse, Receipt, Report, Told, Transport};
@@ -58,5 +59,8 @@ impl Transport for Mortal {
     ) -> Result<Raw, Error> {
         self.alive(self.server.loop_results(execution, pointer))
             .await
+    }
+    async fn look_up(&self, uri: &str) -> Result<Found, Error> {
+        self.alive(self.server.look_up(uri)).await
     }
 }

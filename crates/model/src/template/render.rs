@@ -11,7 +11,8 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
-use crate::template::scope::Scope;
+use crate::template::reference::{self, Bound};
+use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard};
 use crate::template::tree::{Piece, RenderError, Rendered, Template};
 use crate::template::{convert, operators};
@@ -32,6 +33,34 @@ pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, Rend
     let value = run(template.program(), scope).and_then(|value| convert::to_json(&value));
     let (value, tainted) = settle(template, guard, value)?;
     Ok(Rendered { value, tainted })
+}
+
+/// The value inside a body that a template names by one plain path, if it does no more than that.
+pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+    let program = template.program();
+    if program.form != Form::Value || !is_plain_path(template.source()) {
+        return Ok(None);
+    }
+    let guard = session::enter_binding(scope);
+    let ran = run(program, scope);
+    let needs = session::finish(guard).needs;
+    match ran {
+        _ if !needs.is_empty() => Err(RenderError::Needs(needs)),
+        Ok(value) => Ok(reference::bound(&value)),
+        // The rendering says what is wrong with it.
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.
+fn is_plain_path(source: &str) -> bool {
+    let inner = source.trim().strip_prefix("{{");
+    let inner = inner.and_then(|inner| inner.strip_suffix("}}"));
+    let Some(path) = inner.map(|inner| inner.trim_matches(|c: char| c == '-' || c.is_whitespace())) else {
+        return false;
+    };
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '\'' | '"');
+    path.starts_with(|c: char| c.is_alphabetic() || c == '_') && path.chars().all(is_part)
 }
 
 /// Renders a template as a condition.
@@ -130,9 +159,9 @@ fn settle<T>(
     if !session.needs.is_empty() {
         return Err(RenderError::Needs(session.needs));
     }
-    if let Some(message) = session.unavailable {
+    if let Some(Unavailable { code, message }) = session.unavailable {
         return Err(RenderError::Failed {
-            code: "REFERENCE_NOT_AVAILABLE",
+            code,
             message,
             span: template.span(),
         });

@@ -5,12 +5,13 @@ use std::time::Duration;
 use axum::extract::State;
 use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
 use model::raw::Raw;
+use model::result_ref::Found;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use wire::api::{
     BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer, WorkerPool,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer, WorkerPool,
 };
 use wire::{Ask, PlaybookText, Pulse, Transport};
 
@@ -259,6 +260,18 @@ pub(crate) async fn loop_results(
     let transport = api.transport();
     let results = transport.loop_results(request.execution_id, &request.pointer);
     Ok(Json(results.await?))
+}
+
+/// What an address, `noetl://execution/…`, leads to: a body's reference, or a value that the log holds.
+#[utoipa::path(post, path = "/api/commands/reference", tag = "workers", request_body = LookUpRequest,
+    responses((status = 200, description = "`{body: …}` or `{value: …}`", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn look_up(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<LookUpRequest>,
+) -> Answer<Found> {
+    Ok(Json(api.transport().look_up(&request.reference).await?))
 }
 
 /// What a worker at another server needs to run commands of executions driven here.

@@ -2,9 +2,8 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::Response;
-use model::id::ExecutionId;
-use model::result_ref::ResultRef;
+use axum::response::{IntoResponse, Response};
+use model::result_ref::Found;
 use serde::Deserialize;
 use store::ResultRow;
 use utoipa::IntoParams;
@@ -12,10 +11,11 @@ use wire::api::{ReferenceEntry, ReferenceList};
 
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, Failures};
-use crate::api::extract::{Id, Params, id};
+use crate::api::extract::{Id, Params};
 use crate::api::state::Api;
 use crate::api::{Answer, Json, range};
 use crate::error::Error;
+use crate::lookup;
 
 /// How the address of a result begins.
 const SCHEME: &str = "noetl://execution/";
@@ -45,7 +45,10 @@ pub(crate) async fn resolve(
         serde_json::from_str(&params.reference)
             .map_err(|error| ApiError::invalid("REFERENCE_INVALID", error.to_string()))?
     } else {
-        find(&api, &params.reference).await?
+        match find(&api, &params.reference).await? {
+            Found::Body(reference) => *reference,
+            Found::Value(value) => return Ok(Json(value).into_response()),
+        }
     };
     let range = range::wanted(&headers, reference.meta.bytes)?;
     let is_part = range.is_some();
@@ -91,25 +94,17 @@ fn entry(row: ResultRow) -> ReferenceEntry {
     }
 }
 
-/// The reference with this address, in the run that it names.
-async fn find(api: &Api, uri: &str) -> Result<ResultRef, ApiError> {
-    let Some((execution, _)) = uri
-        .strip_prefix(SCHEME)
-        .and_then(|rest| rest.split_once('/'))
-    else {
+/// What an address leads to.
+async fn find(api: &Api, uri: &str) -> Result<Found, ApiError> {
+    if !uri.starts_with(SCHEME) {
         let detail = format!("`{uri}` is not the address of a result");
         return Err(ApiError::invalid("REFERENCE_INVALID", detail)
             .remedy("give `noetl://execution/<id>/step/…`, or the whole reference as JSON"));
-    };
-    let execution: ExecutionId = id(execution)?;
-    let rows = api.store().results(execution).await?;
-    let mut references = rows
-        .iter()
-        .rev()
-        .filter_map(|row| row.result_ref.read::<ResultRef>().ok());
-    references.find(|found| found.uri == uri).ok_or_else(|| {
-        let detail = format!("no body has the address `{uri}`");
+    }
+    let found = lookup::look_up(&api.server.shared, uri).await?;
+    found.ok_or_else(|| {
+        let detail = format!("no result has the address `{uri}`");
         ApiError::not_found("REFERENCE_NOT_AVAILABLE", detail)
-            .remedy("small results are in the log itself: GET /api/result/{id}/{step}")
+            .remedy("GET /api/result/{id}/list lists the bodies of a run")
     })
 }

@@ -12,7 +12,7 @@ use model::event::{Event, Kind};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
-use model::result_ref::ResultRef;
+use model::result_ref::{Found, ResultRef};
 use model::template::LoopPointer;
 use model::time::Time;
 use serde_json::{Map, Value};
@@ -170,6 +170,10 @@ impl Transport for Server {
 
     async fn loop_results(&self, _run: ExecutionId, _at: &LoopPointer) -> Result<Raw, Error> {
         Err(Error::NotFound("no loop".to_owned()))
+    }
+
+    async fn look_up(&self, uri: &str) -> Result<Found, Error> {
+        Err(Error::NotFound(uri.to_owned()))
     }
 }
 
@@ -339,6 +343,7 @@ pub(super) fn house_of(
         clock: Arc::new(TestClock(Instant::now())),
         env: Map::from_iter([("HOME".to_owned(), "/home/u".into())]),
         base_dir: "/nowhere".into(),
+        scratch_dir: std::env::temp_dir().join("noetl-worker-tests"),
         heartbeat: Duration::from_secs(5),
         jumps_max: pipeline::JUMPS_MAX,
     };
