@@ -68,7 +68,8 @@ impl ResultRef {
         }
         let (store, key, sha256) = (text("store")?, text("key")?, text("checksum")?);
         let bytes = map.get("size").and_then(Value::as_u64)?;
-        let is_named = |key: &String| ["store", "key", "range", "size", "checksum"].contains(&&**key);
+        let is_named =
+            |key: &String| ["store", "key", "range", "size", "checksum"].contains(&&**key);
         let is_short = STORES.contains(&store) && is_sha256(sha256) && map.keys().all(is_named);
         is_short.then(|| Self {
             kind: RefKind::Result,
@@ -172,9 +173,13 @@ mod tests {
     #[test]
     fn a_short_reference_is_one_only_with_a_store_of_bodies_and_a_sha256() {
         let sha256 = "ab".repeat(32);
-        let short = json!({"store": "disk", "key": "noetl://execution/1/x", "size": 3, "checksum": sha256});
+        let short =
+            json!({"store": "disk", "key": "noetl://execution/1/x", "size": 3, "checksum": sha256});
         let found = read(&short).expect("it names a body");
-        assert_eq!((found.meta.bytes, found.uri.as_str()), (3, "noetl://execution/1/x"));
+        assert_eq!(
+            (found.meta.bytes, found.uri.as_str()),
+            (3, "noetl://execution/1/x")
+        );
         let mut table = short.clone();
         table["store"] = "postgres.table".into();
         assert_eq!(read(&table), None);

@@ -82,8 +82,12 @@ pub fn why_missing(reference: &ResultRef) -> String {
     let uri = &reference.uri;
     let why = match (reference.expires_at, reference.scope) {
         (Some(time), _) => format!("it expired: its `ttl` let it live until {time}"),
-        (None, Scope::Step) => "it expired: with `scope: step` it lived until its step was routed".to_owned(),
-        (None, Scope::Execution) => "it is lost, or expired when the retention after its run was over".to_owned(),
+        (None, Scope::Step) => {
+            "it expired: with `scope: step` it lived until its step was routed".to_owned()
+        }
+        (None, Scope::Execution) => {
+            "it is lost, or expired when the retention after its run was over".to_owned()
+        }
         (None, Scope::Workflow) => {
             "it is lost, or expired when the retention after its workflow was over".to_owned()
         }

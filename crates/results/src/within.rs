@@ -48,7 +48,10 @@ pub async fn elements(
         };
         splitter.feed(&piece).map_err(Error::NotJson)?;
     }
-    let parsed = splitter.elements.iter().map(|text| serde_json::from_slice(text));
+    let parsed = splitter
+        .elements
+        .iter()
+        .map(|text| serde_json::from_slice(text));
     let parsed: Result<Vec<Value>, _> = parsed.collect();
     let elements = parsed.unwrap_or_default();
     if elements.is_empty() {
@@ -104,29 +107,47 @@ mod tests {
         let located = locate(&bodies, &found, &rows).await.unwrap().unwrap();
         let list = located.list.unwrap();
         assert_eq!(list.total, 4);
-        let all = elements(&bodies, &found, &list, 0..9, 1 << 20).await.unwrap();
+        let all = elements(&bodies, &found, &list, 0..9, 1 << 20)
+            .await
+            .unwrap();
         assert_eq!(all, [json!({"n": 1}), json!([]), json!("]"), json!(4)]);
-        let a = locate(&bodies, &found, &[vec![key("a")], vec![key("data"), key("a")]]);
+        let a = locate(
+            &bodies,
+            &found,
+            &[vec![key("a")], vec![key("data"), key("a")]],
+        );
         assert_eq!(a.await.unwrap().unwrap().list.unwrap().total, 2);
         let text = locate(&bodies, &found, &[vec![key("data"), key("a")]]);
         assert!(text.await.unwrap().unwrap().is_text);
-        assert_eq!(locate(&bodies, &found, &[vec![key("z")]]).await.unwrap(), None);
+        assert_eq!(
+            locate(&bodies, &found, &[vec![key("z")]]).await.unwrap(),
+            None
+        );
     }
 
     #[tokio::test]
     async fn a_long_list_keeps_few_places_and_every_element() {
         let dir = TempDir::new().unwrap();
-        let rows: Vec<_> = (0..10_000).map(|n| json!({"n": n, "text": "é\"]"})).collect();
+        let rows: Vec<_> = (0..10_000)
+            .map(|n| json!({"n": n, "text": "é\"]"}))
+            .collect();
         let (bodies, found) = put(&dir, json!(rows).to_string()).await;
-        let located = locate(&bodies, &found, &[Vec::new()]).await.unwrap().unwrap();
+        let located = locate(&bodies, &found, &[Vec::new()])
+            .await
+            .unwrap()
+            .unwrap();
         let list = located.list.unwrap();
         assert!(list.offsets.len() <= 1024, "{}", list.offsets.len());
         for from in [0, 1, 4_095, 9_999] {
-            let some = elements(&bodies, &found, &list, from..from + 3, 1 << 20).await.unwrap();
+            let some = elements(&bodies, &found, &list, from..from + 3, 1 << 20)
+                .await
+                .unwrap();
             let from = usize::try_from(from).unwrap();
             assert_eq!(some, rows[from..rows.len().min(from + 3)]);
         }
-        let few = elements(&bodies, &found, &list, 0..10_000, 100).await.unwrap();
+        let few = elements(&bodies, &found, &list, 0..10_000, 100)
+            .await
+            .unwrap();
         assert!(few.len() < 10, "{}", few.len());
     }
 

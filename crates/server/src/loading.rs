@@ -132,7 +132,9 @@ pub(crate) async fn load(
                         code: error.code(),
                         message: error.told_of(&reference),
                     };
-                    loaded.unavailable.insert(reference.uri.clone(), unavailable);
+                    loaded
+                        .unavailable
+                        .insert(reference.uri.clone(), unavailable);
                 }
                 Err(error) => return Err(error.into()),
             },

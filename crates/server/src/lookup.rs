@@ -40,7 +40,9 @@ pub(crate) async fn look_up(shared: &Shared, uri: &str) -> Result<Option<Found>,
         if shared.store.execution(execution).await?.is_none() {
             return Ok(None);
         }
-        let rows = rows.iter().filter(|row| step.is_none_or(|step| row.run.step.as_str() == step));
+        let rows = rows
+            .iter()
+            .filter(|row| step.is_none_or(|step| row.run.step.as_str() == step));
         let list: Vec<Value> = rows.map(shown).collect();
         return Ok(Some(Found::Value(Raw::of(&list))));
     }
@@ -53,7 +55,12 @@ pub(crate) async fn look_up(shared: &Shared, uri: &str) -> Result<Option<Found>,
         Address::List { .. } | Address::Other => None,
         Address::Result { step, id } => result(shared, execution, step, id).await?,
         Address::Attempt(at) => {
-            let is_it = |event: &Event| At { page: None, ..event.at.clone() } == *at;
+            let is_it = |event: &Event| {
+                At {
+                    page: None,
+                    ..event.at.clone()
+                } == *at
+            };
             last(shared, execution, is_it).await?
         }
     };
@@ -108,7 +115,13 @@ async fn result(
     step: &str,
     id: &str,
 ) -> Result<Option<Outcome>, Error> {
-    let is_of_step = |event: &Event| event.at.step.as_ref().is_some_and(|name| name.as_str() == step);
+    let is_of_step = |event: &Event| {
+        event
+            .at
+            .step
+            .as_ref()
+            .is_some_and(|name| name.as_str() == step)
+    };
     if let Ok(seq) = id.parse::<u64>() {
         let events = loading::events_at(shared, execution, &[Seq(seq)]).await?;
         let event = events.iter().find(|event| is_of_step(event));
@@ -165,16 +178,23 @@ mod tests {
 
     #[test]
     fn addresses_are_taken_apart() {
-        let apart = |rest: &str| take_apart(&format!("noetl://execution/{rest}")).map(|(_, found)| found);
+        let apart =
+            |rest: &str| take_apart(&format!("noetl://execution/{rest}")).map(|(_, found)| found);
         assert_eq!(apart("7"), Some(Address::List { step: None }));
         assert_eq!(apart("7/step/a"), Some(Address::List { step: Some("a") }));
-        let result = Address::Result { step: "a", id: "12" };
+        let result = Address::Result {
+            step: "a",
+            id: "12",
+        };
         assert_eq!(apart("7/result/a/12"), Some(result));
         assert_eq!(apart("x/result/a"), None);
         let Some(Address::Attempt(at)) = apart("7/step/a/task/t/run/2.5.1/attempt/3") else {
             panic!("it names an attempt")
         };
-        assert_eq!((at.run, at.iteration, at.visit, at.attempt), (2, Some(5), 1, 3));
+        assert_eq!(
+            (at.run, at.iteration, at.visit, at.attempt),
+            (2, Some(5), 1, 3)
+        );
         assert_eq!(apart("7/ctx/3/key"), Some(Address::Other));
     }
 }

@@ -15,9 +15,9 @@ use tools::{Call, LogSink, Place, Stream, Tool};
 
 use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper};
-use crate::{load, lookup};
 use crate::logs::{LogLine, LogStream, Printed};
 use crate::render::Ready;
+use crate::{load, lookup};
 
 /// How long a tool may take to end after it was told to.
 const STOP_GRACE: Duration = Duration::from_secs(5);

@@ -13,9 +13,9 @@ use model::template::{Data, Iter, Loaded, Scope};
 use model::time::Time;
 use tempfile::TempDir;
 
-use crate::scratch;
 use crate::lease::{Gone, Lease};
 use crate::playbooks::{Prepared, StepPlan};
+use crate::scratch;
 use crate::worker::Shared;
 
 /// A command in hand.

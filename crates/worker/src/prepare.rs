@@ -58,9 +58,11 @@ async fn counted(
     let bodies = &hand.shared.config.bodies;
     let locate = || results::locate(&**bodies, reference, &bound.paths);
     match load::reading(hand, reference, locate).await? {
-        Some(Located { range, list: Some(places), .. }) => {
-            fixed(hand, reference, range, places).await.map(Some)
-        }
+        Some(Located {
+            range,
+            list: Some(places),
+            ..
+        }) => fixed(hand, reference, range, places).await.map(Some),
         _ => Ok(None),
     }
 }

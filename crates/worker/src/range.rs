@@ -251,7 +251,10 @@ impl<'h> Range<'h> {
 
     /// What the templates of one iteration see.
     async fn scope(&self, index: u64) -> Result<Scope, Trouble> {
-        let element = self.elements.element(self.hand, &self.window, index).await?;
+        let element = self
+            .elements
+            .element(self.hand, &self.window, index)
+            .await?;
         let values = Map::from_iter([(self.iterator.to_string(), element)]);
         let mut scope = self.scope.clone();
         scope.loaded = self.hand.loaded();

@@ -68,7 +68,6 @@ pub(crate) async fn file(hand: &Hand, need: &FileNeed) -> Result<String, Trouble
             written.map_err(|error| unwritable(&path, &error))?;
         }
         FileOf::Body(bound) => {
-            let mut disk = None;
             let write = || async {
                 match pour(hand, bound, &path).await {
                     Ok(()) => Ok(None),
@@ -76,8 +75,8 @@ pub(crate) async fn file(hand: &Hand, need: &FileNeed) -> Result<String, Trouble
                     Err(Fault::Body(error)) => Err(error),
                 }
             };
-            disk = load::reading(hand, &bound.reference, write).await?.or(disk);
-            if let Some((path, error)) = disk {
+            let fault = load::reading(hand, &bound.reference, write).await?;
+            if let Some((path, error)) = fault {
                 return Err(unwritable(&path, &error).into());
             }
         }
@@ -111,8 +110,9 @@ async fn pour(hand: &Hand, bound: &Bound, path: &Path) -> Result<(), Fault> {
         while let Some(piece) = results::next(&mut pieces).await? {
             quoted.extend_from_slice(&piece);
         }
-        let text: String = serde_json::from_slice(&quoted).unwrap_or_default();
-        file.write_all(text.as_bytes()).await.map_err(disk)?;
+        let text = serde_json::from_slice::<String>(&quoted);
+        let text = text.map_or(quoted, String::into_bytes);
+        file.write_all(&text).await.map_err(disk)?;
     } else {
         while let Some(piece) = results::next(&mut pieces).await? {
             file.write_all(&piece).await.map_err(disk)?;

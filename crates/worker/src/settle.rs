@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ctx;
 use model::event::Body;
 use model::outcome::Outcome;
-use model::template::{Data, Envelope, Loaded, Need, RenderError, Scope};
+use model::template::{Data, Envelope, Loaded, Need, RenderError, Scope, Unavailable};
 use pipeline::{Entry, Place, Settled, TaskRun};
 use serde_json::Value;
 

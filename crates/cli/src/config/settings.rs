@@ -75,8 +75,13 @@ impl Settings {
             .or_else(|| pick(&layers, |layer| layer.color.map(ColorWhen::from)));
         let missing = "the defaults are complete";
         let retention = pick(&layers, |layer| layer.retention.clone()).expect(missing);
-        let retention = model::duration::parse_text(&retention)
-            .ok_or_else(|| invalid("retention", &retention, "a duration such as 12h, 30d or forever"))?;
+        let retention = model::duration::parse_text(&retention).ok_or_else(|| {
+            invalid(
+                "retention",
+                &retention,
+                "a duration such as 12h, 30d or forever",
+            )
+        })?;
         let settings = Self {
             store: pick(&layers, |layer| layer.store.clone()).expect(missing),
             slots: pick(&layers, |layer| layer.slots).expect(missing),

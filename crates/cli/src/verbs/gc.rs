@@ -30,10 +30,17 @@ pub(crate) async fn gc(app: &App, args: &GcArgs) -> Ended {
         }));
         return Ok(Exit::Done);
     }
-    let verb = if args.dry_run { "would be removed" } else { "removed" };
+    let verb = if args.dry_run {
+        "would be removed"
+    } else {
+        "removed"
+    };
     app.out.data(&format!(
         "{} {verb}, {}\n",
-        human::counted(usize::try_from(collected.bodies).unwrap_or(usize::MAX), "body"),
+        human::counted(
+            usize::try_from(collected.bodies).unwrap_or(usize::MAX),
+            "result"
+        ),
         human::size(collected.bytes)
     ));
     Ok(Exit::Done)

@@ -103,8 +103,11 @@ impl Turn<'_> {
                         needs.into_iter().filter(|need| !self.serve(need)).collect();
                     if missing.iter().any(|need| matches!(need, Need::File(_))) {
                         let message = "`_file` is a file on a worker, and this is rendered by the server; use it in a task";
-                        let error = fatal(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
-                        return Err(Unrendered::Failed(Box::new(error.with("step", step.as_str()))));
+                        let error =
+                            fatal(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
+                        return Err(Unrendered::Failed(Box::new(
+                            error.with("step", step.as_str()),
+                        )));
                     }
                     if let Some(Need::Body(reference)) =
                         missing.iter().find(|need| is_too_large(need))

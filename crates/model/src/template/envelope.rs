@@ -214,10 +214,7 @@ impl View {
 
     /// `data`: the result's own `data` where it has one, else the result; its keys reach both.
     fn data(&self) -> Native {
-        Native::from_object(DataView {
-            result: self.result(),
-            reference: self.reference(),
-        })
+        Native::from_object(DataView(self.0.clone()))
     }
 
     fn error(&self) -> Native {
@@ -301,16 +298,17 @@ fn meta(outcome: &Outcome) -> Native {
 
 /// `x.data`: looks in the result first, then in the result's `data`.
 #[derive(Debug)]
-pub(crate) struct DataView {
-    result: Native,
-    /// Where the result's body lives, if it is one.
-    reference: Option<ResultRef>,
-}
+pub(crate) struct DataView(Envelope);
 
 impl DataView {
     /// The value where it is used whole.
     pub(crate) fn whole(&self) -> Native {
-        data_or_whole(&self.result)
+        data_or_whole(&self.result())
+    }
+
+    /// Read only when it is needed: what asks for a file does not.
+    fn result(&self) -> Native {
+        View(self.0.clone()).result()
     }
 }
 
@@ -328,12 +326,12 @@ impl Object for DataView {
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
         if name == "_file" {
-            return match self.reference.clone() {
+            return match View(self.0.clone()).reference() {
                 Some(reference) => Some(body_file(Bound::data(reference))),
                 None => value_file(&self.whole()),
             };
         }
-        either(&self.result, name)
+        either(&self.result(), name)
     }
 
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

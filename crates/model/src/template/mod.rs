@@ -31,7 +31,7 @@ pub use latest::Latest;
 pub use reference::{Bound, Segment};
 pub use rewrite::PathUse;
 pub use scope::{
-    Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView, Scope,
-    Unavailable,
+    Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
+    Scope, Unavailable,
 };
 pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};

@@ -45,8 +45,13 @@ impl Bound {
     /// The value under each of these, in order.
     fn either(&self, suffixes: &[&[&str]]) -> Self {
         let under = |suffix: &&[&str]| {
-            let suffix: Vec<Segment> = suffix.iter().map(|key| Segment::Key((*key).to_owned())).collect();
-            self.paths.iter().map(move |path| [path.as_slice(), &suffix].concat())
+            let suffix: Vec<Segment> = suffix
+                .iter()
+                .map(|key| Segment::Key((*key).to_owned()))
+                .collect();
+            self.paths
+                .iter()
+                .map(move |path| [path.as_slice(), &suffix].concat())
         };
         Self {
             reference: self.reference.clone(),
@@ -128,7 +133,11 @@ pub(crate) fn data_or_whole(value: &Native) -> Native {
 
 /// What a value names, if it is named and not read.
 pub(crate) fn bound(value: &Native) -> Option<Bound> {
-    value.as_object()?.downcast_ref::<Pending>()?.bound().cloned()
+    value
+        .as_object()?
+        .downcast_ref::<Pending>()?
+        .bound()
+        .cloned()
 }
 
 /// Whether a value stands for what is not loaded yet.
@@ -173,7 +182,8 @@ impl Reference {
 
 /// A reference's body, if it is loaded.
 pub(crate) fn body(reference: &ResultRef) -> Native {
-    let (loaded, is_binding) = session::with(|session| (session.loaded.clone(), session.is_binding));
+    let (loaded, is_binding) =
+        session::with(|session| (session.loaded.clone(), session.is_binding));
     if is_binding {
         let whole = Bound::whole(reference.clone());
         return Native::from_object(Pending(Some(whole)));

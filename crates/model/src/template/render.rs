@@ -11,7 +11,7 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
-use crate::template::reference::{self, Bound};
+use crate::template::reference::{self, Bound, Segment};
 use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard};
 use crate::template::tree::{Piece, RenderError, Rendered, Template};
@@ -20,10 +20,19 @@ use crate::template::{convert, operators};
 /// A longer expression is not repeated in a message.
 const QUOTED_BYTES_MAX: usize = 120;
 
+/// A body larger than this is handed on by plain paths without being rendered.
+const TAKEN_BYTES_MIN: u64 = 4 * 1024 * 1024;
+
 /// Renders a template to a value.
 pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
     if template.program().form == Form::Plain {
         let value = Value::String(template.source().to_owned());
+        return Ok(Rendered {
+            value,
+            tainted: false,
+        });
+    }
+    if let Some(value) = taken(template, scope) {
         return Ok(Rendered {
             value,
             tainted: false,
@@ -52,11 +61,31 @@ pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>,
     }
 }
 
+/// The value of a plain path into a large body that is loaded: it is handed on as it is, so its size costs no budget.
+fn taken(template: &Template, scope: &Scope) -> Option<Value> {
+    if scope.loaded.bodies.is_empty() {
+        return None;
+    }
+    let Bound { reference, paths } = bound(template, scope).ok()??;
+    if reference.meta.bytes <= TAKEN_BYTES_MIN {
+        return None;
+    }
+    let body = scope.loaded.bodies.get(&reference.uri)?.json();
+    let down = |path: &Vec<Segment>| {
+        path.iter().try_fold(body, |value, segment| match segment {
+            Segment::Key(key) => value.get(key),
+            Segment::Index(index) => value.get(usize::try_from(*index).ok()?),
+        })
+    };
+    paths.iter().find_map(down).cloned()
+}
+
 /// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.
 fn is_plain_path(source: &str) -> bool {
     let inner = source.trim().strip_prefix("{{");
     let inner = inner.and_then(|inner| inner.strip_suffix("}}"));
-    let Some(path) = inner.map(|inner| inner.trim_matches(|c: char| c == '-' || c.is_whitespace())) else {
+    let Some(path) = inner.map(|inner| inner.trim_matches(|c: char| c == '-' || c.is_whitespace()))
+    else {
         return false;
     };
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '\'' | '"');

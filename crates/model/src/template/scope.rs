@@ -9,8 +9,8 @@ use crate::event::{Kind, Status};
 use crate::id::{ExecutionId, Name, Seq};
 use crate::outcome::Outcome;
 use crate::result_ref::ResultRef;
-use crate::template::reference::Bound;
 use crate::template::Data;
+use crate::template::reference::Bound;
 use crate::time::Time;
 
 /// Everything a template can see, by layer. Cheap to clone.

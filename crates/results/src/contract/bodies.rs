@@ -349,7 +349,11 @@ pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn 
     let later = Time(i64::MAX / 4);
     let first = ok(bodies.stored_before(later, None, 2).await);
     let rest = bodies.stored_before(later, Some(&first[1].sha256), 2).await;
-    let found: Vec<_> = first.into_iter().chain(ok(rest)).map(|old| old.sha256).collect();
+    let found: Vec<_> = first
+        .into_iter()
+        .chain(ok(rest))
+        .map(|old| old.sha256)
+        .collect();
     assert_eq!(found, sorted);
     assert!(!ok(bodies.delete_stored_before(&hashes[0], Time(0)).await));
     assert!(ok(bodies.delete_stored_before(&hashes[0], later).await));

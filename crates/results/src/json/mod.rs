@@ -10,7 +10,7 @@ mod text;
 mod tests;
 
 pub(crate) use glean::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected};
-pub(crate) use locate::{Locator, Splitter};
 pub use locate::{Located, Places};
+pub(crate) use locate::{Locator, Splitter};
 pub(crate) use path::plain;
 pub use scan::{NotJson, Scanner};

@@ -31,7 +31,12 @@ impl Local {
     }
 
     /// Bodies older than `before` behind `after`, rack by rack.
-    pub(super) fn old(&self, before: Time, after: Option<&str>, limit: usize) -> Result<Vec<Old>, Error> {
+    pub(super) fn old(
+        &self,
+        before: Time,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Old>, Error> {
         let mut found = Vec::new();
         for rack in 0..=u8::MAX {
             let rack = format!("{rack:02x}");

@@ -102,3 +102,46 @@ fn a_full_disk_is_said() {
     let error = draft.write(b"x").unwrap_err();
     assert!(matches!(error, Error::Full { .. }), "{error:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_stored_while_it_is_collected_stays() {
+    let dir = TempDir::new().unwrap();
+    let (bodies, reference, file) = stored(&dir, b"shared").await;
+    let before = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let before = before.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let before = Time(i64::try_from(before.as_micros()).unwrap());
+    for _ in 0..200 {
+        let old = std::time::UNIX_EPOCH + Duration::from_secs(1);
+        File::options()
+            .append(true)
+            .open(&file)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        let storing = bodies.put(Source::Bytes(Bytes::from_static(b"shared")));
+        let removing = bodies.delete_stored_before(&reference.meta.sha256, before);
+        let (stored, removed) = tokio::join!(storing, removing);
+        stored.unwrap();
+        removed.unwrap();
+        assert_eq!(bodies.get(&reference).await.unwrap(), &b"shared"[..]);
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_is_hashed_again_once_it_changes() {
+    let dir = TempDir::new().unwrap();
+    let bodies = Local::open(dir.path()).unwrap();
+    let text = vec![b'x'; 2 * 1024 * 1024];
+    let stored = bodies.put(Source::Bytes(Bytes::from(text))).await.unwrap();
+    let reference = reference(&stored);
+    let file = bodies.path(&stored.sha256).unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(bodies.read(&reference, Some(0..1)).await.is_ok());
+    let meta = fs::metadata(&file).unwrap();
+    assert!(bodies.checked.holds(&Seen::new(&stored.sha256, &meta)));
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[7] = b'y';
+    fs::write(&file, bytes).unwrap();
+    let error = bodies.read(&reference, Some(0..1)).await.err().unwrap();
+    assert_eq!(error.code(), "REFERENCE_CORRUPT");
+}

@@ -93,7 +93,12 @@ pub(super) async fn delete(pool: &Pool, hash: &[u8]) -> Result<(), Error> {
 }
 
 /// Bodies stored last before a time, behind a hash.
-pub(super) async fn old(pool: &Pool, before: Time, after: &[u8], limit: usize) -> Result<Vec<Old>, Error> {
+pub(super) async fn old(
+    pool: &Pool,
+    before: Time,
+    after: &[u8],
+    limit: usize,
+) -> Result<Vec<Old>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values = [
         (&before.0 as _, Type::INT8),

@@ -109,9 +109,14 @@ impl Marks {
 
     /// The hashes of the bodies that the log keeps alive.
     pub(super) fn kept(&self, life: Life) -> impl Iterator<Item = &str> {
-        let alive = self.references.iter().filter(move |found| self.is_alive(found, life));
+        let alive = self
+            .references
+            .iter()
+            .filter(move |found| self.is_alive(found, life));
         let loose = self.loose.iter().filter(move |_| life.run);
-        alive.map(|found| found.sha256.as_str()).chain(loose.map(String::as_str))
+        alive
+            .map(|found| found.sha256.as_str())
+            .chain(loose.map(String::as_str))
     }
 
     fn is_alive(&self, found: &Mention, life: Life) -> bool {
@@ -124,7 +129,13 @@ impl Marks {
             Scope::Execution => life.run,
             Scope::Workflow => life.run || life.root,
             // What no step run tells of is kept as long as the run is.
-            Scope::Step => life.run && !found.run.as_ref().is_some_and(|run| self.routed.contains(run)),
+            Scope::Step => {
+                life.run
+                    && !found
+                        .run
+                        .as_ref()
+                        .is_some_and(|run| self.routed.contains(run))
+            }
         }
     }
 }

@@ -6,8 +6,6 @@
 mod marks;
 mod round;
 mod sweep;
-#[cfg(test)]
-mod tests;
 
 pub use round::{Collected, Collection, collect};
 pub(crate) use sweep::sweep;

@@ -52,7 +52,9 @@ pub async fn collect(
     let mut collected = Collected::default();
     let mut after: Option<String> = None;
     loop {
-        let old = bodies.stored_before(before, after.as_deref(), CANDIDATES).await?;
+        let old = bodies
+            .stored_before(before, after.as_deref(), CANDIDATES)
+            .await?;
         let Some(last) = old.last() else {
             return Ok(collected);
         };

@@ -34,7 +34,11 @@ pub(crate) async fn sweep(shared: Arc<Shared>, retention: Duration) {
         let begun = Instant::now();
         match round(&shared, retention).await {
             Ok(collected) if collected.bodies > 0 => {
-                tracing::info!(bodies = collected.bodies, bytes = collected.bytes, "bodies were collected");
+                tracing::info!(
+                    bodies = collected.bodies,
+                    bytes = collected.bytes,
+                    "bodies were collected"
+                );
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "bodies are not collected now; trying again"),
@@ -56,7 +60,9 @@ async fn round(shared: &Shared, retention: Duration) -> Result<Collected, Error>
             resource: "bodies".to_owned(),
             outcome: AuditOutcome::Done,
             source: None,
-            detail: Some(Raw::of(&json!({"bodies": collected.bodies, "bytes": collected.bytes}))),
+            detail: Some(Raw::of(
+                &json!({"bodies": collected.bodies, "bytes": collected.bytes}),
+            )),
         };
         shared.store.audit(entry).await?;
     }

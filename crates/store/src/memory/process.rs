@@ -213,7 +213,10 @@ impl Store for Memory {
     async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {
         let state = self.state();
         let is_lasting = |row: &ResultRow| row.result_ref.value()["scope"] == "permanent";
-        let runs = state.runs.iter().filter(|(_, run)| run.results.iter().any(is_lasting));
+        let runs = state
+            .runs
+            .iter()
+            .filter(|(_, run)| run.results.iter().any(is_lasting));
         Ok(runs.map(|(id, _)| *id).collect())
     }
 

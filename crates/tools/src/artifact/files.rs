@@ -10,12 +10,24 @@ use super::parts::HELD_BYTES_MAX;
 
 /// Reads a file: JSON as its value, anything else as text.
 pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
-    let meta = tokio::fs::metadata(file).await.map_err(|error| named(file, &error))?;
+    let meta = tokio::fs::metadata(file)
+        .await
+        .map_err(|error| named(file, &error))?;
     if meta.len() > HELD_BYTES_MAX {
-        let message = format!("`{}` has {} bytes, more than a worker holds in memory", file.display(), meta.len());
-        return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
+        let message = format!(
+            "`{}` has {} bytes, more than a worker holds in memory",
+            file.display(),
+            meta.len()
+        );
+        return Err(TaskError::new(
+            ErrorKind::Storage,
+            "BODY_TOO_LARGE",
+            message,
+        ));
     }
-    let bytes = tokio::fs::read(file).await.map_err(|error| named(file, &error))?;
+    let bytes = tokio::fs::read(file)
+        .await
+        .map_err(|error| named(file, &error))?;
     let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
 }
@@ -46,16 +58,24 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// The files in a directory, by name.
 pub(super) async fn list(dir: &Path) -> Result<Value, TaskError> {
-    let mut entries = tokio::fs::read_dir(dir).await.map_err(|error| named(dir, &error))?;
+    let mut entries = tokio::fs::read_dir(dir)
+        .await
+        .map_err(|error| named(dir, &error))?;
     let mut files = Vec::new();
-    while let Some(entry) = entries.next_entry().await.map_err(|error| named(dir, &error))? {
+    while let Some(entry) = entries
+        .next_entry()
+        .await
+        .map_err(|error| named(dir, &error))?
+    {
         let meta = entry.metadata().await.map_err(|error| named(dir, &error))?;
         if meta.is_file() {
             files.push((uri(&entry.path()), meta.len()));
         }
     }
     files.sort();
-    let shown = files.iter().map(|(uri, bytes)| json!({"uri": uri, "size_bytes": bytes}));
+    let shown = files
+        .iter()
+        .map(|(uri, bytes)| json!({"uri": uri, "size_bytes": bytes}));
     Ok(json!({"data": shown.collect::<Vec<_>>(), "count": files.len()}))
 }
 
@@ -75,7 +95,11 @@ pub(super) fn allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, T
     let is_forbidden = forbidden.iter().any(|own| real(own) == real(&file));
     if is_forbidden {
         let message = format!("`{}` is the engine's own store", file.display());
-        return Err(TaskError::new(ErrorKind::ClientError, "TOOL_INPUT", message));
+        return Err(TaskError::new(
+            ErrorKind::ClientError,
+            "TOOL_INPUT",
+            message,
+        ));
     }
     Ok(file)
 }

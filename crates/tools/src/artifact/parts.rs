@@ -17,7 +17,7 @@ pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
         return Ok(None);
     };
     let wrong = || call.wrong_type("slice", "two numbers: [0, 100] or \"0..100\"", value);
-    let ends = match value {
+    let ends: Option<Vec<u64>> = match value {
         Value::Array(ends) => ends.iter().map(Value::as_u64).collect(),
         Value::String(text) => {
             let parts = text.split_once("..").or_else(|| text.split_once(':'));
@@ -26,7 +26,9 @@ pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
                 "" => Some(or),
                 text => text.parse().ok(),
             };
-            Some(vec![number(from, 0), number(to, u64::MAX)]).and_then(|ends| ends.into_iter().collect())
+            [number(from, 0), number(to, u64::MAX)]
+                .into_iter()
+                .collect()
         }
         _ => None,
     };
@@ -44,7 +46,10 @@ pub(super) async fn whole(access: &Access, bound: &Bound) -> Result<Value, TaskE
             "the body of `{}` has {} bytes, more than a worker holds in memory: ask for some rows with `slice`, or let a program read `_file`",
             reference.uri, reference.meta.bytes
         );
-        return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).with("ref", reference.uri.as_str()));
+        return Err(
+            TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)
+                .with("ref", reference.uri.as_str()),
+        );
     }
     let bytes = access.bodies.get(reference).await;
     let bytes = bytes.map_err(|error| not_read(&error, reference))?;
@@ -64,33 +69,53 @@ pub(super) fn at<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Val
 }
 
 /// Some rows of a list inside a body, which is never held whole.
-pub(super) async fn sliced(access: &Access, bound: &Bound, rows: Range<u64>) -> Result<Value, TaskError> {
+pub(super) async fn sliced(
+    access: &Access,
+    bound: &Bound,
+    rows: Range<u64>,
+) -> Result<Value, TaskError> {
     let reference = &bound.reference;
     let failed = |error: results::Error| not_read(&error, reference);
     let paths = list_paths(&bound.paths);
-    let located = results::locate(&*access.bodies, reference, &paths).await.map_err(failed)?;
-    let places = located.and_then(|located| located.list).ok_or_else(no_list)?;
+    let located = results::locate(&*access.bodies, reference, &paths)
+        .await
+        .map_err(failed)?;
+    let places = located
+        .and_then(|located| located.list)
+        .ok_or_else(no_list)?;
     let asked = rows.start..rows.end.min(places.total);
     let mut data = Vec::new();
     let mut next = asked.start;
     let mut left = usize::try_from(HELD_BYTES_MAX).unwrap_or(usize::MAX);
     while next < asked.end {
-        let part = results::elements(&*access.bodies, reference, &places, next..asked.end, left).await;
+        let part =
+            results::elements(&*access.bodies, reference, &places, next..asked.end, left).await;
         let part = part.map_err(failed)?;
         next += part.len() as u64;
         left = left.saturating_sub(part.iter().map(|row| row.to_string().len()).sum());
         data.extend(part);
         if left == 0 && next < asked.end {
-            let message = format!("rows {}..{} have more than {HELD_BYTES_MAX} bytes: ask for fewer", asked.start, asked.end);
-            return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
+            let message = format!(
+                "rows {}..{} have more than {HELD_BYTES_MAX} bytes: ask for fewer",
+                asked.start, asked.end
+            );
+            return Err(TaskError::new(
+                ErrorKind::Storage,
+                "BODY_TOO_LARGE",
+                message,
+            ));
         }
     }
-    Ok(json!({"data": data, "from": asked.start, "to": next.max(asked.start), "total": places.total}))
+    Ok(
+        json!({"data": data, "from": asked.start, "to": next.max(asked.start), "total": places.total}),
+    )
 }
 
 /// Some rows of a list at hand.
 pub(super) fn cut(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
-    let list = at(value, &list_paths(&[Vec::new()])).and_then(Value::as_array).ok_or_else(no_list)?;
+    let list = at(value, &list_paths(&[Vec::new()]))
+        .and_then(Value::as_array)
+        .ok_or_else(no_list)?;
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(list.len());
     let (from, to) = (place(rows.start), place(rows.end));
     Ok(json!({"data": list[from..to], "from": from, "to": to, "total": list.len()}))
@@ -99,7 +124,12 @@ pub(super) fn cut(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
 /// A body that is no list itself may be a result with `data` or `rows`.
 fn list_paths(paths: &[Vec<Segment>]) -> Vec<Vec<Segment>> {
     let key = |name: &str| Segment::Key(name.to_owned());
-    let suffixes = [vec![key("rows")], vec![key("data"), key("rows")], vec![key("data")], Vec::new()];
+    let suffixes = [
+        vec![key("rows")],
+        vec![key("data"), key("rows")],
+        vec![key("data")],
+        Vec::new(),
+    ];
     let mut all = Vec::new();
     for suffix in &suffixes {
         all.extend(paths.iter().map(|path| [path.as_slice(), suffix].concat()));

@@ -72,7 +72,11 @@ impl Target {
         let message = format!(
             "`{uri}` is no reference: give a step's result, its `_ref`, or an address that begins with noetl:// or file://"
         );
-        Err(TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message))
+        Err(TaskError::new(
+            ErrorKind::Schema,
+            "REFERENCE_INVALID",
+            message,
+        ))
     }
 
     /// The same with an address looked up.

@@ -32,7 +32,9 @@ impl Artifact {
             other => other,
         };
         match action {
-            "get" => get(call, access, needed(call, target)?).await.map(Outcome::ok),
+            "get" => get(call, access, needed(call, target)?)
+                .await
+                .map(Outcome::ok),
             "put" => put(call, target).await,
             "list" => list(access, target).await.map(Outcome::ok),
             "delete" => delete(access, needed(call, target)?).await.map(Outcome::ok),
@@ -70,7 +72,11 @@ impl Tool for Artifact {
 }
 
 fn no_access() -> TaskError {
-    TaskError::new(ErrorKind::Unknown, "TOOL_INPUT", "there is no store of bodies here")
+    TaskError::new(
+        ErrorKind::Unknown,
+        "TOOL_INPUT",
+        "there is no store of bodies here",
+    )
 }
 
 fn needed(call: &Call, target: Option<Target>) -> Result<Target, TaskError> {
@@ -129,7 +135,8 @@ async fn put(call: &Call, target: Option<Target>) -> Result<Outcome, TaskError> 
         }
         Some(Target::File(file)) => files::put(&file, data).await.map(Outcome::ok),
         Some(_) => {
-            let message = "`put` gives the result its address itself; `uri` may only be a file:// then";
+            let message =
+                "`put` gives the result its address itself; `uri` may only be a file:// then";
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
         }
         None => {
@@ -143,7 +150,9 @@ async fn put(call: &Call, target: Option<Target>) -> Result<Outcome, TaskError> 
             let bytes = reference.meta.bytes;
             let uri = reference.uri.clone();
             reference.extracted.insert("uri".to_owned(), uri.into());
-            reference.extracted.insert("size_bytes".to_owned(), bytes.into());
+            reference
+                .extracted
+                .insert("size_bytes".to_owned(), bytes.into());
             Ok(Outcome::Ok(Success {
                 reference: Some(Box::new(reference)),
                 ..Success::default()
@@ -159,14 +168,22 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
         Some(Target::File(dir)) => return files::list(&dir).await,
         Some(Target::Body(_) | Target::Value(_)) => {
             let message = "`list` takes the address of a run, noetl://execution/<id>, or of a folder, file://…";
-            return Err(TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message));
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "REFERENCE_INVALID",
+                message,
+            ));
         }
     };
     match Target::Address(uri).found(access).await? {
         Target::Value(Value::Array(data)) => Ok(json!({"count": data.len(), "data": data})),
         _ => {
             let message = "the address names one result; `list` takes noetl://execution/<id> or …/step/<name>";
-            Err(TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message))
+            Err(TaskError::new(
+                ErrorKind::Schema,
+                "REFERENCE_INVALID",
+                message,
+            ))
         }
     }
 }
@@ -177,15 +194,26 @@ async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
         Target::File(file) => return files::delete(&file).await,
         Target::Value(_) => {
             let message = "the result is in the log itself, which is never changed: only bodies and files can be deleted";
-            return Err(TaskError::new(ErrorKind::ClientError, "REFERENCE_INVALID", message));
+            return Err(TaskError::new(
+                ErrorKind::ClientError,
+                "REFERENCE_INVALID",
+                message,
+            ));
         }
         Target::Body(bound) => bound.reference,
         Target::Address(_) => unreachable!("an address was looked up"),
     };
     let own = format!("noetl://execution/{}/", access.execution);
     if !reference.uri.starts_with(&own) {
-        let message = format!("`{}` belongs to another run, which alone may give it up", reference.uri);
-        return Err(TaskError::new(ErrorKind::ClientError, "REFERENCE_FOREIGN", message));
+        let message = format!(
+            "`{}` belongs to another run, which alone may give it up",
+            reference.uri
+        );
+        return Err(TaskError::new(
+            ErrorKind::ClientError,
+            "REFERENCE_FOREIGN",
+            message,
+        ));
     }
     let mut released = Map::from_iter([
         ("kind".to_owned(), Value::from(model::result_ref::RELEASED)),
