@@ -345,7 +345,7 @@ fn collected(said: &Said) -> u64 {
 fn what_has_expired_is_collected_and_says_so_when_it_is_asked_for() {
     let desk = Desk::new();
     desk.write("scopes.yaml", SCOPES);
-    assert_eq!(desk.json(&["run", "scopes.yaml"]), json!("done"));
+    assert_eq!(desk.run(&["run", "scopes.yaml"]).code, Some(0));
     assert_eq!(
         collected(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
         0,
@@ -447,8 +447,7 @@ fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
     let desk = Desk::new();
     desk.write("large.yaml", LARGE);
     let url = format!("url={}", serve_large());
-    let mut command: Command =
-        desk.command(&["run", "large.yaml", "--set-string", &url]);
+    let mut command: Command = desk.command(&["run", "large.yaml", "--set-string", &url]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = child.expect("it starts");
     let id = child.id();

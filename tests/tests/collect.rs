@@ -371,7 +371,7 @@ async fn after(seed: u64, told: impl Fn(&mut Vec<Run>)) -> (BTreeSet<usize>, BTr
 
 #[tokio::test]
 async fn exactly_what_lives_keeps_its_bodies() {
-    for seed in 0..150 {
+    for seed in 0..80 {
         let (needed, left) = after(seed, |_| {}).await;
         assert_eq!(left, needed, "seed {seed}");
     }
@@ -379,7 +379,7 @@ async fn exactly_what_lives_keeps_its_bodies() {
 
 /// Whether some seed shows a loss when the collector is told less than there is.
 async fn is_noticed(told: impl Fn(&mut Vec<Run>) + Copy) -> bool {
-    for seed in 0..150 {
+    for seed in 0..80 {
         let (needed, left) = after(seed, told).await;
         if !needed.is_subset(&left) {
             return true;

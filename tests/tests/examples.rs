@@ -181,7 +181,8 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
     let result = result(&desk, "quantum", &[]);
     assert_eq!(result["shots"], 200_000);
     assert_eq!(result["best"], 3.141_593);
-    let chances: Vec<f64> = serde_json::from_value(result["chances"].clone()).expect("they are numbers");
+    let chances: Vec<f64> =
+        serde_json::from_value(result["chances"].clone()).expect("they are numbers");
     for (found, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {
         assert!((found - expected).abs() < 0.03, "{chances:?}");
     }
@@ -194,7 +195,10 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
     assert_eq!(batches.len(), 15, "three batches for each of five angles");
     let is_referred = |event: &Value| event["payload"]["result_ref"]["meta"]["sha256"].is_string();
     assert!(batches.iter().all(is_referred), "no batch is in the log");
-    assert!(of("task.attempt.failed", "poll").len() >= 5, "jobs are polled");
+    assert!(
+        of("task.attempt.failed", "poll").len() >= 5,
+        "jobs are polled"
+    );
 }
 
 #[test]

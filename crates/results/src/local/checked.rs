@@ -68,3 +68,45 @@ impl Checked {
         self.0.lock().expect("no holder of what was hashed panics")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(bytes: u64, changed: i64) -> Seen {
+        Seen {
+            sha256: "ab".to_owned(),
+            file: (1, 2, bytes),
+            modified: (changed, 0),
+            changed: (changed, 0),
+        }
+    }
+
+    #[test]
+    fn a_file_is_trusted_only_while_nothing_of_it_changes() {
+        let checked = Checked::default();
+        let large = seen(BYTES_MIN, 5);
+        checked.note(&large, large.clone());
+        assert!(checked.holds(&large));
+        assert!(!checked.holds(&seen(BYTES_MIN, 6)));
+        assert!(!checked.holds(&seen(BYTES_MIN + 1, 5)));
+    }
+
+    #[test]
+    fn what_is_small_or_changed_meanwhile_or_a_moment_ago_is_not_remembered() {
+        let checked = Checked::default();
+        let now = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .expect("it is past")
+            .as_secs();
+        let now = i64::try_from(now).expect("it is not so late");
+        for (before, after) in [
+            (seen(1, 5), seen(1, 5)),
+            (seen(BYTES_MIN, 5), seen(BYTES_MIN, 6)),
+            (seen(BYTES_MIN, now), seen(BYTES_MIN, now)),
+        ] {
+            checked.note(&before, after.clone());
+            assert!(!checked.holds(&after));
+        }
+    }
+}

@@ -126,22 +126,3 @@ async fn a_body_that_is_stored_while_it_is_collected_stays() {
         assert_eq!(bodies.get(&reference).await.unwrap(), &b"shared"[..]);
     }
 }
-
-#[tokio::test]
-async fn a_large_body_is_hashed_again_once_it_changes() {
-    let dir = TempDir::new().unwrap();
-    let bodies = Local::open(dir.path()).unwrap();
-    let text = vec![b'x'; 2 * 1024 * 1024];
-    let stored = bodies.put(Source::Bytes(Bytes::from(text))).await.unwrap();
-    let reference = reference(&stored);
-    let file = bodies.path(&stored.sha256).unwrap();
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(bodies.read(&reference, Some(0..1)).await.is_ok());
-    let meta = fs::metadata(&file).unwrap();
-    assert!(bodies.checked.holds(&Seen::new(&stored.sha256, &meta)));
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[7] = b'y';
-    fs::write(&file, bytes).unwrap();
-    let error = bodies.read(&reference, Some(0..1)).await.err().unwrap();
-    assert_eq!(error.code(), "REFERENCE_CORRUPT");
-}

@@ -53,7 +53,13 @@ pub(crate) async fn resolve(
     let range = range::wanted(&headers, reference.meta.bytes)?;
     let is_part = range.is_some();
     let reading = api.server.shared.bodies.read(&reference, range).await;
-    let reading = reading.map_err(Error::from)?;
+    let reading = reading.map_err(|error| {
+        if error.is_missing() {
+            ApiError::not_found(error.code(), error.told_of(&reference))
+        } else {
+            Error::from(error).into()
+        }
+    })?;
     Ok(range::answer(
         reading,
         &reference.meta.content_type,
