@@ -91,9 +91,12 @@ mod tests {
         ResultRef::of(short.as_object().unwrap()).unwrap()
     }
 
-    async fn put(dir: &TempDir, text: String) -> (Local, ResultRef) {
+    async fn put(dir: &TempDir, text: &str) -> (Local, ResultRef) {
         let bodies = Local::open(dir.path()).unwrap();
-        let stored = bodies.put(Source::Bytes(Bytes::from(text))).await.unwrap();
+        let stored = bodies
+            .put(Source::Bytes(Bytes::from(text.to_owned())))
+            .await
+            .unwrap();
         let found = reference(stored.sha256, stored.bytes);
         (bodies, found)
     }
@@ -102,7 +105,7 @@ mod tests {
     async fn the_first_path_that_leads_anywhere_is_taken() {
         let dir = TempDir::new().unwrap();
         let text = r#"{"a": [1, 2], "data": {"a": "x", "rows": [ {"n": 1} , [], "]" , 4 ]}}"#;
-        let (bodies, found) = put(&dir, text.to_owned()).await;
+        let (bodies, found) = put(&dir, text).await;
         let rows = [vec![key("rows")], vec![key("data"), key("rows")]];
         let located = locate(&bodies, &found, &rows).await.unwrap().unwrap();
         let list = located.list.unwrap();
@@ -111,14 +114,11 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(all, [json!({"n": 1}), json!([]), json!("]"), json!(4)]);
-        let a = locate(
-            &bodies,
-            &found,
-            &[vec![key("a")], vec![key("data"), key("a")]],
-        );
-        assert_eq!(a.await.unwrap().unwrap().list.unwrap().total, 2);
-        let text = locate(&bodies, &found, &[vec![key("data"), key("a")]]);
-        assert!(text.await.unwrap().unwrap().is_text);
+        let paths = [vec![key("a")], vec![key("data"), key("a")]];
+        let a = locate(&bodies, &found, &paths).await.unwrap();
+        assert_eq!(a.unwrap().list.unwrap().total, 2);
+        let text = locate(&bodies, &found, &paths[1..]).await.unwrap();
+        assert!(text.unwrap().is_text);
         assert_eq!(
             locate(&bodies, &found, &[vec![key("z")]]).await.unwrap(),
             None
@@ -131,7 +131,7 @@ mod tests {
         let rows: Vec<_> = (0..10_000)
             .map(|n| json!({"n": n, "text": "é\"]"}))
             .collect();
-        let (bodies, found) = put(&dir, json!(rows).to_string()).await;
+        let (bodies, found) = put(&dir, &json!(rows).to_string()).await;
         let located = locate(&bodies, &found, &[Vec::new()])
             .await
             .unwrap()

@@ -117,7 +117,8 @@ pub(crate) async fn load(
     }
     for need in needs {
         match need {
-            Need::Outcome(_) => {}
+            // Outcomes were loaded together, and the engine asks for no files: they are a worker's.
+            Need::Outcome(_) | Need::File(_) => {}
             Need::Body(reference) => match shared.bodies.get(&reference).await {
                 Ok(bytes) => {
                     // What is not JSON is text.
@@ -138,8 +139,6 @@ pub(crate) async fn load(
                 }
                 Err(error) => return Err(error.into()),
             },
-            // The engine never asks for files: they are a worker's.
-            Need::File(_) => {}
             Need::Loop(pointer) => {
                 let value = loop_results(shared, execution, &pointer).await?;
                 loaded.loops.insert(pointer.done, Data::new(value));

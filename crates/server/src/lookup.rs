@@ -178,23 +178,32 @@ mod tests {
 
     #[test]
     fn addresses_are_taken_apart() {
-        let apart =
-            |rest: &str| take_apart(&format!("noetl://execution/{rest}")).map(|(_, found)| found);
-        assert_eq!(apart("7"), Some(Address::List { step: None }));
-        assert_eq!(apart("7/step/a"), Some(Address::List { step: Some("a") }));
+        fn apart(uri: &str) -> Option<Address<'_>> {
+            take_apart(uri).map(|(_, found)| found)
+        }
+        assert_eq!(
+            apart("noetl://execution/7"),
+            Some(Address::List { step: None })
+        );
+        assert_eq!(
+            apart("noetl://execution/7/step/a"),
+            Some(Address::List { step: Some("a") })
+        );
         let result = Address::Result {
             step: "a",
             id: "12",
         };
-        assert_eq!(apart("7/result/a/12"), Some(result));
-        assert_eq!(apart("x/result/a"), None);
-        let Some(Address::Attempt(at)) = apart("7/step/a/task/t/run/2.5.1/attempt/3") else {
+        assert_eq!(apart("noetl://execution/7/result/a/12"), Some(result));
+        assert_eq!(apart("noetl://execution/x/result/a"), None);
+        let Some(Address::Attempt(at)) =
+            apart("noetl://execution/7/step/a/task/t/run/2.5.1/attempt/3")
+        else {
             panic!("it names an attempt")
         };
         assert_eq!(
             (at.run, at.iteration, at.visit, at.attempt),
             (2, Some(5), 1, 3)
         );
-        assert_eq!(apart("7/ctx/3/key"), Some(Address::Other));
+        assert_eq!(apart("noetl://execution/7/ctx/3/key"), Some(Address::Other));
     }
 }

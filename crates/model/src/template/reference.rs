@@ -161,7 +161,7 @@ pub(crate) fn body_file(of: Bound) -> Native {
     let key = format!("{} {paths}", of.reference.uri);
     file(FileNeed {
         key,
-        of: FileOf::Body(of),
+        of: FileOf::Body(Box::new(of)),
     })
 }
 

@@ -166,7 +166,7 @@ pub struct FileNeed {
 #[derive(Debug, Clone, PartialEq)]
 pub enum FileOf {
     /// A body, or a part of it.
-    Body(Bound),
+    Body(Box<Bound>),
     /// A value at hand: text as it is, anything else as JSON.
     Value(Value),
 }

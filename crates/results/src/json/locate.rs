@@ -143,7 +143,7 @@ impl<'p> Locator<'p> {
         self.end_value(0, self.at);
         let found = self.found.into_iter().flatten().next();
         Ok(found.map(|found| Located {
-            list: found.is_list.then(|| Places {
+            list: found.is_list.then_some(Places {
                 end: found.range.end,
                 ..found.places
             }),

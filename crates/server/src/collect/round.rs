@@ -179,7 +179,9 @@ impl Pass<'_> {
                 return Ok((marks, after));
             };
             after = last.seq;
-            page.iter().for_each(|event| marks.read(event));
+            for event in &page {
+                marks.read(event);
+            }
         }
     }
 

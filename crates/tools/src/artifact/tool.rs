@@ -175,17 +175,13 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
             ));
         }
     };
-    match Target::Address(uri).found(access).await? {
-        Target::Value(Value::Array(data)) => Ok(json!({"count": data.len(), "data": data})),
-        _ => {
-            let message = "the address names one result; `list` takes noetl://execution/<id> or …/step/<name>";
-            Err(TaskError::new(
-                ErrorKind::Schema,
-                "REFERENCE_INVALID",
-                message,
-            ))
-        }
+    if let Target::Value(Value::Array(data)) = Target::Address(uri).found(access).await? {
+        return Ok(json!({"count": data.len(), "data": data}));
     }
+    let message =
+        "the address names one result; `list` takes noetl://execution/<id> or …/step/<name>";
+    let error = TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message);
+    Err(error)
 }
 
 /// Gives a body up. Other references may need its bytes, so they go with the next collection that finds none.
