@@ -398,8 +398,9 @@ async fn a_collector_that_overlooks_something_is_caught() {
         "workflows are not tested"
     );
     let without_ctx = |runs: &mut Vec<Run>| {
-        runs.iter_mut()
-            .for_each(|run| run.holds.retain(|held| !held.in_ctx));
+        for run in runs {
+            run.holds.retain(|held| !held.in_ctx);
+        }
     };
     assert!(
         is_noticed(without_ctx).await,

@@ -180,7 +180,8 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
     let desk = desk();
     let result = result(&desk, "quantum", &[]);
     assert_eq!(result["shots"], 200_000);
-    assert_eq!(result["best"], 3.141_593);
+    let best = result["best"].as_f64().expect("it is an angle");
+    assert!((best - std::f64::consts::PI).abs() < 0.001, "{result}");
     let chances: Vec<f64> =
         serde_json::from_value(result["chances"].clone()).expect("they are numbers");
     for (found, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {

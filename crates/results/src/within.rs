@@ -86,7 +86,7 @@ mod tests {
         Segment::Key(name.to_owned())
     }
 
-    fn reference(sha256: String, bytes: u64) -> ResultRef {
+    fn reference(sha256: &str, bytes: u64) -> ResultRef {
         let short = json!({"store": "disk", "key": "noetl://execution/1/x", "size": bytes, "checksum": sha256});
         ResultRef::of(short.as_object().unwrap()).unwrap()
     }
@@ -97,7 +97,7 @@ mod tests {
             .put(Source::Bytes(Bytes::from(text.to_owned())))
             .await
             .unwrap();
-        let found = reference(stored.sha256, stored.bytes);
+        let found = reference(&stored.sha256, stored.bytes);
         (bodies, found)
     }
 

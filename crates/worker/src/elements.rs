@@ -27,6 +27,7 @@ const WINDOW_BYTES: usize = 1024 * 1024;
 const WINDOW_ELEMENTS: u64 = 1_000;
 
 type Key = (ExecutionId, Seq);
+type Slot = Arc<OnceCell<Arc<List>>>;
 
 /// The elements of one loop.
 pub(crate) enum List {
@@ -46,7 +47,7 @@ pub(crate) struct Window {
 /// The lists read so far.
 #[derive(Default)]
 pub(crate) struct Elements {
-    kept: Mutex<VecDeque<(Key, Arc<OnceCell<Arc<List>>>)>>,
+    kept: Mutex<VecDeque<(Key, Slot)>>,
 }
 
 impl Elements {
@@ -58,7 +59,7 @@ impl Elements {
     }
 
     /// The list's place; the one not asked for longest makes room.
-    fn cell(&self, key: Key) -> Arc<OnceCell<Arc<List>>> {
+    fn cell(&self, key: Key) -> Slot {
         let mut kept = self.kept.lock().expect("no holder of the lists panics");
         let found = kept.iter().position(|(known, _)| *known == key);
         let entry = found.and_then(|index| kept.remove(index));

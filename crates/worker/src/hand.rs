@@ -141,7 +141,7 @@ impl Hand {
     }
 
     /// A path for one more file of this command.
-    pub(crate) fn scratch_file(&self) -> Result<PathBuf, TaskError> {
+    pub(crate) fn scratch_file(&self) -> Result<PathBuf, Box<TaskError>> {
         let mut scratch = self.scratch.lock().expect("no holder of the files panics");
         let folder = match scratch.folder.take() {
             Some(folder) => folder,

@@ -101,7 +101,7 @@ async fn fixed(
     } else {
         let copy = || copied(hand, source, range.clone());
         let copy = load::reading(hand, source, copy).await?;
-        (copy, moved(places, range.start))
+        (copy, moved(&places, range.start))
     };
     reference.scope = Life::Execution;
     reference.extracted = Map::from_iter([("total".to_owned(), places.total.into())]);
@@ -110,11 +110,11 @@ async fn fixed(
     Ok(reference)
 }
 
-fn moved(places: Places, by: u64) -> Places {
+fn moved(places: &Places, by: u64) -> Places {
     Places {
         offsets: places.offsets.iter().map(|offset| offset - by).collect(),
         end: places.end - by,
-        ..places
+        ..*places
     }
 }
 

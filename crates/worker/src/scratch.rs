@@ -33,12 +33,12 @@ impl From<results::Error> for Fault {
 }
 
 /// A folder of one command; it goes with it.
-pub(crate) fn folder(parent: &Path) -> Result<TempDir, TaskError> {
+pub(crate) fn folder(parent: &Path) -> Result<TempDir, Box<TaskError>> {
     let made = std::fs::create_dir_all(parent).and_then(|()| {
         sweep(parent);
         tempfile::Builder::new().prefix("run-").tempdir_in(parent)
     });
-    made.map_err(|error| unwritable(parent, &error))
+    made.map_err(|error| Box::new(unwritable(parent, &error)))
 }
 
 /// Removes what dead processes left; what cannot be removed does no harm.

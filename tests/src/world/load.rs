@@ -62,17 +62,14 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
             Need::File(_) => {}
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
-                match store.body(&reference) {
-                    Some(value) => {
-                        loaded.bodies.insert(uri, Data::new(value));
-                    }
-                    None => {
-                        let unavailable = Unavailable {
-                            code: "REFERENCE_NOT_AVAILABLE",
-                            message: "it was never kept".to_owned(),
-                        };
-                        loaded.unavailable.insert(uri, unavailable);
-                    }
+                if let Some(value) = store.body(&reference) {
+                    loaded.bodies.insert(uri, Data::new(value));
+                } else {
+                    let unavailable = Unavailable {
+                        code: "REFERENCE_NOT_AVAILABLE",
+                        message: "it was never kept".to_owned(),
+                    };
+                    loaded.unavailable.insert(uri, unavailable);
                 }
             }
         }

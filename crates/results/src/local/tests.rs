@@ -107,7 +107,8 @@ fn a_full_disk_is_said() {
 async fn a_body_that_is_stored_while_it_is_collected_stays() {
     let dir = TempDir::new().unwrap();
     let (bodies, reference, file) = stored(&dir, b"shared").await;
-    let before = std::time::UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(3600);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let before = now.saturating_sub(Duration::from_secs(3600));
     let before = Time(i64::try_from(before.as_micros()).unwrap());
     for _ in 0..200 {
         let old = std::time::UNIX_EPOCH + Duration::from_secs(1);
