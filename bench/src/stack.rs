@@ -34,6 +34,7 @@ impl Stack {
             files: None,
             bus: None,
             takes_over: false,
+            retention: None,
             cluster_secret: None,
         };
         let server = Server::start(config)?;
@@ -125,6 +126,7 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result
         clock: Arc::new(worker::SystemClock),
         env: serde_json::Map::new(),
         base_dir: dir.to_owned(),
+        scratch_dir: dir.join("scratch"),
         heartbeat: Duration::from_secs(5),
         jumps_max: worker::JUMPS_MAX,
     })

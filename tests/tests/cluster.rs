@@ -58,6 +58,7 @@ async fn node(url: &str, takes_over: bool) -> Node {
         files: None,
         bus: None,
         takes_over,
+        retention: None,
         cluster_secret: secret.clone(),
     });
     let server = server.expect("the server starts");
@@ -95,6 +96,7 @@ fn employ(node: &Node) -> DropGuard {
         clock: Arc::new(worker::SystemClock),
         env: serde_json::Map::new(),
         base_dir: PathBuf::from("."),
+        scratch_dir: node.dir.path().join("scratch"),
         heartbeat: Duration::from_secs(1),
         jumps_max: worker::JUMPS_MAX,
     };

@@ -36,6 +36,7 @@ fn every_example_has_a_test_here() {
         "fan-out",
         "hello",
         "pagination",
+        "quantum",
         "quickstart",
         "retry",
     ];
@@ -172,6 +173,33 @@ fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
     );
     let key = |n: usize| requests[n].header("idempotency-key").map(str::to_owned);
     assert_eq!(key(1), key(2), "a retry carries the key of its first try");
+}
+
+#[test]
+fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
+    let desk = desk();
+    let result = result(&desk, "quantum", &[]);
+    assert_eq!(result["shots"], 200_000);
+    let best = result["best"].as_f64().expect("it is an angle");
+    assert!((best - std::f64::consts::PI).abs() < 0.001, "{result}");
+    let chances: Vec<f64> =
+        serde_json::from_value(result["chances"].clone()).expect("they are numbers");
+    for (found, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {
+        assert!((found - expected).abs() < 0.03, "{chances:?}");
+    }
+    let events = desk.events("last");
+    let of = |kind: &str, task: &str| {
+        let fits = |event: &&Value| event["event_type"] == kind && event["task_label"] == task;
+        events.iter().filter(fits).cloned().collect::<Vec<_>>()
+    };
+    let batches = of("task.done", "collect");
+    assert_eq!(batches.len(), 15, "three batches for each of five angles");
+    let is_referred = |event: &Value| event["payload"]["result_ref"]["meta"]["sha256"].is_string();
+    assert!(batches.iter().all(is_referred), "no batch is in the log");
+    assert!(
+        of("task.attempt.failed", "poll").len() >= 5,
+        "jobs are polled"
+    );
 }
 
 #[test]

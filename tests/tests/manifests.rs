@@ -262,6 +262,7 @@ async fn serve(dir: &std::path::Path, store: Arc<Sqlite>) -> (String, Cancellati
         bus: None,
         takes_over: false,
         cluster_secret: None,
+        retention: None,
     })
     .unwrap();
     let listening = Listening::bind("127.0.0.1:0").await.unwrap();

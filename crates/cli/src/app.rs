@@ -76,6 +76,7 @@ fn verb(app: &App, verb: Verb) -> Ended {
         Verb::Token(verb) => block_on(verbs::token::token(app, verb)),
         Verb::Context(verb) => verbs::context::context(app, &verb),
         Verb::Validate(args) => verbs::validate::validate(app, &args),
+        Verb::Gc(args) => block_on(verbs::gc::gc(app, &args)),
         Verb::Graph(args) => verbs::graph::graph(app, &args),
         Verb::Init(args) => verbs::init::init(app, &args),
         Verb::Explain(args) => verbs::explain::explain(app, &args),

@@ -132,6 +132,8 @@ pub(crate) enum Verb {
     Validate(ValidateArgs),
     /// Draw a playbook
     Graph(GraphArgs),
+    /// Remove results that nothing needs any more from this machine's store
+    Gc(GcArgs),
     /// Begin with a playbook that runs
     Init(InitArgs),
     /// Say what an error code means and what to do
@@ -514,6 +516,19 @@ pub(crate) struct ServeArgs {
     /// Let templates read this environment variable as `env.NAME`
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_env: Vec<String>,
+    /// How long after a run's end its results are kept [default: 30d]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) retention: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Remove nothing; say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How long after a run's end its results are kept [default: 30d]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) retention: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,8 @@ use crate::local::{Place, WORKPLACE, place};
 
 /// The pool that playbooks use unless they say otherwise.
 pub(crate) const POOL: &str = "default";
+/// Where bodies become files that programs read.
+const SCRATCH: &str = "scratch";
 /// How often a worker says that it is alive: several times before its lease is over.
 const HEARTBEAT: Duration = Duration::from_secs(3);
 
@@ -51,9 +53,18 @@ impl Hired<'_> {
             clock: Arc::new(SystemClock),
             env,
             base_dir: PathBuf::from("."),
+            scratch_dir: own_dir(app).join(SCRATCH),
             heartbeat: HEARTBEAT,
             jumps_max: worker::JUMPS_MAX,
         }
+    }
+}
+
+/// Where this process keeps what it must: in the store's directory, if it has one.
+fn own_dir(app: &App) -> PathBuf {
+    match place(&app.settings) {
+        Place::Directory(dir) => dir,
+        Place::Postgres(_) => Path::new(WORKPLACE).to_owned(),
     }
 }
 
@@ -61,10 +72,7 @@ fn tools(app: &App, slots: u32) -> tools::Config {
     let settings = &app.settings;
     let mut environment = tools::Config::default().environment;
     environment.extend(app.environment.inherited());
-    let dir = match place(settings) {
-        Place::Directory(dir) => dir,
-        Place::Postgres(_) => Path::new(WORKPLACE).to_owned(),
-    };
+    let dir = own_dir(app);
     tools::Config {
         python: tools::PythonConfig {
             command: settings.python.clone(),

@@ -160,6 +160,8 @@ pub(crate) struct Setup {
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     /// Whether it takes over what dead processes drove.
     pub(crate) takes_over: bool,
+    /// How long after a run's end its bodies are kept; none where this process does not stay to collect them.
+    pub(crate) retention: Option<Duration>,
     /// The secret that servers on the same store know each other by.
     pub(crate) cluster_secret: Option<String>,
     /// Where the servers on the same store keep what tasks print; none where that is the store's directory.
@@ -177,6 +179,7 @@ impl Setup {
         Ok(Self {
             bus: None,
             takes_over: true,
+            retention: None,
             cluster_secret,
             logs: opened.is_cluster.then(|| opened.logs.clone()),
         })
@@ -209,6 +212,7 @@ impl Session {
             files: setup.cluster_secret.is_none().then(|| PathBuf::from(".")),
             bus: setup.bus,
             takes_over: setup.takes_over,
+            retention: setup.retention,
             cluster_secret: setup.cluster_secret,
         };
         let server = Server::start(config)?;

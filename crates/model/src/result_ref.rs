@@ -3,10 +3,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::raw::Raw;
 use crate::time::Time;
 
 /// A body up to this size stays inline in its event unless the task says otherwise.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// How the address of a result begins.
+pub const SCHEME: &str = "noetl://";
+
+/// The `kind` of a result that says that a task gave up a body of its run.
+pub const RELEASED: &str = "result_release";
 
 /// A pointer to a body kept outside the log, with what is known of it without loading it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +41,60 @@ pub struct ResultRef {
     pub preview: Option<Preview>,
 }
 
+/// Stores that hold bodies, as a short reference names them.
+const STORES: [&str; 9] = [
+    "disk",
+    "file",
+    "pvc",
+    "postgres",
+    "nats_kv",
+    "nats_object",
+    "s3",
+    "gcs",
+    "minio",
+];
+
+impl ResultRef {
+    /// The reference that a map is: whole, or of the short shape `{store, key, range?, size, checksum}`.
+    ///
+    /// A short one names a body only if its store is one that holds bodies and its checksum is a sha256; any other map of
+    /// that look is plain data.
+    pub fn of(map: &Map<String, Value>) -> Option<Self> {
+        let text = |key: &str| map.get(key).and_then(Value::as_str);
+        if let Some(kind) = text("kind") {
+            let is_tagged = kind == "result_ref" || kind == "manifest";
+            let whole = || serde_json::from_value(Value::Object(map.clone())).ok();
+            return is_tagged.then(whole).flatten();
+        }
+        let (store, key, sha256) = (text("store")?, text("key")?, text("checksum")?);
+        let bytes = map.get("size").and_then(Value::as_u64)?;
+        let is_named =
+            |key: &String| ["store", "key", "range", "size", "checksum"].contains(&&**key);
+        let is_short = STORES.contains(&store) && is_sha256(sha256) && map.keys().all(is_named);
+        is_short.then(|| Self {
+            kind: RefKind::Result,
+            uri: key.to_owned(),
+            store: store.to_owned(),
+            scope: Scope::default(),
+            expires_at: None,
+            meta: BodyMeta {
+                content_type: "application/json".to_owned(),
+                bytes,
+                sha256: sha256.to_ascii_lowercase(),
+                compression: None,
+                location: Map::new(),
+            },
+            extracted: Map::new(),
+            preview: None,
+        })
+    }
+}
+
+/// Whether a text is a sha256 in hex.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The tag of a reference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefKind {
@@ -44,6 +105,16 @@ pub enum RefKind {
     /// A list of bodies.
     #[serde(rename = "manifest")]
     Manifest,
+}
+
+/// What an address leads to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolved {
+    /// A body outside the log.
+    Body(Box<ResultRef>),
+    /// A value that the log holds, or a list of bodies.
+    Value(Raw),
 }
 
 /// How long a body is kept.
@@ -87,4 +158,36 @@ pub struct Preview {
     pub bytes: u64,
     /// The sample.
     pub sample: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: &Value) -> Option<ResultRef> {
+        ResultRef::of(value.as_object().expect("it is a map"))
+    }
+
+    #[test]
+    fn a_short_reference_is_one_only_with_a_store_of_bodies_and_a_sha256() {
+        let sha256 = "ab".repeat(32);
+        let short =
+            json!({"store": "disk", "key": "noetl://execution/1/x", "size": 3, "checksum": sha256});
+        let found = read(&short).expect("it names a body");
+        assert_eq!(
+            (found.meta.bytes, found.uri.as_str()),
+            (3, "noetl://execution/1/x")
+        );
+        let mut table = short.clone();
+        table["store"] = "postgres.table".into();
+        assert_eq!(read(&table), None);
+        let mut other = short.clone();
+        other["checksum"] = "crc32:1".into();
+        assert_eq!(read(&other), None);
+        let mut more = short;
+        more["price"] = 1.into();
+        assert_eq!(read(&more), None);
+    }
 }

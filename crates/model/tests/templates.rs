@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use model::event::{Kind, Status};
 use model::id::Seq;
-use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use model::outcome::{ErrorKind, Facets, Outcome, Success, TaskError};
+use model::result_ref::ResultRef;
 use model::source::Span;
 use model::template::{
     Content, Data, Envelope, EventView, Iter, Loaded, LoopPointer, Need, Piece, RenderError, Scope,
@@ -682,4 +683,84 @@ fn ordinary_work_on_a_large_context_is_within_budget() {
         render("{{ rows }}", &scope).as_array().unwrap().len(),
         20_000
     );
+}
+
+fn body_reference(bytes: u64) -> ResultRef {
+    let short = json!({"store": "disk", "key": "noetl://execution/1/big", "size": bytes, "checksum": "ab".repeat(32)});
+    ResultRef::of(short.as_object().unwrap()).unwrap()
+}
+
+fn with_body(bytes: u64, loaded: Option<Value>) -> Scope {
+    let mut scope = Scope::default();
+    let success = Success {
+        reference: Some(Box::new(body_reference(bytes))),
+        ..Success::default()
+    };
+    let envelope = Envelope::of(Arc::new(Outcome::Ok(success)));
+    scope.labels.insert("big".into(), envelope);
+    if let Some(value) = loaded {
+        let mut all = Loaded::default();
+        all.bodies
+            .insert("noetl://execution/1/big".to_owned(), Data::new(value));
+        scope.loaded = Arc::new(all);
+    }
+    scope
+}
+
+#[test]
+fn a_plain_path_into_a_body_is_named_without_loading_it() {
+    let scope = with_body(10, None);
+    let paths = |source: &str| {
+        let template = Template::parse(source, Span::default()).unwrap();
+        let bound = template.bound(&scope).unwrap();
+        bound.map(|bound| serde_json::to_value(bound.paths).unwrap())
+    };
+    assert_eq!(paths("{{ big }}"), Some(json!([[]])));
+    assert_eq!(paths("{{ big.data }}"), Some(json!([["data"], []])));
+    assert_eq!(
+        paths("{{ big.data.rows[3].n }}"),
+        Some(json!([["rows", 3, "n"], ["data", "rows", 3, "n"]]))
+    );
+    assert_eq!(
+        paths("{{ big.rows }}"),
+        Some(json!([["rows"], ["data", "rows"]]))
+    );
+    assert_eq!(paths("{{ big.result.rows }}"), Some(json!([["rows"]])));
+    assert_eq!(paths("{{ big.data | length }}"), None);
+    assert_eq!(paths("x {{ big }}"), None);
+    assert_eq!(paths("{{ big._uri }}"), None);
+}
+
+#[test]
+fn a_large_value_is_handed_on_by_a_plain_path_whatever_it_would_cost_to_render() {
+    let rows = json!({"rows": vec!["x".repeat(1_000); 14_000]});
+    let scope = with_body(14_000_000, Some(rows.clone()));
+    let render = |source: &str| {
+        Template::parse(source, Span::default())
+            .unwrap()
+            .render(&scope)
+    };
+    assert_eq!(render("{{ big.rows }}").unwrap().value, rows["rows"]);
+    assert!(render("{{ big.rows + [] }}").is_err());
+}
+
+#[test]
+fn a_reference_tells_its_address_and_asks_for_a_file() {
+    let scope = with_body(10, None);
+    let render = |source: &str| {
+        Template::parse(source, Span::default())
+            .unwrap()
+            .render(&scope)
+    };
+    assert_eq!(
+        render("{{ big._uri }}").unwrap().value,
+        json!("noetl://execution/1/big")
+    );
+    let Err(RenderError::Needs(needs)) = render("cat {{ big.data._file }}") else {
+        panic!("the file is not there")
+    };
+    let [Need::File(need)] = &needs[..] else {
+        panic!("{needs:?}")
+    };
+    assert!(need.key.contains("noetl://execution/1/big"));
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use model::result_ref::ResultRef;
+use model::time::Time;
 use serde_json::{Map, Value};
 use tokio::io::AsyncRead;
 
@@ -75,6 +76,32 @@ pub trait Bodies: Send + Sync {
 
     /// Removes a body; one that is not there is no error. The caller knows that nothing refers to it any more.
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error>;
+
+    /// At most `limit` bodies that were stored last before a time and come after a hash, in the order of their hashes. A
+    /// store that cannot tell knows of none, so nothing of it is collected.
+    async fn stored_before(
+        &self,
+        _before: Time,
+        _after: Option<&str>,
+        _limit: usize,
+    ) -> Result<Vec<Old>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Removes a body unless it was stored again since `before`; whether it is gone. Storing and removing exclude each
+    /// other, so a body that was just stored is never removed.
+    async fn delete_stored_before(&self, _sha256: &str, _before: Time) -> Result<bool, Error> {
+        Ok(false)
+    }
+}
+
+/// A body that was not stored again for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Old {
+    /// The sha256 of its bytes, in hex.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: u64,
 }
 
 /// As much of a range as a body of this size has.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use model::result_ref::{ResultRef, Scope};
+
 /// Why a body could not be stored, found or trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -75,7 +77,36 @@ pub enum Error {
     },
 }
 
+/// Why a body may be gone, as far as its reference tells.
+pub fn why_missing(reference: &ResultRef) -> String {
+    let uri = &reference.uri;
+    let why = match (reference.expires_at, reference.scope) {
+        (Some(time), _) => format!("it expired: its `ttl` let it live until {time}"),
+        (None, Scope::Step) => {
+            "it expired: with `scope: step` it lived until its step was routed".to_owned()
+        }
+        (None, Scope::Execution) => {
+            "it is lost, or expired when the retention after its run was over".to_owned()
+        }
+        (None, Scope::Workflow) => {
+            "it is lost, or expired when the retention after its workflow was over".to_owned()
+        }
+        (None, Scope::Permanent) => "it is lost, although it was to be kept for good".to_owned(),
+    };
+    format!(
+        "the body of `{uri}` is not available: {why}; run the task that made it again (`do: jump, to: previous`)"
+    )
+}
+
 impl Error {
+    /// What to say of it, where the reference is known.
+    pub fn told_of(&self, reference: &ResultRef) -> String {
+        match self {
+            Self::NotAvailable { .. } => why_missing(reference),
+            other => other.to_string(),
+        }
+    }
+
     /// The stable code a policy rule can match.
     pub fn code(&self) -> &'static str {
         match self {

@@ -16,13 +16,15 @@ mod keeper;
 mod local;
 mod logs;
 mod postgres;
+mod within;
 
-pub use bodies::{Bodies, Pieces, Reading, Source, Stored};
-pub use error::Error;
+pub use bodies::{Bodies, Old, Pieces, Reading, Source, Stored};
+pub use error::{Error, why_missing};
 pub use extract::{extract, preview};
-pub use json::{NotJson, Scanner};
+pub use json::{Located, NotJson, Places, Scanner};
 pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
 pub use local::{Local, sha256};
 pub use logs::{FileLogs, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs, read_logs};
 pub use postgres::{Connect, ConnectError, Postgres, PostgresClient, PostgresLogs};
+pub use within::{elements, locate, next};

@@ -2,10 +2,14 @@
 //!
 //! A crash leaves a temporary file at worst, never half a body under a body's name.
 
+mod checked;
+mod collect;
+
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,11 +17,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream;
 use model::result_ref::ResultRef;
+use model::time::Time;
 use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
-use crate::bodies::within;
+use self::checked::{Checked, Seen};
+use crate::bodies::{Old, within};
 use crate::{Bodies, Error, Reading, Source, Stored};
 
 /// The name of this kind of store in references.
@@ -41,6 +47,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 #[derive(Debug, Clone)]
 pub struct Local {
     dir: PathBuf,
+    checked: Arc<Checked>,
 }
 
 impl Local {
@@ -51,7 +58,8 @@ impl Local {
         fs::create_dir_all(&fresh).map_err(|error| name(&fresh, error))?;
         sync_dir(&dir)?;
         sweep(&fresh);
-        Ok(Self { dir })
+        let checked = Arc::default();
+        Ok(Self { dir, checked })
     }
 
     fn path(&self, sha256: &str) -> Option<PathBuf> {
@@ -100,6 +108,7 @@ impl Local {
             .sync_all()
             .map_err(|error| name(&draft.path, error))?;
         fs::create_dir_all(rack).map_err(|error| name(rack, error))?;
+        let _shared = self.lock_shared()?;
         fs::rename(&draft.path, &target).map_err(|error| name(&target, error))?;
         sync_dir(rack)?;
         // The rack may be new, made here or by another process a moment ago.
@@ -165,8 +174,8 @@ fn name(file: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// Opens a body, hashes all of it, and answers it with its size.
-fn checked(path: &Path, sha256: &str, uri: String) -> Result<(File, u64), Error> {
+/// Opens a body, hashes all of it unless that was done before and it has not changed, and answers it with its size.
+fn open(path: &Path, sha256: &str, uri: String, checked: &Checked) -> Result<(File, u64), Error> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -174,6 +183,14 @@ fn checked(path: &Path, sha256: &str, uri: String) -> Result<(File, u64), Error>
         }
         Err(error) => return Err(name(path, error)),
     };
+    let look = |file: &File| {
+        let meta = file.metadata().map_err(|error| name(path, error))?;
+        Ok::<_, Error>((Seen::new(sha256, &meta), meta.len()))
+    };
+    let (before, len) = look(&file)?;
+    if checked.holds(&before) {
+        return Ok((file, len));
+    }
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = 0;
@@ -189,6 +206,7 @@ fn checked(path: &Path, sha256: &str, uri: String) -> Result<(File, u64), Error>
         let file = path.to_owned();
         return Err(Error::Corrupt { uri, file });
     }
+    checked.note(&before, look(&file)?.0);
     Ok((file, bytes))
 }
 
@@ -294,7 +312,8 @@ impl Bodies for Local {
             return Err(Error::NotAvailable { uri });
         };
         // The file that was checked is the one that is read: another takes its name, but not its place.
-        let (file, bytes) = blocking(move || checked(&path, &sha256, uri)).await?;
+        let checked = Arc::clone(&self.checked);
+        let (file, bytes) = blocking(move || open(&path, &sha256, uri, &checked)).await?;
         let range = within(range, bytes);
         let rest = Rest {
             file,
@@ -316,6 +335,21 @@ impl Bodies for Local {
             _ => Ok(()),
         })
         .await
+    }
+
+    async fn stored_before(
+        &self,
+        before: Time,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Old>, Error> {
+        let (here, after) = (self.clone(), after.map(ToOwned::to_owned));
+        blocking(move || here.old(before, after.as_deref(), limit)).await
+    }
+
+    async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {
+        let (here, sha256) = (self.clone(), sha256.to_ascii_lowercase());
+        blocking(move || here.remove_old(&sha256, before)).await
     }
 }
 

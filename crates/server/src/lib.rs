@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
+mod collect;
 mod control;
 mod drive;
 mod error;
@@ -23,6 +24,7 @@ mod sweep;
 mod tokens;
 mod transport;
 
+pub use collect::{Collected, Collection, collect};
 pub use control::{Control, ControlError};
 pub use drive::Published;
 pub use error::Error;

@@ -7,7 +7,7 @@ use engine::{Net, State};
 use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
 use model::id::{EventId, ExecutionId, LeaseEpoch, Seq};
 use model::manifest::outcome_of;
-use model::template::{Data, Loaded, LoopPointer, Need};
+use model::template::{Data, Loaded, LoopPointer, Need, Unavailable};
 use serde_json::{Value, json};
 use store::Store;
 
@@ -142,19 +142,26 @@ pub(crate) async fn load(
     }
     for need in needs {
         match need {
-            Need::Outcome(_) => {}
+            // Outcomes were loaded together, and the engine asks for no files: they are a worker's.
+            Need::Outcome(_) | Need::File(_) => {}
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
-                let found = Found::behind(*reference);
+                let found = Found::behind((*reference).clone());
                 match shared.reader().value(found).await {
                     Ok(value) => {
                         loaded.bodies.insert(uri, Data::new(value));
                     }
                     Err(error @ Error::TooLarge(..)) => {
-                        loaded.unavailable.insert(uri, error.to_string());
+                        let (code, message) = ("BODY_TOO_LARGE", error.to_string());
+                        loaded
+                            .unavailable
+                            .insert(uri, Unavailable { code, message });
                     }
                     Err(Error::Body(error)) if error.is_missing() => {
-                        loaded.unavailable.insert(uri, error.to_string());
+                        let (code, message) = (error.code(), error.told_of(&reference));
+                        loaded
+                            .unavailable
+                            .insert(uri, Unavailable { code, message });
                     }
                     Err(error) => return Err(error),
                 }

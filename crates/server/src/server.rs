@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::drive::Published;
 use crate::error::Error;
 use crate::reading::Reader;
-use crate::{drive, peers, playbooks, sweep, transport};
+use crate::{collect, drive, peers, playbooks, sweep, transport};
 
 /// What a server is made of.
 pub struct Config {
@@ -25,6 +26,8 @@ pub struct Config {
     pub bus: Option<Arc<dyn wire::Bus>>,
     /// Whether it takes over what dead processes drove.
     pub takes_over: bool,
+    /// How long after a run's end its bodies are kept; none where this process does not stay to collect them.
+    pub retention: Option<Duration>,
     /// The secret that servers on the same store know each other by; none where this process is alone.
     pub cluster_secret: Option<String>,
 }
@@ -80,9 +83,14 @@ impl Server {
             published,
             stop: CancellationToken::new(),
         });
+        let collecting = config.retention.map(|retention| {
+            let sweep = collect::sweep(shared.clone(), retention);
+            sweep::Part::spawn("the collector", &shared, sweep)
+        });
         let driving = drive::run(shared.clone(), orders);
         let mut parts = vec![sweep::Part::spawn("the drive", &shared, driving)];
         parts.extend(sweep::spawn(&shared));
+        parts.extend(collecting);
         Ok(Self {
             shared,
             parts: Arc::new(parts),

@@ -11,10 +11,12 @@ use engine::Refusal;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
-use model::result_ref::ResultRef;
+use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 use tokio::sync::oneshot;
-use wire::{Ask, Claimed, Held, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict};
+use wire::{
+    Ask, Claimed, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict,
+};
 
 use crate::Shared;
 use crate::control;
@@ -236,16 +238,31 @@ impl Transport for InProcess {
         results.map(|value| Raw::of(&value)).map_err(unavailable)
     }
 
-    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, wire::Error> {
+    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, wire::Error> {
         let found = Found::behind(reference.clone());
-        let value = self.shared.reader().value(found).await;
-        value
-            .map(|value| Raw::of(&value))
-            .map_err(|error| match error {
-                Error::TooLarge(..) => wire::Error::Refused(error.to_string()),
-                Error::Body(body) if body.is_missing() => wire::Error::NotFound(body.to_string()),
-                error => unavailable(error),
-            })
+        let pieces = self.shared.reader().pieces(found).await;
+        pieces.map_err(|error| match error {
+            Error::TooLarge(..) => wire::Error::Refused(error.to_string()),
+            Error::Body(body) if body.is_missing() => wire::Error::NotFound(body.to_string()),
+            error => unavailable(error),
+        })
+    }
+
+    async fn look_up(&self, uri: &str) -> Result<Resolved, wire::Error> {
+        let reader = self.shared.reader();
+        let found = reader.resolve(uri).await.map_err(unavailable)?;
+        match found {
+            None => Err(wire::Error::NotFound(format!(
+                "a result with the address `{uri}`"
+            ))),
+            Some(Found::Body(reference) | Found::Manifest(reference, _)) => {
+                Ok(Resolved::Body(reference))
+            }
+            Some(found) => {
+                let value = reader.value(found).await.map_err(unavailable)?;
+                Ok(Resolved::Value(Raw::of(&value)))
+            }
+        }
     }
 }
 

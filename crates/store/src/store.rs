@@ -62,6 +62,9 @@ pub trait Store: Send + Sync {
     /// The bodies an execution keeps outside the log, by seq.
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error>;
 
+    /// Executions that keep a body for good.
+    async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error>;
+
     /// Hands out pending commands, oldest first; none of paused or cancelling executions.
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error>;
 

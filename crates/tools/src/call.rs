@@ -7,11 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::id::Name;
+use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::template::Piece;
-use serde_json::{Map, Value};
+use model::result_ref::{Resolved, ResultRef};
+use model::template::{Bound, Piece};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+
+/// The key under which a field that takes references holds paths; no author's map has it.
+const BOUND: &str = "$within";
 
 /// One call of a tool, everything rendered.
 #[derive(Clone)]
@@ -40,6 +44,26 @@ pub struct Call {
     pub inline_bytes_max: usize,
     /// Where a result goes that is too large to be held; without one, results must fit into memory.
     pub keeper: Option<results::Keeper>,
+    /// How results are reached by reference; none where there is nothing to reach.
+    pub access: Option<Access>,
+}
+
+/// How a tool reaches results by reference.
+#[derive(Clone)]
+pub struct Access {
+    /// Where bodies are kept.
+    pub bodies: Arc<dyn results::Bodies>,
+    /// Who knows what an address leads to.
+    pub references: Arc<dyn References>,
+    /// The run that calls.
+    pub execution: ExecutionId,
+}
+
+/// Knows what an address, `noetl://execution/…`, leads to.
+#[async_trait]
+pub trait References: Send + Sync {
+    /// Looks an address up, in this run or another.
+    async fn look_up(&self, uri: &str) -> Result<Resolved, TaskError>;
 }
 
 /// How long a call may take, as a whole and in its parts.
@@ -117,7 +141,21 @@ impl Call {
             },
             inline_bytes_max: 64 * 1024,
             keeper: None,
+            access: None,
         }
+    }
+
+    /// A value inside a body, as a field holds it that takes references.
+    pub fn bound_field(bound: &Bound) -> Value {
+        json!({BOUND: bound.paths, "reference": bound.reference})
+    }
+
+    /// What such a field holds.
+    pub(crate) fn bound(map: &Map<String, Value>) -> Option<Bound> {
+        Some(Bound {
+            paths: serde_json::from_value(map.get(BOUND)?.clone()).ok()?,
+            reference: serde_json::from_value(map.get("reference")?.clone()).ok()?,
+        })
     }
 
     /// A field that is present and not null.
@@ -223,4 +261,13 @@ pub(crate) fn not_kept(error: &results::Error) -> TaskError {
         retryable: error.is_retryable(),
         ..TaskError::new(ErrorKind::Storage, error.code(), error.to_string())
     }
+}
+
+/// The error of a body that could not be read.
+pub(crate) fn not_read(error: &results::Error, reference: &ResultRef) -> TaskError {
+    let told = TaskError {
+        retryable: error.is_retryable(),
+        ..TaskError::new(ErrorKind::Storage, error.code(), error.told_of(reference))
+    };
+    told.with("ref", reference.uri.as_str())
 }

@@ -21,6 +21,7 @@
     reason = "the error is the outcome itself and is made once per failed call"
 )]
 
+mod artifact;
 mod call;
 mod capture;
 mod http;
@@ -37,5 +38,5 @@ mod sqlite;
 mod testing;
 mod transform;
 
-pub use call::{Call, LogSink, NoLog, Place, Stream, Timeout, Tool};
+pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
 pub use registry::{Config, HttpLimits, PythonConfig, Registry};

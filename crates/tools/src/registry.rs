@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use model::id::Name;
 
+use crate::artifact::Artifact;
 use crate::call::Tool;
 use crate::http::{Clients, Http};
 use crate::noop::Noop;
@@ -29,7 +30,7 @@ pub struct Config {
     pub environment: BTreeMap<String, String>,
     /// Where responses wait while they are received; best on the disk that also holds bodies.
     pub scratch_dir: PathBuf,
-    /// Files that `sqlite` refuses to open: the engine's own store.
+    /// Files that `sqlite` and `artifact` refuse to open: the engine's own store.
     pub forbidden_files: Vec<PathBuf>,
 }
 
@@ -126,6 +127,8 @@ impl Registry {
         registry.insert("shell", Arc::new(shell));
         registry.insert("rhai", Arc::new(Rhai));
         registry.insert("transform", Arc::new(Transform));
+        let artifact = Artifact::new(config.forbidden_files.clone());
+        registry.insert("artifact", Arc::new(artifact));
         registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
         registry
     }

@@ -2,16 +2,19 @@
 //!
 //! Every call is safe to repeat, so a server that cannot be reached is passed over for the next one.
 
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::api::Problem;
 use crate::download::Download;
+use crate::transport::Pieces;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -227,6 +230,16 @@ impl Client {
             }
         };
         Download::new(self.each(make).await?)
+    }
+
+    /// Says something and takes bytes for an answer, of which nobody knows how many there are.
+    pub async fn post_for_pieces<B: Serialize + Sync>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<Pieces, CallError> {
+        let answer = self.send(Method::POST, path, Some(body), BODY).await?;
+        Ok(Box::pin(answer.bytes_stream().map_err(io::Error::other)))
     }
 
     /// Asks for bytes that are read as they come.

@@ -22,6 +22,6 @@ pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
 pub use remote::Remote;
 pub use shown::{InvalidShown, read_shown};
 pub use transport::{
-    Ask, Claimed, Error, Held, PlaybookText, Pulse, Receipt, Report, Resume, Told, Transport,
-    Verdict,
+    Ask, Claimed, Error, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Resume, Told,
+    Transport, Verdict,
 };

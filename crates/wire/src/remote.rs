@@ -7,18 +7,18 @@ use model::command::ReportEnd;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
-use model::result_ref::ResultRef;
+use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 use model::time::Time;
 
 use crate::api::{
     BatchAnswer, BatchRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer,
 };
 use crate::client::{CallError, Client};
 use crate::event::WireEvent;
 use crate::transport::{
-    Ask, Claimed, Error, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict,
+    Ask, Claimed, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict,
 };
 
 /// What an answer may take beyond the time that the server was asked to wait.
@@ -204,8 +204,19 @@ impl Transport for Remote {
         answer.map_err(failed)
     }
 
-    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error> {
-        let answer = self.client.post("/api/commands/manifest", reference).await;
+    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error> {
+        let answer = self
+            .client
+            .post_for_pieces("/api/commands/manifest", reference)
+            .await;
+        answer.map_err(failed)
+    }
+
+    async fn look_up(&self, uri: &str) -> Result<Resolved, Error> {
+        let request = LookUpRequest {
+            reference: uri.to_owned(),
+        };
+        let answer = self.client.post("/api/commands/reference", &request).await;
         answer.map_err(failed)
     }
 }

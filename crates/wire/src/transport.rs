@@ -1,14 +1,18 @@
 //! The protocol between worker and server: claim, report, listen, load.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::Stream;
 use model::command::{Command, Continuation, ReportEnd};
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
-use model::result_ref::ResultRef;
+use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 
 use serde::{Deserialize, Serialize};
@@ -155,6 +159,9 @@ pub enum Error {
     Refused(String),
 }
 
+/// Pieces of a text, in order. An error means that the rest cannot be had now.
+pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
 /// How a worker reaches its server.
 #[async_trait]
 pub trait Transport: Send + Sync {
@@ -186,6 +193,9 @@ pub trait Transport: Send + Sync {
         pointer: &LoopPointer,
     ) -> Result<Raw, Error>;
 
-    /// What the parts of a manifest come to.
-    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error>;
+    /// What the parts of a manifest come to, as JSON text, piece by piece.
+    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error>;
+
+    /// What an address, `noetl://execution/…`, leads to, in whichever execution.
+    async fn look_up(&self, uri: &str) -> Result<Resolved, Error>;
 }

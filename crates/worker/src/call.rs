@@ -15,9 +15,9 @@ use tools::{Call, LogSink, Place, Stream, Tool};
 
 use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper};
-use crate::load;
 use crate::logs::{LogLine, LogStream, Printed};
 use crate::render::Ready;
+use crate::{load, lookup};
 
 /// How long a tool may take to end after it was told to.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -48,6 +48,7 @@ pub(crate) async fn make(
         },
         inline_bytes_max: inline_bytes_max(task),
         keeper: Some(keeper(hand, task, at)),
+        access: Some(lookup::access(hand)),
     };
     if task.kind == "python" {
         load_context(hand, &call, scope).await?;

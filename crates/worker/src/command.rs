@@ -4,19 +4,15 @@ use std::sync::Arc;
 
 use model::command::ReportEnd;
 use model::command::Work;
-use model::event::{Body, Failed, Nothing, ResultStored};
+use model::event::{Body, Failed, Nothing};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{Collection, ResultControl};
-use model::template::Scope;
-use serde_json::{Value, json};
 use wire::{Claimed, Resume};
 
 use crate::hand::{Hand, Trouble};
-use crate::keep;
 use crate::lease::{Lease, Order};
-use crate::load::{self, Unresolved};
 use crate::patience::Backoff;
 use crate::playbooks::Prepared;
+use crate::prepare;
 use crate::range::{Indices, Range};
 use crate::run::{Ended, Pipeline, located};
 use crate::worker::Shared;
@@ -72,7 +68,7 @@ async fn run_under(shared: &Arc<Shared>, lease: &Arc<Lease>, claimed: Claimed) -
             }
             Err(trouble) => Err(trouble),
         },
-        Work::Prepare => elements(&hand).await,
+        Work::Prepare => prepare_loop(&hand).await,
     };
     let end = match ended {
         Ok(end) => end,
@@ -173,47 +169,9 @@ fn no_step(hand: &Hand) -> TaskError {
     TaskError::new(ErrorKind::NotFound, "STEP_NOT_FOUND", message)
 }
 
-/// Renders a loop's elements where their inputs can be read, and stores them.
-async fn elements(hand: &Hand) -> Result<ReportEnd, Trouble> {
+/// Fixes a loop's elements.
+async fn prepare_loop(hand: &Hand) -> Result<ReportEnd, Trouble> {
     let (step, _) = hand.step().ok_or_else(|| no_step(hand))?;
     let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(hand))?;
-    let Collection::In(tree) = &loop_.over;
-    let mut scope: Scope = hand.scope();
-    scope.now = Some(hand.now());
-    let rendered = load::resolve(hand, &mut scope, |scope| tree.render(scope)).await;
-    let value = match rendered {
-        Ok(rendered) => rendered.value,
-        Err(Unresolved::Interrupted) => return Err(Trouble::Interrupted),
-        Err(Unresolved::Missing(error)) => return Err(Trouble::Failed(error)),
-        Err(Unresolved::Template(error)) => {
-            let mut error = pipeline::render_failure(&error, step, &step.name);
-            error.details.shift_remove("task");
-            return Err(error.into());
-        }
-    };
-    let items = match value {
-        Value::Array(items) => items,
-        Value::Object(map) => {
-            let pairs = map.into_iter();
-            pairs
-                .map(|(key, value)| json!({"key": key, "value": value}))
-                .collect()
-        }
-        _ => {
-            let message = format!("`loop.in` of step `{}` is not a list", step.name);
-            let error = TaskError::new(ErrorKind::Schema, "LOOP_NOT_A_LIST", message);
-            return Err(error.with("line", loop_.span.line).into());
-        }
-    };
-    let total = items.len() as u64;
-    let control = ResultControl::default();
-    let mut result_ref = keep::store(hand, &hand.at(), Value::Array(items), &control).await?;
-    result_ref
-        .extracted
-        .insert("total".to_owned(), total.into());
-    let body = Body::ResultStored(ResultStored {
-        result_ref: Box::new(result_ref),
-    });
-    hand.lease.push(&mut vec![hand.event(hand.at(), body)]);
-    Ok(ReportEnd::Finished)
+    prepare::elements(hand, (step, loop_)).await
 }

@@ -1,4 +1,4 @@
-//! A loop's elements: read once for all the ranges of the loop.
+//! A loop's elements: where they are is read once for all the ranges of the loop, and they themselves as they are needed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use model::event::Body;
 use model::id::{ExecutionId, Seq};
 use model::outcome::{ErrorKind, TaskError};
+use model::result_ref::ResultRef;
+use results::Places;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -15,25 +17,49 @@ use crate::load;
 /// Lists kept at once.
 const KEPT_MAX: usize = 8;
 
+/// The key under which the reference to a long list holds the places of its elements.
+pub(crate) const PLACES: &str = "elements";
+
+/// How much of a long list is read at a time, in bytes.
+const WINDOW_BYTES: usize = 1024 * 1024;
+
+/// How much of a long list is read at a time, in elements.
+const WINDOW_ELEMENTS: u64 = 1_000;
+
 type Key = (ExecutionId, Seq);
-type List = Arc<Vec<Value>>;
+type Slot = Arc<OnceCell<Arc<List>>>;
+
+/// The elements of one loop.
+pub(crate) enum List {
+    /// All of them.
+    Held(Vec<Value>),
+    /// In a body that is read in parts.
+    Stored(Box<ResultRef>, Places),
+}
+
+/// Elements of a list that were read together.
+#[derive(Default)]
+pub(crate) struct Window {
+    first: u64,
+    values: Vec<Value>,
+}
 
 /// The lists read so far.
 #[derive(Default)]
 pub(crate) struct Elements {
-    kept: Mutex<VecDeque<(Key, Arc<OnceCell<List>>)>>,
+    kept: Mutex<VecDeque<(Key, Slot)>>,
 }
 
 impl Elements {
     /// The elements that a `loop.started` event fixed.
-    pub(crate) async fn get(&self, hand: &Hand, started: Seq) -> Result<List, Trouble> {
+    pub(crate) async fn get(&self, hand: &Hand, started: Seq) -> Result<Arc<List>, Trouble> {
         let cell = self.cell((hand.execution(), started));
         let list = cell.get_or_try_init(|| read(hand, started)).await?;
         Ok(list.clone())
     }
 
     /// The list's place; the one not asked for longest makes room.
-    fn cell(&self, key: Key) -> Arc<OnceCell<List>> {
+    fn cell(&self, key: Key) -> Slot {
         let mut kept = self.kept.lock().expect("no holder of the lists panics");
         let found = kept.iter().position(|(known, _)| *known == key);
         let entry = found.and_then(|index| kept.remove(index));
@@ -47,18 +73,62 @@ impl Elements {
     }
 }
 
-async fn read(hand: &Hand, started: Seq) -> Result<List, Trouble> {
+impl List {
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Held(values) => values.len() as u64,
+            Self::Stored(_, places) => places.total,
+        }
+    }
+
+    /// One element; those around it are kept in the window for whoever comes next.
+    pub(crate) async fn element(
+        &self,
+        hand: &Hand,
+        window: &tokio::sync::Mutex<Window>,
+        index: u64,
+    ) -> Result<Value, Trouble> {
+        let (reference, places) = match self {
+            Self::Held(values) => return at(values, index).ok_or_else(|| no_element(index)),
+            Self::Stored(reference, places) => (reference, places),
+        };
+        let mut window = window.lock().await;
+        let within = index.checked_sub(window.first);
+        if let Some(value) = within.and_then(|index| at(&window.values, index)) {
+            return Ok(value);
+        }
+        let bodies = &hand.shared.config.bodies;
+        let wanted = index..index.saturating_add(WINDOW_ELEMENTS);
+        let read = || results::elements(&**bodies, reference, places, wanted.clone(), WINDOW_BYTES);
+        window.values = load::reading(hand, reference, read).await?;
+        window.first = index;
+        at(&window.values, 0).ok_or_else(|| no_element(index))
+    }
+}
+
+fn at(values: &[Value], index: u64) -> Option<Value> {
+    values.get(usize::try_from(index).ok()?).cloned()
+}
+
+async fn read(hand: &Hand, started: Seq) -> Result<Arc<List>, Trouble> {
     let events = load::events(hand, &[started]).await?;
     let Some(Body::LoopStarted(found)) = events.first().map(|event| &event.body) else {
         return Err(not_there(started).into());
     };
     let value = match (&found.collection, &found.collection_ref) {
         (Some(raw), _) => raw.value(),
-        (None, Some(reference)) => load::body(hand, reference).await?,
+        (None, Some(reference)) => {
+            let places = reference.meta.location.get(PLACES).cloned();
+            if let Some(places) = places.and_then(|places| serde_json::from_value(places).ok()) {
+                return Ok(Arc::new(List::Stored(reference.clone(), places)));
+            }
+            load::body(hand, reference).await?
+        }
         (None, None) => return Err(not_there(started).into()),
     };
     match value {
-        Value::Array(list) => Ok(Arc::new(list)),
+        Value::Array(list) => Ok(Arc::new(List::Held(list))),
         _ => Err(not_there(started).into()),
     }
 }
@@ -66,4 +136,9 @@ async fn read(hand: &Hand, started: Seq) -> Result<List, Trouble> {
 fn not_there(started: Seq) -> TaskError {
     let message = format!("event {started} does not hold a loop's elements");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
+}
+
+fn no_element(index: u64) -> Trouble {
+    let message = format!("the loop's elements have none at index {index}");
+    TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message).into()
 }

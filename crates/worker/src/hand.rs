@@ -1,5 +1,6 @@
 //! A command in hand: everything its pipelines share.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use model::command::Command;
@@ -10,9 +11,11 @@ use model::playbook::{LoopMode, Step};
 use model::raw::Raw;
 use model::template::{Data, Iter, Loaded, Scope};
 use model::time::Time;
+use tempfile::TempDir;
 
 use crate::lease::{Gone, Lease};
 use crate::playbooks::{Prepared, StepPlan};
+use crate::scratch;
 use crate::worker::Shared;
 
 /// A command in hand.
@@ -24,6 +27,15 @@ pub(crate) struct Hand {
     pub(crate) prepared: Arc<Prepared>,
     /// What was loaded for any pipeline of the command.
     loaded: Mutex<Arc<Loaded>>,
+    /// Files that its tasks read; made when one is asked for.
+    scratch: Mutex<Scratch>,
+}
+
+/// A folder of files, numbered.
+#[derive(Default)]
+struct Scratch {
+    folder: Option<TempDir>,
+    files: u32,
 }
 
 /// Why something could not be done.
@@ -68,6 +80,7 @@ impl Hand {
             context,
             prepared,
             loaded: Mutex::default(),
+            scratch: Mutex::default(),
         }
     }
 
@@ -123,7 +136,21 @@ impl Hand {
         all.outcomes.extend(more.outcomes);
         all.bodies.extend(more.bodies);
         all.loops.extend(more.loops);
+        all.files.extend(more.files);
         loaded.clone()
+    }
+
+    /// A path for one more file of this command.
+    pub(crate) fn scratch_file(&self) -> Result<PathBuf, Box<TaskError>> {
+        let mut scratch = self.scratch.lock().expect("no holder of the files panics");
+        let folder = match scratch.folder.take() {
+            Some(folder) => folder,
+            None => scratch::folder(&self.shared.config.scratch_dir)?,
+        };
+        scratch.files += 1;
+        let path = folder.path().join(format!("{}.json", scratch.files));
+        scratch.folder = Some(folder);
+        Ok(path)
     }
 
     /// An event that happened now.

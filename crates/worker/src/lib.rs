@@ -16,14 +16,18 @@ mod keep;
 mod lease;
 mod load;
 mod logs;
+mod lookup;
+mod manifests;
 mod patience;
 mod playbooks;
+mod prepare;
 mod pulse;
 mod range;
 mod remote;
 mod render;
 mod restore;
 mod run;
+mod scratch;
 mod settle;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use model::event::{Body, Event};
 use model::id::Seq;
 use model::manifest;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::result_ref::{RefKind, ResultRef};
+use model::result_ref::ResultRef;
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use crate::hand::{Hand, Trouble};
 use crate::keep;
 use crate::lease::Order;
 use crate::patience::Backoff;
+use crate::scratch;
 
 /// How often a rendering may ask for more.
 const ROUNDS_MAX: usize = 8;
@@ -86,7 +87,11 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
                 let results = loop_results(hand, pointer).await?;
                 more.loops.insert(pointer.done, results);
             }
-            Need::Outcome(_) | Need::Body(_) | Need::Loop(_) => {}
+            Need::File(need) if !known.files.contains_key(&need.key) => {
+                let path = scratch::file(hand, need).await?;
+                more.files.insert(need.key.clone(), path);
+            }
+            Need::Outcome(_) | Need::Body(_) | Need::Loop(_) | Need::File(_) => {}
         }
     }
     if !seqs.is_empty() {
@@ -140,24 +145,37 @@ pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Tr
         );
         return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).into());
     }
-    if reference.kind == RefKind::Manifest {
-        let transport = &hand.shared.transport;
-        let raw = patiently(hand, || transport.manifest(reference)).await?;
-        return Ok(raw.value());
-    }
+    let read = || hand.shared.config.bodies.get(reference);
+    let bytes = reading(hand, reference, read).await?;
+    Ok(parsed(reference, &bytes))
+}
+
+/// Reads something of a body; a store that cannot answer is asked again.
+pub(crate) async fn reading<T, F>(
+    hand: &Hand,
+    reference: &ResultRef,
+    mut read: impl FnMut() -> F,
+) -> Result<T, Trouble>
+where
+    F: Future<Output = Result<T, results::Error>>,
+{
     let mut backoff = Backoff::default();
     let mut tries = 1;
     loop {
-        match hand.shared.config.bodies.get(reference).await {
-            Ok(bytes) => return Ok(parsed(reference, &bytes)),
+        match read().await {
+            Ok(value) => return Ok(value),
             Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
                 tracing::debug!(%error, uri = reference.uri, "a body has to wait");
                 tries += 1;
                 pause(hand, &mut backoff).await?;
             }
             Err(error) => {
-                let error = keep::failure(&error).with("ref", reference.uri.as_str());
-                return Err(error.into());
+                let told = error.told_of(reference);
+                let error = TaskError {
+                    message: told,
+                    ..keep::failure(&error)
+                };
+                return Err(error.with("ref", reference.uri.as_str()).into());
             }
         }
     }

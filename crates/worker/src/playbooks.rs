@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use model::id::{Name, PlaybookHash};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Playbook, Step, Task, parse};
+use model::template::Tree;
+use serde_json::Value;
 use tools::{Registry, Tool};
 use wire::PlaybookText;
 
@@ -29,7 +31,7 @@ pub(crate) struct Prepared {
 pub(crate) struct StepPlan {
     /// One for each task.
     pub(crate) tasks: Vec<TaskPlan>,
-    /// Whether no task has an effect outside.
+    /// Whether its tasks only compute, so that iterations gain nothing from running side by side.
     pub(crate) is_pure: bool,
 }
 
@@ -101,8 +103,12 @@ fn plan(step: &Step, tools: &Registry) -> StepPlan {
         .iter()
         .map(|task| task_plan(task, tools))
         .collect();
+    let only_computes = |task: &TaskPlan| match &task.role {
+        Role::Tool(tool) => tool.is_pure(),
+        Role::Child | Role::Wait | Role::Unknown => task.is_pure,
+    };
     StepPlan {
-        is_pure: tasks.iter().all(|task| task.is_pure),
+        is_pure: tasks.iter().all(only_computes),
         tasks,
     }
 }
@@ -115,11 +121,18 @@ fn task_plan(task: &Task, tools: &Registry) -> TaskPlan {
         (_, None) => Role::Unknown,
     };
     let is_pure = match &role {
-        Role::Tool(tool) => tool.is_pure(),
+        Role::Tool(tool) => tool.is_pure() || only_reads(task),
         Role::Unknown => true,
         Role::Child | Role::Wait => false,
     };
     TaskPlan { role, is_pure }
+}
+
+/// Whether a task only looks at results, which may be done again freely.
+fn only_reads(task: &Task) -> bool {
+    let action = task.fields.get("action");
+    let reads = |action: &Tree| matches!(action, Tree::Literal(Value::String(word)) if word == "get" || word == "list");
+    task.kind == "artifact" && action.is_none_or(reads)
 }
 
 /// The texts read so far, by hash.

@@ -17,6 +17,7 @@ use model::template::{Data, Iter, Scope};
 use serde_json::{Map, Value};
 use wire::Resume;
 
+use crate::elements::{List, Window};
 use crate::hand::{Hand, Trouble, is_parallel};
 use crate::hold::Hold;
 use crate::playbooks::StepPlan;
@@ -31,7 +32,8 @@ pub(crate) struct Range<'h> {
     found: (&'h Step, &'h StepPlan),
     at: At,
     iterator: Name,
-    elements: Arc<Vec<Value>>,
+    elements: Arc<List>,
+    window: tokio::sync::Mutex<Window>,
     scope: Scope,
     parent: Option<Data>,
 }
@@ -99,6 +101,7 @@ impl<'h> Range<'h> {
             at: hand.at(),
             iterator: loop_.iterator.clone(),
             elements: hand.shared.elements.get(hand, started).await?,
+            window: tokio::sync::Mutex::default(),
             scope: hand.scope(),
             parent: hand.parent_iter(),
         })
@@ -201,12 +204,17 @@ impl<'h> Range<'h> {
     async fn iterate(&self, index: u64, resume: Option<Resume>) -> Iterated {
         let begun = self.hand.now();
         let at = self.at.clone().iteration(Some(index));
-        let mut pipeline = Pipeline::new(self.hand, self.found, at.clone(), self.scope(index));
+        let (scope, mut restored) = match self.scope(index).await {
+            Ok(scope) => (scope, Ok(())),
+            Err(trouble) => (self.scope.clone(), Err(trouble)),
+        };
+        let mut pipeline = Pipeline::new(self.hand, self.found, at.clone(), scope);
         let mut has_begun = false;
-        let mut restored = Ok(());
         if let Some(resume) = resume {
             has_begun = resume.started;
-            restored = pipeline.restore(resume.continuation).await;
+            if restored.is_ok() {
+                restored = pipeline.restore(resume.continuation).await;
+            }
         }
         if !has_begun {
             let started = Body::IterationStarted(Nothing {});
@@ -242,21 +250,21 @@ impl<'h> Range<'h> {
     }
 
     /// What the templates of one iteration see.
-    fn scope(&self, index: u64) -> Scope {
-        let element = usize::try_from(index)
-            .ok()
-            .and_then(|at| self.elements.get(at));
-        let element = element.cloned().unwrap_or_default();
+    async fn scope(&self, index: u64) -> Result<Scope, Trouble> {
+        let element = self
+            .elements
+            .element(self.hand, &self.window, index)
+            .await?;
         let values = Map::from_iter([(self.iterator.to_string(), element)]);
         let mut scope = self.scope.clone();
         scope.loaded = self.hand.loaded();
         scope.iter = Some(Iter {
             values: Data::new(Value::Object(values)),
             index: Some(index),
-            length: self.elements.len() as u64,
+            length: self.elements.len(),
             parent: self.parent.clone(),
         });
-        scope
+        Ok(scope)
     }
 
     fn fails_fast(&self) -> bool {

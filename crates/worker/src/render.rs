@@ -12,7 +12,7 @@ use model::source::Span;
 use model::template::{Data, Need, Piece, RenderError, Scope, Tree};
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
-use tools::Timeout;
+use tools::{Call, Timeout};
 
 /// A snapshot of the input longer than this is replaced by its size and hash.
 const INPUTS_BYTES_MAX: usize = 2 * 1024;
@@ -87,11 +87,17 @@ fn input(
 fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError> {
     let mut needs = Vec::new();
     for (key, tree) in &task.fields {
-        if field_mode(task.kind.as_str(), key) == FieldMode::Pieces {
-            if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
-                ready.pieces.insert(key.clone(), lists);
+        let value = match field_mode(task.kind.as_str(), key) {
+            FieldMode::Pieces => {
+                if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
+                    ready.pieces.insert(key.clone(), lists);
+                }
+                continue;
             }
-        } else if let Some(value) = gather(&mut needs, value(tree, scope))? {
+            FieldMode::Reference => reference(tree, scope),
+            FieldMode::Value | FieldMode::Verbatim => value(tree, scope),
+        };
+        if let Some(value) = gather(&mut needs, value)? {
             ready.fields.insert(key.clone(), value);
         }
     }
@@ -131,6 +137,14 @@ fn value(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
     match tree {
         Tree::Literal(value) => Ok(value.clone()),
         tree => tree.render(scope).map(|rendered| rendered.value),
+    }
+}
+
+/// The reference of what a template names, where that is a body; else its value.
+fn reference(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
+    match tree.bound(scope)? {
+        Some(bound) => Ok(Call::bound_field(&bound)),
+        None => value(tree, scope),
     }
 }
 

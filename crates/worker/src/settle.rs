@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ctx;
 use model::event::Body;
 use model::outcome::Outcome;
-use model::template::{Data, Loaded, Need, RenderError, Scope};
+use model::template::{Data, Loaded, Need, RenderError, Scope, Unavailable};
 use pipeline::{Entry, Place, Settled, TaskRun};
 use serde_json::Value;
 
@@ -97,8 +97,14 @@ impl Pipeline<'_> {
                         .insert(*seq, Arc::new(Outcome::ok(Value::Null)));
                 }
                 Need::Body(reference) => {
-                    more.bodies
-                        .insert(reference.uri.clone(), Data::new(Value::Null));
+                    let unavailable = Unavailable {
+                        code: "REFERENCE_NOT_AVAILABLE",
+                        message: results::why_missing(reference),
+                    };
+                    more.unavailable.insert(reference.uri.clone(), unavailable);
+                }
+                Need::File(need) => {
+                    more.files.insert(need.key.clone(), String::new());
                 }
                 Need::Loop(pointer) => {
                     more.loops.insert(pointer.done, Data::default());
@@ -107,7 +113,8 @@ impl Pipeline<'_> {
         }
         let loaded = Arc::make_mut(&mut self.scope.loaded);
         loaded.outcomes.extend(more.outcomes);
-        loaded.bodies.extend(more.bodies);
+        loaded.unavailable.extend(more.unavailable);
+        loaded.files.extend(more.files);
         loaded.loops.extend(more.loops);
     }
 

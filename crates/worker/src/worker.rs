@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::elements::Elements;
 use crate::lease::{Lease, Order};
 use crate::logs::Logs;
+use crate::manifests::WithManifests;
 use crate::playbooks::Playbooks;
 
 /// How a worker is set up.
@@ -43,6 +44,8 @@ pub struct Config {
     pub env: Map<String, Value>,
     /// What relative paths are relative to where the playbook's name is not a file.
     pub base_dir: PathBuf,
+    /// Where bodies are put that programs read as files; what is in it goes with the command.
+    pub scratch_dir: PathBuf,
     /// How often it tells the server that it is alive.
     pub heartbeat: Duration,
     /// How often a pipeline may jump; usually `pipeline::JUMPS_MAX`.
@@ -81,6 +84,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(config: Config, transport: Arc<dyn Transport>) -> Self {
+        let config = Config {
+            bodies: Arc::new(WithManifests {
+                bodies: config.bodies,
+                transport: transport.clone(),
+            }),
+            ..config
+        };
         Self {
             env: (!config.env.is_empty()).then(|| Data::new(Value::Object(config.env.clone()))),
             config,

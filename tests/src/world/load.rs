@@ -9,7 +9,7 @@ use model::id::{ExecutionId, Seq};
 use model::manifest::{Rule, execution_of, outcome_of};
 use model::outcome::Outcome;
 use model::result_ref::ResultRef;
-use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
+use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope, Unavailable};
 use serde_json::{Value, json};
 use store::Store as _;
 
@@ -61,17 +61,18 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
                 let results = loop_results(store, execution, &pointer);
                 loaded.loops.insert(pointer.done, Data::new(results));
             }
+            // A world has no files.
+            Need::File(_) => {}
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
-                match behind(store, &reference) {
-                    Some(value) => {
-                        loaded.bodies.insert(uri, Data::new(value));
-                    }
-                    None => {
-                        loaded
-                            .unavailable
-                            .insert(uri, "it was never kept".to_owned());
-                    }
+                if let Some(value) = behind(store, &reference) {
+                    loaded.bodies.insert(uri, Data::new(value));
+                } else {
+                    let unavailable = Unavailable {
+                        code: "REFERENCE_NOT_AVAILABLE",
+                        message: "it was never kept".to_owned(),
+                    };
+                    loaded.unavailable.insert(uri, unavailable);
                 }
             }
         }

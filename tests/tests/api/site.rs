@@ -60,6 +60,7 @@ impl Site {
             files: None,
             bus: None,
             takes_over: true,
+            retention: None,
             cluster_secret: None,
         })
         .expect("a server starts");

@@ -36,6 +36,7 @@ impl Served {
             files: None,
             bus: None,
             takes_over: false,
+            retention: None,
             cluster_secret: None,
         };
         let server = Server::start(config).unwrap();

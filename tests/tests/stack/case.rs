@@ -68,6 +68,7 @@ async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
         files: None,
         bus: None,
         takes_over: false,
+        retention: None,
         cluster_secret: site.secret(&*store).await?,
     };
     for (path, text) in &case.children {
@@ -126,6 +127,7 @@ impl Running {
             clock: self.site.worker_clock(self.clock),
             env: serde_json::Map::new(),
             base_dir: self.dir.path().to_owned(),
+            scratch_dir: self.dir.path().join("scratch"),
             heartbeat: Duration::from_secs(5),
             jumps_max: self.jumps_max,
         };

@@ -36,6 +36,7 @@ async fn house() -> House {
         files: None,
         bus: None,
         takes_over: false,
+        retention: None,
         cluster_secret: None,
     };
     let server = Server::start(config).expect("the server starts");

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::Raw;
-use model::result_ref::ResultRef;
+use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 use tokio_util::sync::CancellationToken;
-use wire::{Ask, Claimed, Error, PlaybookText, Pulse, Receipt, Report, Told, Transport};
+use wire::{Ask, Claimed, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport};
 
 /// The way of one worker.
 pub(crate) struct Mortal {
@@ -60,7 +60,10 @@ impl Transport for Mortal {
         self.alive(self.server.loop_results(execution, pointer))
             .await
     }
-    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error> {
+    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error> {
         self.alive(self.server.manifest(reference)).await
+    }
+    async fn look_up(&self, uri: &str) -> Result<Resolved, Error> {
+        self.alive(self.server.look_up(uri)).await
     }
 }

@@ -75,6 +75,9 @@ impl Store for Stored {
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
         self.sqlite.results(id).await
     }
+    async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {
+        self.sqlite.lasting_runs().await
+    }
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
         held(self.sqlite.claim(ask)).await
     }

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool};
 
 /// Kinds that a case may use; `wait` and `playbook` wait outside of tools.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
+    "artifact",
     "noop",
     "http",
     "python",

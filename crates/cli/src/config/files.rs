@@ -16,6 +16,7 @@ pub(crate) struct Layer {
     pub(super) color: Option<Color>,
     pub(super) python: Option<PathBuf>,
     pub(super) server: Option<String>,
+    pub(super) retention: Option<String>,
 }
 
 /// When to use colours, as files spell it.

@@ -1,6 +1,7 @@
 //! The settings in force.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::args::{ColorWhen, Global};
 use crate::config::address::{self, Address, Named};
@@ -25,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) color: ColorWhen,
     /// The interpreter of python tasks.
     pub(crate) python: PathBuf,
+    /// How long after a run's end its bodies are kept.
+    pub(crate) retention: Duration,
     /// The server that is meant, if any.
     pub(crate) server: Option<Address>,
     /// Whether runs are in the store in spite of it.
@@ -71,11 +74,20 @@ impl Settings {
             .color
             .or_else(|| pick(&layers, |layer| layer.color.map(ColorWhen::from)));
         let missing = "the defaults are complete";
+        let retention = pick(&layers, |layer| layer.retention.clone()).expect(missing);
+        let retention = model::duration::parse_text(&retention).ok_or_else(|| {
+            invalid(
+                "retention",
+                &retention,
+                "a duration such as 12h, 30d or forever",
+            )
+        })?;
         let settings = Self {
             store: pick(&layers, |layer| layer.store.clone()).expect(missing),
             slots: pick(&layers, |layer| layer.slots).expect(missing),
             color: color.expect(missing),
             python: pick(&layers, |layer| layer.python.clone()).expect(missing),
+            retention,
             server,
             is_local,
             is_server_flagged: !flags.server.is_empty(),
@@ -118,6 +130,7 @@ fn from_environment(environment: &Environment) -> Result<Layer, Problem> {
         color: color.transpose()?.and_then(|layer| layer.color),
         python: environment.get("NOETL_PYTHON").map(PathBuf::from),
         server: None,
+        retention: environment.get("NOETL_RETENTION").map(ToOwned::to_owned),
     })
 }
 

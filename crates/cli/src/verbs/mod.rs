@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod events;
 pub(crate) mod explain;
+pub(crate) mod gc;
 pub(crate) mod graph;
 pub(crate) mod init;
 pub(crate) mod logs;

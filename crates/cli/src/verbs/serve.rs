@@ -35,6 +35,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let is_cluster = opened.is_cluster;
     let mut setup = Setup::serving(&opened).await?;
     setup.bus = bus(args).await?;
+    setup.retention = Some(args.retention.unwrap_or(app.settings.retention));
     let cluster_secret = setup.cluster_secret.clone();
     let logs = opened.logs.clone();
     let mut session = Session::start_with(opened.log, setup)?;

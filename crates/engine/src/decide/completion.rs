@@ -183,7 +183,7 @@ impl Turn<'_> {
                         ..Success::default()
                     })
                 }),
-                Need::Body(_) => None,
+                Need::Body(_) | Need::File(_) => None,
             };
             match found {
                 Some(outcome) => return Ok(outcome),

@@ -88,6 +88,8 @@ impl Turn<'_> {
             }
         };
         let items = match rendered {
+            // An address is looked up by a worker.
+            Value::String(text) if text.starts_with(model::result_ref::SCHEME) => return Ok(false),
             Value::Array(items) => items,
             Value::Object(map) => map
                 .into_iter()

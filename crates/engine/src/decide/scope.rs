@@ -100,6 +100,14 @@ impl Turn<'_> {
             match render(scope) {
                 Ok(value) => return Ok(value),
                 Err(RenderError::Needs(needs)) => {
+                    if needs.iter().any(|need| matches!(need, Need::File(_))) {
+                        let message = "`_file` is a file on a worker, and this is rendered by the server; use it in a task";
+                        let error =
+                            fatal(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
+                        return Err(Unrendered::Failed(Box::new(
+                            error.with("step", step.as_str()),
+                        )));
+                    }
                     if let Some(Need::Body(reference)) =
                         needs.iter().find(|need| is_too_large(need))
                     {
@@ -150,7 +158,7 @@ impl Turn<'_> {
         let seq = match need {
             Need::Outcome(seq) => seq,
             Need::Loop(pointer) => &pointer.done,
-            Need::Body(_) => return false,
+            Need::Body(_) | Need::File(_) => return false,
         };
         let first = self.events.first().map_or(Seq(0), |event| event.seq);
         let index = seq

@@ -39,6 +39,8 @@ pub enum FieldMode {
     Verbatim,
     /// To the author's text and the values between, which the worker quotes or binds by their place.
     Pieces,
+    /// To the reference of what it names where that is a body, which is not loaded; else to a value.
+    Reference,
 }
 
 impl KindSpec {
@@ -54,8 +56,13 @@ impl KindSpec {
     }
 }
 
-/// The kind with that name.
+/// Other names of kinds.
+const ALIASES: &[(&str, &str)] = &[("result", "artifact"), ("resolve", "artifact")];
+
+/// The kind with that name or alias.
 pub fn kind(name: &str) -> Option<&'static KindSpec> {
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+    let name = alias.map_or(name, |(_, name)| name);
     KINDS.iter().find(|kind| kind.name == name)
 }
 
@@ -70,9 +77,6 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 pub const NOT_BUILT_IN: &[&str] = &[
     "postgres",
     "duckdb",
-    "artifact",
-    "result",
-    "resolve",
     "transfer",
     "nats",
     "s3",
@@ -113,6 +117,13 @@ const fn verbatim(key: KeySpec) -> KeySpec {
 const fn pieces(key: KeySpec) -> KeySpec {
     KeySpec {
         mode: FieldMode::Pieces,
+        ..key
+    }
+}
+
+const fn reference(key: KeySpec) -> KeySpec {
+    KeySpec {
+        mode: FieldMode::Reference,
         ..key
     }
 }
@@ -212,6 +223,20 @@ pub const KINDS: &[KindSpec] = &[
     KindSpec {
         is_pure: true,
         ..spec("rhai", &[required(verbatim(key("code")))])
+    },
+    KindSpec {
+        at_most_one_of: &["ref", "uri"],
+        ..spec(
+            "artifact",
+            &[
+                key("action"),
+                reference(also("ref", &["result_ref"])),
+                key("uri"),
+                key("data"),
+                key("slice"),
+                key("compress"),
+            ],
+        )
     },
     spec(
         "sqlite",

@@ -52,7 +52,7 @@ pub(crate) fn to_native(value: &Value) -> Native {
     match value {
         Value::Array(items) => items.iter().map(to_native).collect::<Vec<_>>().into(),
         Value::Object(map) => {
-            if let Some(reference) = reference(map) {
+            if let Some(reference) = ResultRef::of(map) {
                 return Native::from_object(Reference::new(reference));
             }
             Native::from_pairs(
@@ -89,15 +89,6 @@ fn scalar_to_native(value: &Value) -> Native {
             .unwrap_or_default(),
         _ => Native::from(()),
     }
-}
-
-/// A map of the shape of a reference.
-fn reference(map: &Map<String, Value>) -> Option<ResultRef> {
-    let kind = map.get("kind")?.as_str()?;
-    if kind != "result_ref" && kind != "manifest" {
-        return None;
-    }
-    serde_json::from_value(Value::Object(map.clone())).ok()
 }
 
 /// A template's value as JSON.

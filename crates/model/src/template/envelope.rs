@@ -10,8 +10,11 @@ use crate::outcome::{Facets, Outcome};
 use crate::result_ref::ResultRef;
 use crate::template::convert::{self, Secret};
 use crate::template::gathered::Part;
-use crate::template::reference::{Reference, attribute, body, item, known, pending};
-use crate::template::scope::{Content, Envelope, Need};
+use crate::template::reference;
+use crate::template::reference::{
+    Bound, Reference, attribute, body, body_file, data_or_whole, either, file, item, known, pending,
+};
+use crate::template::scope::{Content, Envelope, FileNeed, FileOf, Need};
 use crate::template::session;
 
 /// A word that has other spellings: an event's name, a status. Equal to each, printed as the first.
@@ -120,10 +123,14 @@ impl View {
             "data" => Some(self.data()),
             "error" => Some(self.error()),
             "meta" | "context" | "http" | "pg" | "py" => self.field(name),
-            "ref" | "reference" | "_ref" | "_store" | "_preview" => self
+            "ref" | "reference" | "_ref" | "_uri" | "_store" | "_preview" => self
                 .reference()
                 .and_then(|reference| known(&reference, name))
                 .or_else(|| self.inline(name)),
+            "_file" => match self.reference() {
+                Some(reference) => known(&reference, name),
+                None => value_file(&self.result()),
+            },
             _ => self
                 .label(name)
                 .or_else(|| self.extracted(name))
@@ -212,7 +219,7 @@ impl View {
 
     /// `data`: the result's own `data` where it has one, else the result; its keys reach both.
     fn data(&self) -> Native {
-        Native::from_object(DataView(self.result()))
+        Native::from_object(DataView(self.0.clone()))
     }
 
     fn error(&self) -> Native {
@@ -263,8 +270,7 @@ impl View {
 
     /// Any other attribute: the result's, then that of the result's `data`.
     fn inline(&self, name: &str) -> Option<Native> {
-        let result = self.result();
-        attribute(&result, name).or_else(|| attribute(&attribute(&result, "data")?, name))
+        either(&self.result(), name)
     }
 }
 
@@ -275,6 +281,22 @@ fn recorded(seq: Seq) -> Found {
         Some(outcome) => Found::Outcome(outcome.clone()),
         None => Found::Pending(pending(Need::Outcome(seq))),
     }
+}
+
+/// A value at hand as a file.
+fn value_file(value: &Native) -> Option<Native> {
+    if value.is_undefined() || value.is_none() {
+        return None;
+    }
+    if reference::is_pending(value) {
+        return Some(value.clone());
+    }
+    let value = convert::to_json(value).ok()?;
+    let key = format!("value {value}");
+    Some(file(FileNeed {
+        key,
+        of: FileOf::Value(value),
+    }))
 }
 
 fn meta(outcome: &Outcome) -> Native {
@@ -290,12 +312,17 @@ fn meta(outcome: &Outcome) -> Native {
 
 /// `x.data`: looks in the result first, then in the result's `data`.
 #[derive(Debug)]
-pub(crate) struct DataView(Native);
+pub(crate) struct DataView(Envelope);
 
 impl DataView {
     /// The value where it is used whole.
     pub(crate) fn whole(&self) -> Native {
-        attribute(&self.0, "data").unwrap_or_else(|| self.0.clone())
+        data_or_whole(&self.result())
+    }
+
+    /// Read only when it is needed: what asks for a file does not.
+    fn result(&self) -> Native {
+        View(self.0.clone()).result()
     }
 }
 
@@ -312,7 +339,13 @@ impl Object for DataView {
     }
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
-        attribute(&self.0, name).or_else(|| attribute(&attribute(&self.0, "data")?, name))
+        if name == "_file" {
+            return match View(self.0.clone()).reference() {
+                Some(reference) => Some(body_file(Bound::data(reference))),
+                None => value_file(&self.whole()),
+            };
+        }
+        either(&self.result(), name)
     }
 
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -30,6 +30,10 @@ pub use budget::{
 pub use data::Data;
 pub use gathered::{Gathered, Part};
 pub use latest::Latest;
+pub use reference::{Bound, Segment};
 pub use rewrite::PathUse;
-pub use scope::{Content, Envelope, EventView, Iter, Loaded, LoopPointer, Need, RunView, Scope};
+pub use scope::{
+    Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
+    Scope, Unavailable,
+};
 pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};

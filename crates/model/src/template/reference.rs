@@ -6,20 +6,96 @@ use minijinja::value::{Object, ObjectRepr, Serde, Value as Native};
 
 use crate::result_ref::ResultRef;
 use crate::template::convert;
-use crate::template::scope::{Loaded, Need};
+use crate::template::scope::{FileNeed, FileOf, Loaded, Need};
 use crate::template::session;
 
-/// Stands for what is not loaded yet: everything may be asked of it, and the rendering ends in `Needs`.
-#[derive(Debug)]
-struct Pending;
+/// A value inside a body, named and not read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound {
+    /// The body.
+    pub reference: ResultRef,
+    /// Where the value is: the first of these that exists. An empty path is the whole body.
+    pub paths: Vec<Vec<Segment>>,
+}
+
+/// One step down into a value.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum Segment {
+    /// Into a list.
+    Index(u64),
+    /// Into a map.
+    Key(String),
+}
+
+impl Bound {
+    /// A whole body.
+    pub fn whole(reference: ResultRef) -> Self {
+        Self {
+            reference,
+            paths: vec![Vec::new()],
+        }
+    }
+
+    /// The body's `data` where it has one, else all of it.
+    pub(crate) fn data(reference: ResultRef) -> Self {
+        Self::whole(reference).either(&[&["data"], &[]])
+    }
+
+    /// The value under each of these, in order.
+    fn either(&self, suffixes: &[&[&str]]) -> Self {
+        let under = |suffix: &&[&str]| {
+            let suffix: Vec<Segment> = suffix
+                .iter()
+                .map(|key| Segment::Key((*key).to_owned()))
+                .collect();
+            self.paths
+                .iter()
+                .map(move |path| [path.as_slice(), &suffix].concat())
+        };
+        Self {
+            reference: self.reference.clone(),
+            paths: suffixes.iter().flat_map(under).collect(),
+        }
+    }
+
+    fn down(&self, segment: &Segment) -> Self {
+        let down = |path: &Vec<Segment>| [path.as_slice(), std::slice::from_ref(segment)].concat();
+        Self {
+            reference: self.reference.clone(),
+            paths: self.paths.iter().map(down).collect(),
+        }
+    }
+}
+
+/// Stands for what is not loaded yet: everything may be asked of it, and the rendering ends in `Needs`, or where bodies
+/// are only named in the name of what was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(Option<Bound>);
+
+impl Pending {
+    /// What it names.
+    pub(crate) fn bound(&self) -> Option<&Bound> {
+        self.0.as_ref()
+    }
+}
 
 impl Object for Pending {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Iterable
     }
 
-    fn get_value(self: &Arc<Self>, _key: &Native) -> Option<Native> {
-        Some(Native::from_dyn_object(self.clone()))
+    fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
+        let Some(bound) = &self.0 else {
+            return Some(Native::from_dyn_object(self.clone()));
+        };
+        let segment = match (key.as_str(), u64::try_from(key.clone())) {
+            (Some(name), _) => Segment::Key(name.to_owned()),
+            (None, Ok(index)) => Segment::Index(index),
+            // From the end, or no place at all: nothing is named by it.
+            (None, Err(_)) => return Some(Native::from_object(Self(None))),
+        };
+        Some(Native::from_object(Self(Some(bound.down(&segment)))))
     }
 
     fn call_method(
@@ -28,13 +104,65 @@ impl Object for Pending {
         _method: &str,
         _args: &[Native],
     ) -> Result<Native, minijinja::Error> {
-        Ok(Native::from_dyn_object(self.clone()))
+        Ok(Native::from_object(Self(None)))
     }
 }
 
 pub(crate) fn pending(need: Need) -> Native {
     session::need(need);
-    Native::from_object(Pending)
+    Native::from_object(Pending::default())
+}
+
+/// An attribute of a value, or of its `data`: so the envelope's view looks for it.
+pub(crate) fn either(value: &Native, name: &str) -> Option<Native> {
+    if let Some(bound) = bound(value) {
+        let named = bound.either(&[&[name], &["data", name]]);
+        return Some(Native::from_object(Pending(Some(named))));
+    }
+    attribute(value, name).or_else(|| attribute(&attribute(value, "data")?, name))
+}
+
+/// A value's `data`, or the value: so `x.data` is taken whole.
+pub(crate) fn data_or_whole(value: &Native) -> Native {
+    if let Some(bound) = bound(value) {
+        let named = bound.either(&[&["data"], &[]]);
+        return Native::from_object(Pending(Some(named)));
+    }
+    attribute(value, "data").unwrap_or_else(|| value.clone())
+}
+
+/// What a value names, if it is named and not read.
+pub(crate) fn bound(value: &Native) -> Option<Bound> {
+    value
+        .as_object()?
+        .downcast_ref::<Pending>()?
+        .bound()
+        .cloned()
+}
+
+/// Whether a value stands for what is not loaded yet.
+pub(crate) fn is_pending(value: &Native) -> bool {
+    let object = value.as_object();
+    object.is_some_and(|object| object.downcast_ref::<Pending>().is_some())
+}
+
+/// A file that holds a value, if it is there.
+pub(crate) fn file(need: FileNeed) -> Native {
+    let found = session::with(|session| session.loaded.files.get(&need.key).cloned());
+    match found {
+        Some(path) => Native::from(path),
+        None => pending(Need::File(Box::new(need))),
+    }
+}
+
+/// A body, or a part of it, as a file.
+pub(crate) fn body_file(of: Bound) -> Native {
+    let paths = serde_json::to_string(&of.paths).unwrap_or_default();
+    let key = format!("{} {paths}", of.reference.uri);
+    file(FileNeed {
+        key,
+        of: FileOf::Body(Box::new(of)),
+    })
 }
 
 /// A body behind a reference.
@@ -54,7 +182,12 @@ impl Reference {
 
 /// A reference's body, if it is loaded.
 pub(crate) fn body(reference: &ResultRef) -> Native {
-    let loaded = session::with(|session| session.loaded.clone());
+    let (loaded, is_binding) =
+        session::with(|session| (session.loaded.clone(), session.is_binding));
+    if is_binding {
+        let whole = Bound::whole(reference.clone());
+        return Native::from_object(Pending(Some(whole)));
+    }
     match loaded.bodies.get(&reference.uri) {
         Some(body) => body.native().clone(),
         None if unavailable(reference, &loaded) => Native::UNDEFINED,
@@ -106,6 +239,8 @@ impl Object for Reference {
 pub(crate) fn known(reference: &ResultRef, name: &str) -> Option<Native> {
     Some(match name {
         "ref" | "reference" | "_ref" => Native::from(Serde(reference)),
+        "_uri" => Native::from(reference.uri.as_str()),
+        "_file" => body_file(Bound::whole(reference.clone())),
         "_store" => Native::from(reference.store.as_str()),
         "_preview" => Native::from(Serde(&reference.preview)),
         _ => return None,

@@ -11,13 +11,17 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
-use crate::template::scope::Scope;
+use crate::template::reference::{self, Bound, Segment};
+use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard};
 use crate::template::tree::{Piece, RenderError, Rendered, Template};
 use crate::template::{convert, operators};
 
 /// A longer expression is not repeated in a message.
 const QUOTED_BYTES_MAX: usize = 120;
+
+/// A body larger than this is handed on by plain paths without being rendered.
+const TAKEN_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
 /// Renders a template to a value.
 pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
@@ -28,10 +32,64 @@ pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, Rend
             tainted: false,
         });
     }
+    if let Some(value) = taken(template, scope) {
+        return Ok(Rendered {
+            value,
+            tainted: false,
+        });
+    }
     let guard = session::enter(scope, false);
     let value = run(template.program(), scope).and_then(|value| convert::to_json(&value));
     let (value, tainted) = settle(template, guard, value)?;
     Ok(Rendered { value, tainted })
+}
+
+/// The value inside a body that a template names by one plain path, if it does no more than that.
+pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+    let program = template.program();
+    if program.form != Form::Value || !is_plain_path(template.source()) {
+        return Ok(None);
+    }
+    let guard = session::enter_binding(scope);
+    let ran = run(program, scope);
+    let needs = session::finish(guard).needs;
+    match ran {
+        _ if !needs.is_empty() => Err(RenderError::Needs(needs)),
+        Ok(value) => Ok(reference::bound(&value)),
+        // The rendering says what is wrong with it.
+        Err(_) => Ok(None),
+    }
+}
+
+/// The value of a plain path into a large body that is loaded: it is handed on as it is, so its size costs no budget.
+fn taken(template: &Template, scope: &Scope) -> Option<Value> {
+    if scope.loaded.bodies.is_empty() {
+        return None;
+    }
+    let Bound { reference, paths } = bound(template, scope).ok()??;
+    if reference.meta.bytes <= TAKEN_BYTES_MIN {
+        return None;
+    }
+    let body = scope.loaded.bodies.get(&reference.uri)?.json();
+    let down = |path: &Vec<Segment>| {
+        path.iter().try_fold(body, |value, segment| match segment {
+            Segment::Key(key) => value.get(key),
+            Segment::Index(index) => value.get(usize::try_from(*index).ok()?),
+        })
+    };
+    paths.iter().find_map(down).cloned()
+}
+
+/// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.
+fn is_plain_path(source: &str) -> bool {
+    let inner = source.trim().strip_prefix("{{");
+    let inner = inner.and_then(|inner| inner.strip_suffix("}}"));
+    let Some(path) = inner.map(|inner| inner.trim_matches(|c: char| c == '-' || c.is_whitespace()))
+    else {
+        return false;
+    };
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '\'' | '"');
+    path.starts_with(|c: char| c.is_alphabetic() || c == '_') && path.chars().all(is_part)
 }
 
 /// Renders a template as a condition.
@@ -130,9 +188,9 @@ fn settle<T>(
     if !session.needs.is_empty() {
         return Err(RenderError::Needs(session.needs));
     }
-    if let Some(message) = session.unavailable {
+    if let Some(Unavailable { code, message }) = session.unavailable {
         return Err(RenderError::Failed {
-            code: "REFERENCE_NOT_AVAILABLE",
+            code,
             message,
             span: template.span(),
         });

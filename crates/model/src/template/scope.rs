@@ -11,6 +11,7 @@ use crate::outcome::Outcome;
 use crate::result_ref::ResultRef;
 use crate::template::Data;
 use crate::template::gathered::Gathered;
+use crate::template::reference::Bound;
 use crate::time::Time;
 
 /// Everything a template can see, by layer. Cheap to clone.
@@ -151,6 +152,35 @@ pub enum Need {
     Body(Box<ResultRef>),
     /// A loop's results: `{results: […], stats: {…}}`.
     Loop(LoopPointer),
+    /// A file on the worker that renders.
+    File(Box<FileNeed>),
+}
+
+/// A value that a template wants as a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileNeed {
+    /// What the file is found by among those that are there.
+    pub key: String,
+    /// What is in it.
+    pub of: FileOf,
+}
+
+/// What is in a file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FileOf {
+    /// A body, or a part of it.
+    Body(Box<Bound>),
+    /// A value at hand: text as it is, anything else as JSON.
+    Value(Value),
+}
+
+/// Why a body cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    /// `REFERENCE_NOT_AVAILABLE` or `REFERENCE_CORRUPT`.
+    pub code: &'static str,
+    /// In words.
+    pub message: String,
 }
 
 /// What has been loaded for templates so far.
@@ -161,7 +191,9 @@ pub struct Loaded {
     /// Bodies by the uri of their reference.
     pub bodies: BTreeMap<String, Data>,
     /// Bodies that cannot be had, by the uri of their reference, and why.
-    pub unavailable: BTreeMap<String, String>,
+    pub unavailable: BTreeMap<String, Unavailable>,
+    /// Files on this machine, by the key of their need.
+    pub files: BTreeMap<String, String>,
     /// Loop results, `{results: […], stats: {…}}`, by the loop's boundary event.
     pub loops: BTreeMap<Seq, Data>,
 }

@@ -16,7 +16,7 @@ use crate::template::budget::{
     self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
 };
 use crate::template::convert;
-use crate::template::scope::{Loaded, Need, Scope};
+use crate::template::scope::{Loaded, Need, Scope, Unavailable};
 use crate::template::tree::Piece;
 use crate::time::Time;
 
@@ -29,7 +29,9 @@ pub(crate) struct Session {
     pub(crate) tainted: bool,
     pub(crate) needs: Vec<Need>,
     /// Why a body that was touched cannot be had.
-    pub(crate) unavailable: Option<String>,
+    pub(crate) unavailable: Option<Unavailable>,
+    /// Whether bodies are only named, so that whoever asks gets to them without the template.
+    pub(crate) is_binding: bool,
     /// The pieces so far, where pieces are asked for.
     pub(crate) pieces: Option<Vec<Piece>>,
     allocated: usize,
@@ -73,6 +75,13 @@ pub(crate) fn enter(scope: &Scope, pieces: bool) -> Guard {
     };
     CURRENT.with(|current| *current.borrow_mut() = Some(session));
     Guard(())
+}
+
+/// Begins a rendering that names bodies instead of reading them.
+pub(crate) fn enter_binding(scope: &Scope) -> Guard {
+    let guard = enter(scope, false);
+    with(|session| session.is_binding = true);
+    guard
 }
 
 /// Reads or changes the rendering under way. Outside of one, everything is empty and nothing is kept.

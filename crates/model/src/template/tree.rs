@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::source::Span;
 use crate::template::budget::ITEM_BYTES;
 use crate::template::compile::Program;
+use crate::template::reference::Bound;
 use crate::template::render;
 use crate::template::rewrite::PathUse;
 use crate::template::scope::{Need, Scope};
@@ -136,6 +137,12 @@ impl Template {
         render::value(self, scope)
     }
 
+    /// The value inside a body that it names by one plain path, if it does no more than that: whoever asks can then get
+    /// to it without the template.
+    pub fn bound(&self, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+        render::bound(self, scope)
+    }
+
     /// Renders it as a condition.
     pub fn is_true(&self, scope: &Scope) -> Result<bool, RenderError> {
         render::truth(self, scope)
@@ -161,6 +168,14 @@ impl Tree {
             Ok(Rendered { value, tainted })
         } else {
             Err(RenderError::Needs(needs))
+        }
+    }
+
+    /// The value inside a body that it is, if it is one template that names it by one plain path.
+    pub fn bound(&self, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+        match self {
+            Self::Template(template) => template.bound(scope),
+            Self::Literal(_) | Self::List(_) | Self::Map(_) => Ok(None),
         }
     }
 

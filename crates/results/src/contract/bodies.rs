@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
+use model::time::Time;
 use serde_json::Map;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -51,7 +52,8 @@ macro_rules! contract_suite {
             a_removed_body_is_gone_and_can_come_back,
             a_damaged_body_is_corrupt_and_never_served,
             storing_a_damaged_body_again_mends_it,
-            a_stream_that_breaks_off_leaves_nothing
+            a_stream_that_breaks_off_leaves_nothing,
+            only_a_body_that_was_not_stored_again_is_removed_as_old
         );
     };
     (@each $site:expr; $($fact:ident),*) => {
@@ -325,4 +327,37 @@ pub async fn a_stream_that_breaks_off_leaves_nothing(site: &dyn Site) {
         half.meta.sha256 = sha256(&left);
         assert_eq!(code(bodies.get(&half).await), "REFERENCE_NOT_AVAILABLE");
     }
+}
+
+/// A body is old from a time on, is found by paging in the order of hashes, and is removed unless it was stored again.
+pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn Site) {
+    if !site.removes() {
+        return;
+    }
+    let bodies = site.join().await;
+    let texts = ["one", "two", "three"].map(|text| Bytes::from_static(text.as_bytes()));
+    let mut hashes = Vec::new();
+    for text in &texts {
+        hashes.push(put(&*bodies, text).await.meta.sha256);
+    }
+    let sorted = {
+        let mut sorted = hashes.clone();
+        sorted.sort();
+        sorted
+    };
+    assert_eq!(ok(bodies.stored_before(Time(0), None, 10).await), []);
+    let later = Time(i64::MAX / 4);
+    let first = ok(bodies.stored_before(later, None, 2).await);
+    let rest = bodies.stored_before(later, Some(&first[1].sha256), 2).await;
+    let found: Vec<_> = first
+        .into_iter()
+        .chain(ok(rest))
+        .map(|old| old.sha256)
+        .collect();
+    assert_eq!(found, sorted);
+    assert!(!ok(bodies.delete_stored_before(&hashes[0], Time(0)).await));
+    assert!(ok(bodies.delete_stored_before(&hashes[0], later).await));
+    assert!(!ok(bodies.delete_stored_before(&hashes[0], later).await));
+    let again = put(&*bodies, &texts[0]).await;
+    assert_eq!(ok(bodies.get(&again).await), texts[0]);
 }

@@ -1,6 +1,7 @@
 //! JSON text that is never held whole: checked as it passes, and gleaned for what a reference shows of it.
 
 mod glean;
+mod locate;
 mod path;
 mod scan;
 mod text;
@@ -9,5 +10,7 @@ mod text;
 mod tests;
 
 pub(crate) use glean::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected};
+pub use locate::{Located, Places};
+pub(crate) use locate::{Locator, Splitter};
 pub(crate) use path::plain;
 pub use scan::{NotJson, Scanner};

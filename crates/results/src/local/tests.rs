@@ -102,3 +102,27 @@ fn a_full_disk_is_said() {
     let error = draft.write(b"x").unwrap_err();
     assert!(matches!(error, Error::Full { .. }), "{error:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_stored_while_it_is_collected_stays() {
+    let dir = TempDir::new().unwrap();
+    let (bodies, reference, file) = stored(&dir, b"shared").await;
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let before = now.saturating_sub(Duration::from_secs(3600));
+    let before = Time(i64::try_from(before.as_micros()).unwrap());
+    for _ in 0..200 {
+        let old = std::time::UNIX_EPOCH + Duration::from_secs(1);
+        File::options()
+            .append(true)
+            .open(&file)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        let storing = bodies.put(Source::Bytes(Bytes::from_static(b"shared")));
+        let removing = bodies.delete_stored_before(&reference.meta.sha256, before);
+        let (stored, removed) = tokio::join!(storing, removing);
+        stored.unwrap();
+        removed.unwrap();
+        assert_eq!(bodies.get(&reference).await.unwrap(), &b"shared"[..]);
+    }
+}

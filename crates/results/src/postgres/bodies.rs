@@ -8,16 +8,17 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use model::result_ref::ResultRef;
+use model::time::Time;
 use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use super::draft::{CHUNK_BYTES, Draft, delete, sweep, whole};
+use super::draft::{CHUNK_BYTES, Draft, delete, delete_old, old, renew, sweep, whole};
 use super::head::{Head, Lost};
 use super::logs::PostgresLogs;
 use super::pool::{Connect, Pool};
 use crate::bodies::{hash, within};
-use crate::{Bodies, Error, Reading, Source, Stored};
+use crate::{Bodies, Error, Old, Reading, Source, Stored};
 
 /// The name of this kind of store in references.
 const STORE: &str = "postgres";
@@ -87,10 +88,12 @@ impl Postgres {
         }
     }
 
-    /// Whether the body with this hash is there and sound.
+    /// Whether the body with this hash is there and sound; if it is, it counts as stored now.
     async fn holds(&self, hash: &[u8]) -> Result<bool, Error> {
         match Head::find(&self.pool, hash).await {
-            Ok(Some(head)) => head.is_whole(&self.pool).await,
+            Ok(Some(head)) => {
+                Ok(head.is_whole(&self.pool).await? && renew(&self.pool, hash, head.draft).await?)
+            }
             Ok(None) | Err(Lost::Damaged) => Ok(false),
             Err(Lost::Failed(error)) => Err(error),
         }
@@ -223,5 +226,22 @@ impl Bodies for Postgres {
             return Ok(());
         };
         delete(&self.pool, &hash).await
+    }
+
+    async fn stored_before(
+        &self,
+        before: Time,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Old>, Error> {
+        let after = after.and_then(|after| hex::decode(after).ok());
+        old(&self.pool, before, &after.unwrap_or_default(), limit).await
+    }
+
+    async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {
+        let Ok(hash) = hex::decode(sha256) else {
+            return Ok(false);
+        };
+        delete_old(&self.pool, &hash, before).await
     }
 }

@@ -1,11 +1,12 @@
 //! A body on its way in: its pieces are written first, and its row last, so half a body is never found.
 
+use model::time::Time;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::types::Type;
 
 use super::head::{Head, Lost};
 use super::pool::Pool;
-use crate::Error;
+use crate::{Error, Old};
 
 /// The size of every piece but the last.
 pub(super) const CHUNK_BYTES: usize = 1024 * 1024;
@@ -51,6 +52,14 @@ const LEFT: &str = "SELECT draft FROM noetl.body_draft WHERE begun_at < noetl.mi
 const DELETE: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 RETURNING draft) \
     INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
 
+/// A sweep looks at the age under the lock of the row that this changes, so a body is either kept or found missing here.
+const RENEW: &str = "UPDATE noetl.body SET stored_at = noetl.micros() WHERE sha256 = $1 AND draft = $2 RETURNING draft";
+
+const OLD: &str = "SELECT sha256, bytes FROM noetl.body WHERE stored_at < $1 AND sha256 > $2 ORDER BY sha256 LIMIT $3";
+
+const DELETE_OLD: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 AND stored_at < $2 RETURNING draft) \
+    INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
+
 /// A small body in one statement.
 const WHOLE: &str = "WITH head AS (INSERT INTO noetl.body (sha256, draft, bytes, chunks, chunk_bytes, stored_at) \
         VALUES ($1, nextval('noetl.body_draft_id'), $3, 1, $4, noetl.micros()) \
@@ -81,6 +90,43 @@ pub(super) async fn delete(pool: &Pool, hash: &[u8]) -> Result<(), Error> {
         discard(pool, row.get(0)).await;
     }
     Ok(())
+}
+
+/// Bodies stored last before a time, behind a hash.
+pub(super) async fn old(
+    pool: &Pool,
+    before: Time,
+    after: &[u8],
+    limit: usize,
+) -> Result<Vec<Old>, Error> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values = [
+        (&before.0 as _, Type::INT8),
+        (&after as _, Type::BYTEA),
+        (&limit as _, Type::INT8),
+    ];
+    let rows = pool.ask(OLD, &values).await?;
+    let old = |row: &tokio_postgres::Row| Old {
+        sha256: hex::encode(row.get::<_, &[u8]>(0)),
+        bytes: u64::try_from(row.get::<_, i64>(1)).unwrap_or(0),
+    };
+    Ok(rows.iter().map(old).collect())
+}
+
+/// Takes a body away unless it was stored again since a time; whether it is gone.
+pub(super) async fn delete_old(pool: &Pool, hash: &[u8], before: Time) -> Result<bool, Error> {
+    let values = [(&hash as _, Type::BYTEA), (&before.0 as _, Type::INT8)];
+    let rows = pool.ask(DELETE_OLD, &values).await?;
+    for row in &rows {
+        discard(pool, row.get(0)).await;
+    }
+    Ok(!rows.is_empty())
+}
+
+/// Says of a body that it was stored again; false if it is not there any more.
+pub(super) async fn renew(pool: &Pool, hash: &[u8], draft: i64) -> Result<bool, Error> {
+    let values = [(&hash as _, Type::BYTEA), (&draft as _, Type::INT8)];
+    Ok(!pool.ask(RENEW, &values).await?.is_empty())
 }
 
 /// Stores a body of one piece, if it is not there yet.
@@ -163,7 +209,8 @@ impl<'p> Draft<'p> {
             return Ok(None);
         }
         if head.is_whole(self.pool).await? {
-            return Ok(Some(self.id));
+            let is_kept = renew(self.pool, hash, head.draft).await?;
+            return is_kept.then_some(Some(self.id)).ok_or_else(swept);
         }
         let values = [
             (&self.id as _, Type::INT8),

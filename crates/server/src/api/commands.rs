@@ -3,21 +3,23 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::response::Response;
 use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
 use model::raw::Raw;
-use model::result_ref::ResultRef;
+use model::result_ref::{Resolved, ResultRef};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use wire::api::{
     BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer, WorkerPool,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer, WorkerPool,
 };
 use wire::{Ask, PlaybookText, Pulse, Transport};
 
 use crate::api::access::{Authorized, Cluster, View, Work};
 use crate::api::error::{ApiError, Failures};
 use crate::api::extract::{Body, Segment};
+use crate::api::references::streamed;
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::drive::Order;
@@ -262,16 +264,29 @@ pub(crate) async fn loop_results(
     Ok(Json(results.await?))
 }
 
-/// What the parts of a manifest come to.
+/// What the parts of a manifest come to, piece by piece.
 #[utoipa::path(post, path = "/api/commands/manifest", tag = "workers", request_body(content = Object),
-    responses((status = 200, description = "the parts, combined as its rule says", body = Object), Failures),
+    responses((status = 200, description = "the parts, combined as its rule says", content_type = "application/json", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn manifest(
     State(api): State<Api>,
     _may: Authorized<Work>,
     Body(reference): Body<ResultRef>,
-) -> Answer<Raw> {
-    Ok(Json(api.transport().manifest(&reference).await?))
+) -> Result<Response, ApiError> {
+    let pieces = api.transport().manifest(&reference).await?;
+    Ok(streamed(pieces))
+}
+
+/// What an address, `noetl://execution/…`, leads to: a body's reference, or a value that the log holds.
+#[utoipa::path(post, path = "/api/commands/reference", tag = "workers", request_body = LookUpRequest,
+    responses((status = 200, description = "`{body: …}` or `{value: …}`", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn look_up(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<LookUpRequest>,
+) -> Answer<Resolved> {
+    Ok(Json(api.transport().look_up(&request.reference).await?))
 }
 
 /// What a worker at another server needs to run commands of executions driven here.

@@ -10,6 +10,7 @@ use model::result_ref::ResultRef;
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
+use wire::Pieces;
 use wire::api::{ReferenceList, ResultPlace};
 
 use crate::api::access::{Authorized, View};
@@ -73,22 +74,30 @@ pub(crate) async fn resolve(
             let range = range::wanted(&headers, reference.meta.bytes)?;
             let is_part = range.is_some();
             let reading = api.server.shared.bodies.read(reference, range).await;
-            let reading = reading.map_err(Error::from)?;
+            let reading = reading.map_err(|error| {
+                if error.is_missing() {
+                    ApiError::not_found(error.code(), error.told_of(reference))
+                } else {
+                    Error::from(error).into()
+                }
+            })?;
             let type_ = &reference.meta.content_type;
             Ok(range::answer(reading, type_, is_part))
         }
         (Found::Manifest(reference, rule), Form::Manifest) => {
             let pieces = reader.listed(reference, rule).await?;
-            Ok(streamed(Body::from_stream(pieces)))
+            Ok(streamed(pieces))
         }
         _ => {
             let pieces = reader.pieces(found).await?;
-            Ok(streamed(Body::from_stream(pieces)))
+            Ok(streamed(pieces))
         }
     }
 }
 
-fn streamed(body: Body) -> Response {
+/// JSON text that is sent as it is read.
+pub(crate) fn streamed(pieces: Pieces) -> Response {
+    let body = Body::from_stream(pieces);
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
@@ -139,7 +148,7 @@ pub(crate) async fn step_result(
     let pieces = reader.json_pieces(found).await?;
     let head = json!({"execution_id": id, "step": step}).to_string();
     let head = format!("{},\"result\":", head.trim_end_matches('}'));
-    Ok(streamed(Body::from_stream(between(head, pieces, "}"))))
+    Ok(streamed(between(head, pieces, "}")))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -122,6 +122,7 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(commands::events))
         .routes(routes!(commands::loop_results))
         .routes(routes!(commands::manifest))
+        .routes(routes!(commands::look_up))
         .routes(routes!(commands::build))
         .routes(routes!(logs::take))
         .routes(routes!(events::one))

@@ -6,6 +6,7 @@
 mod address;
 mod entries;
 mod found;
+mod lookup;
 mod parts;
 mod pieces;
 mod reader;

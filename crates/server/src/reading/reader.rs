@@ -79,7 +79,7 @@ impl Reader {
     }
 
     /// Looks through the log.
-    async fn search(
+    pub(super) async fn search(
         &self,
         id: ExecutionId,
         wanted: &ResultAddress,
@@ -96,24 +96,6 @@ impl Reader {
         };
         let events = self.store.events_at(id, &[seq]).await?;
         Ok(events.first().and_then(Found::in_event))
-    }
-
-    /// What an address `noetl://execution/…` leads to.
-    pub async fn resolve(&self, uri: &str) -> Result<Option<Found>, Error> {
-        let Some(execution) = execution_of(uri) else {
-            return Ok(None);
-        };
-        let rows = self.store.results(execution).await?;
-        let mut outside = rows.iter().rev();
-        let outside = outside.find_map(|row| {
-            let reference: ResultRef = row.result_ref.read().ok()?;
-            (reference.uri == uri).then_some(reference)
-        });
-        match (outside, ResultAddress::parse(uri)) {
-            (Some(reference), _) => Ok(Some(Found::behind(reference))),
-            (None, Some((execution, wanted))) => self.search(execution, &wanted).await,
-            (None, None) => Ok(None),
-        }
     }
 
     /// A result as it is, piece by piece: JSON text, or the bytes of a body that is none.

@@ -2,6 +2,7 @@
 
 use model::event::{Body, Ending, Note, Retried};
 use model::id::{EventId, Seq};
+use model::result_ref::Scope;
 use model::status::RunStatus;
 
 use super::build::{PlainStep, finished, next, request};
@@ -262,4 +263,26 @@ pub async fn projections_rebuilt_are_the_same(site: &dyn Site) {
     let rebuilt = ok(store.rebuild_projections().await);
     assert_eq!((rebuilt.executions, rebuilt.events), (1, 8));
     assert_eq!(shown().await, before);
+}
+
+/// A run lasts if one of its bodies is kept for good.
+pub async fn only_runs_that_keep_a_body_for_good_last(site: &dyn Site) {
+    let store = site.join();
+    let mut lasting = Vec::new();
+    for scope in [Scope::Execution, Scope::Permanent] {
+        let first = request(&*store);
+        let id = first.execution;
+        ok(store.commit(first).await);
+        let step = PlainStep::new("a", 1);
+        ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
+        let mut done = step.finish(&*store, id, Seq(4));
+        if let Body::TaskDone(ended) = &mut done.events[0].body
+            && let Some(reference) = &mut ended.result_ref
+        {
+            reference.scope = scope;
+        }
+        ok(store.commit(done).await);
+        lasting.extend((scope == Scope::Permanent).then_some(id));
+    }
+    assert_eq!(ok(store.lasting_runs().await), lasting);
 }

@@ -33,6 +33,7 @@ macro_rules! contract_suite {
             snapshots_shorten_the_tail_and_other_versions_are_passed_over,
             lists_are_narrowed_and_newest_first,
             projections_rebuilt_are_the_same,
+            only_runs_that_keep_a_body_for_good_last,
             a_command_is_claimed_by_one_worker_only,
             paused_and_cancelling_executions_offer_nothing,
             a_released_command_comes_back_with_a_higher_epoch,

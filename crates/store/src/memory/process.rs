@@ -210,6 +210,16 @@ impl Store for Memory {
             .unwrap_or_default())
     }
 
+    async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {
+        let state = self.state();
+        let is_lasting = |row: &ResultRow| row.result_ref.value()["scope"] == "permanent";
+        let runs = state
+            .runs
+            .iter()
+            .filter(|(_, run)| run.results.iter().any(is_lasting));
+        Ok(runs.map(|(id, _)| *id).collect())
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
         let claims = self.state().claim(ask, self.now());
         self.tell_others();

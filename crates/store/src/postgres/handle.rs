@@ -143,6 +143,10 @@ impl Store for Postgres {
         read::results(&self.lists, id).await
     }
 
+    async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {
+        read::lasting_runs(&self.lists).await
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
         change::claim(&self.work, ask).await
     }

@@ -217,6 +217,12 @@ pub(super) async fn results(pool: &Pool, id: ExecutionId) -> Result<Vec<ResultRo
     find(pool, RESULTS, &[&id.0], rows::result).await
 }
 
+pub(super) async fn lasting_runs(pool: &Pool) -> Result<Vec<ExecutionId>, Error> {
+    const LASTING: &str = "SELECT DISTINCT execution_id FROM noetl.result_index
+        WHERE result_ref::json ->> 'scope' = 'permanent' ORDER BY execution_id";
+    find(pool, LASTING, &[], |row| Ok(ExecutionId(row.try_get(0)?))).await
+}
+
 pub(super) async fn lost_claims(
     pool: &Pool,
     owner: Option<&OwnerId>,

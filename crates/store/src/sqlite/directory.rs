@@ -315,6 +315,10 @@ impl Store for Sqlite {
         self.read(move |db| read::results(db, id)).await
     }
 
+    async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {
+        self.read(read::lasting_runs).await
+    }
+
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
         let (ask, now) = (ask.clone(), self.now());
         self.write(move |db| change::claim(db, &ask, now)).await

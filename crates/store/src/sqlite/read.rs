@@ -208,6 +208,15 @@ pub(super) fn results(db: &Connection, id: ExecutionId) -> Result<Vec<ResultRow>
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
+pub(super) fn lasting_runs(db: &Connection) -> Result<Vec<ExecutionId>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT DISTINCT execution_id FROM result_index WHERE result_ref ->> '$.scope' = 'permanent'
+         ORDER BY execution_id",
+    )?;
+    let found = statement.query_map([], |row| Ok(ExecutionId(row.get(0)?)))?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
 fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
     owner.map(|owner| &*owner.0)
 }

@@ -139,6 +139,14 @@ pub struct LoopRequest {
     pub pointer: LoopPointer,
 }
 
+/// An address to look up.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LookUpRequest {
+    /// `noetl://execution/…`
+    #[serde(rename = "ref")]
+    pub reference: String,
+}
+
 /// One server asks the driver of an execution for what a worker needs to run commands that it has claimed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BuildRequest {

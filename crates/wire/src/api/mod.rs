@@ -17,7 +17,7 @@ pub use catalog::{
 };
 pub use commands::{
     BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LoopRequest, ToldAnswer, WorkerPool,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer, WorkerPool,
 };
 pub use executions::{
     CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,

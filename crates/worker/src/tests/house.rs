@@ -12,7 +12,7 @@ use model::event::{Event, Kind};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::Raw;
-use model::result_ref::ResultRef;
+use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 use model::time::Time;
 use serde_json::{Map, Value};
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool};
 use wire::{
-    Ask, Claimed, Context, Error, PlaybookText, Pulse, Receipt, Report, Resume, Told, Transport,
-    Verdict,
+    Ask, Claimed, Context, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Resume, Told,
+    Transport, Verdict,
 };
 
 use crate::{Clock, Config, LogLine, LogStream, Logs, Worker};
@@ -172,8 +172,12 @@ impl Transport for Server {
         Err(Error::NotFound("no loop".to_owned()))
     }
 
-    async fn manifest(&self, reference: &ResultRef) -> Result<Raw, Error> {
+    async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error> {
         Err(Error::NotFound(reference.uri.clone()))
+    }
+
+    async fn look_up(&self, uri: &str) -> Result<Resolved, Error> {
+        Err(Error::NotFound(uri.to_owned()))
     }
 }
 
@@ -343,6 +347,7 @@ pub(super) fn house_of(
         clock: Arc::new(TestClock(Instant::now())),
         env: Map::from_iter([("HOME".to_owned(), "/home/u".into())]),
         base_dir: "/nowhere".into(),
+        scratch_dir: std::env::temp_dir().join("noetl-worker-tests"),
         heartbeat: Duration::from_secs(5),
         jumps_max: pipeline::JUMPS_MAX,
     };

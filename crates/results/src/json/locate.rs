@@ -1,0 +1,316 @@
+//! Finds a value inside JSON text as it passes, and, where it is a list, where its elements stand.
+
+use std::ops::Range;
+
+use model::template::Segment;
+use serde::{Deserialize, Serialize};
+
+use super::scan::{Begin, NotJson, Scanner};
+
+/// So many places of elements are kept; of a longer list only every second, fourth … element's.
+const PLACES_MAX: usize = 1024;
+
+/// A key longer than this is nobody's; it is passed over.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// A value inside a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// Its bytes.
+    pub range: Range<u64>,
+    /// Its elements, if it is a list.
+    pub list: Option<Places>,
+    /// Whether it is a string.
+    pub is_text: bool,
+}
+
+/// Where the elements of a list stand in a text: every `stride`-th of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    /// How many elements there are.
+    pub total: u64,
+    /// How many elements lie from one place to the next.
+    pub stride: u64,
+    /// The byte at which each `stride`-th element begins.
+    pub offsets: Vec<u64>,
+    /// The byte after the list.
+    pub end: u64,
+}
+
+impl Places {
+    /// The bytes in which these elements lie, and the index of the first element in them.
+    pub(crate) fn around(&self, indices: &Range<u64>) -> (Range<u64>, u64) {
+        let offset = |n: u64| usize::try_from(n).ok().and_then(|n| self.offsets.get(n));
+        let first = indices.start / self.stride;
+        let behind = indices.end.div_ceil(self.stride);
+        let begin = offset(first).copied().unwrap_or(self.end);
+        let end = offset(behind).copied().unwrap_or(self.end);
+        (begin..end.max(begin), first * self.stride)
+    }
+}
+
+/// Looks for values at several paths while the text passes.
+pub(crate) struct Locator<'p> {
+    scanner: Scanner,
+    paths: &'p [Vec<Segment>],
+    found: Vec<Option<Candidate>>,
+    trail: Vec<Frame>,
+    key: Option<Vec<u8>>,
+    at: u64,
+}
+
+/// An open container and where in it we are.
+struct Frame {
+    is_object: bool,
+    next: u64,
+    at: Option<Segment>,
+}
+
+/// A value at one of the paths.
+struct Candidate {
+    range: Range<u64>,
+    is_open: bool,
+    is_list: bool,
+    is_text: bool,
+    places: Places,
+}
+
+impl Candidate {
+    fn new(begin: Begin, at: u64, is_text: bool) -> Self {
+        Self {
+            range: at..at,
+            is_open: true,
+            is_list: begin == Begin::Array,
+            is_text,
+            places: Places {
+                total: 0,
+                stride: 1,
+                offsets: Vec::new(),
+                end: at,
+            },
+        }
+    }
+
+    fn element(&mut self, at: u64) {
+        let places = &mut self.places;
+        if places.total.is_multiple_of(places.stride) {
+            places.offsets.push(at);
+        }
+        places.total += 1;
+        if places.offsets.len() > PLACES_MAX {
+            let mut is_kept = false;
+            places.offsets.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            places.stride *= 2;
+        }
+    }
+}
+
+impl<'p> Locator<'p> {
+    pub(crate) fn new(paths: &'p [Vec<Segment>]) -> Self {
+        Self {
+            scanner: Scanner::default(),
+            paths,
+            found: paths.iter().map(|_| None).collect(),
+            trail: Vec::new(),
+            key: None,
+            at: 0,
+        }
+    }
+
+    /// Takes the next part of the text.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), NotJson> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (plain, after) = rest.split_at(self.scanner.plain_run(rest));
+            self.keep_key(plain);
+            self.at += plain.len() as u64;
+            rest = after;
+            if let Some((byte, after)) = rest.split_first() {
+                self.byte(*byte)?;
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// The value at the first path that leads anywhere.
+    pub(crate) fn finish(mut self) -> Result<Option<Located>, NotJson> {
+        self.scanner.finish()?;
+        // Only a number ends with the text itself.
+        self.end_value(0, self.at);
+        let found = self.found.into_iter().flatten().next();
+        Ok(found.map(|found| Located {
+            list: found.is_list.then_some(Places {
+                end: found.range.end,
+                ..found.places
+            }),
+            range: found.range,
+            is_text: found.is_text,
+        }))
+    }
+
+    fn byte(&mut self, byte: u8) -> Result<(), NotJson> {
+        let depth = self.scanner.depth();
+        let at = self.at;
+        let step = self.scanner.step(byte)?;
+        self.at += 1;
+        if step.ended_before {
+            self.end_value(depth, at);
+        }
+        match step.begins {
+            None => {}
+            Some(Begin::Key) => self.key = Some(Vec::new()),
+            Some(begin) => self.begin_value(begin, at, byte == b'"'),
+        }
+        self.keep_key(&[byte]);
+        if step.ends {
+            if let Some(key) = self.key.take() {
+                if let Some(frame) = self.trail.last_mut() {
+                    frame.at = serde_json::from_slice(&key).ok().map(Segment::Key);
+                }
+            } else {
+                let depth = self.scanner.depth();
+                self.trail.truncate(depth);
+                self.end_value(depth, at + 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_key(&mut self, bytes: &[u8]) {
+        if let Some(key) = &mut self.key
+            && key.len() <= KEY_BYTES_MAX
+        {
+            key.extend_from_slice(&bytes[..bytes.len().min(KEY_BYTES_MAX + 1)]);
+        }
+    }
+
+    fn begin_value(&mut self, begin: Begin, at: u64, is_text: bool) {
+        if let Some(frame) = self.trail.last_mut().filter(|frame| !frame.is_object) {
+            frame.at = Some(Segment::Index(frame.next));
+            frame.next += 1;
+        }
+        for (path, found) in self.paths.iter().zip(&mut self.found) {
+            if let Some(list) = found
+                && list.is_open
+                && list.is_list
+                && self.trail.len() == path.len() + 1
+            {
+                list.element(at);
+            }
+            let is_there = path.len() == self.trail.len()
+                && self
+                    .trail
+                    .iter()
+                    .zip(path)
+                    .all(|(frame, segment)| frame.at.as_ref() == Some(segment));
+            if is_there {
+                // Of a key that stands twice the last value counts, as it does when the text is parsed.
+                *found = Some(Candidate::new(begin, at, is_text));
+            }
+        }
+        if begin != Begin::Scalar {
+            self.trail.push(Frame {
+                is_object: begin == Begin::Object,
+                next: 0,
+                at: None,
+            });
+        }
+    }
+
+    fn end_value(&mut self, depth: usize, end: u64) {
+        for (path, found) in self.paths.iter().zip(&mut self.found) {
+            if let Some(found) = found
+                && found.is_open
+                && path.len() >= depth
+            {
+                found.is_open = false;
+                found.range.end = end;
+            }
+        }
+    }
+}
+
+/// Cuts the elements of a list out of a part of its text that begins with one of them.
+pub(crate) struct Splitter {
+    scanner: Scanner,
+    index: u64,
+    wanted: Range<u64>,
+    element: Option<Vec<u8>>,
+    /// The elements so far, as JSON text.
+    pub(crate) elements: Vec<Vec<u8>>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Splitter {
+    /// For text that begins with the element at `first`.
+    pub(crate) fn new(first: u64, wanted: Range<u64>, bytes_max: usize) -> Self {
+        let mut scanner = Scanner::default();
+        // The list was opened before the part that is read.
+        scanner.feed(b"[").expect("a list may begin a text");
+        Self {
+            scanner,
+            index: first,
+            wanted,
+            element: None,
+            elements: Vec::new(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Whether all that is wanted, or all that fits, was cut out.
+    pub(crate) fn is_done(&self) -> bool {
+        self.index >= self.wanted.end || (self.bytes >= self.bytes_max && !self.elements.is_empty())
+    }
+
+    /// Takes the next part of the text.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), NotJson> {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_done() {
+            let (plain, after) = rest.split_at(self.scanner.plain_run(rest));
+            self.keep(plain);
+            rest = after;
+            if let Some((byte, after)) = rest.split_first() {
+                self.byte(*byte)?;
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    fn byte(&mut self, byte: u8) -> Result<(), NotJson> {
+        let depth = self.scanner.depth();
+        let step = self.scanner.step(byte)?;
+        if step.ended_before && depth == 1 {
+            self.end();
+        }
+        let begins = matches!(step.begins, Some(begin) if begin != Begin::Key);
+        if begins && depth == 1 && self.index >= self.wanted.start {
+            self.element = Some(Vec::new());
+        }
+        self.keep(&[byte]);
+        if step.ends && self.scanner.depth() == 1 {
+            self.end();
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if let Some(element) = &mut self.element {
+            element.extend_from_slice(bytes);
+        }
+    }
+
+    fn end(&mut self) {
+        self.index += 1;
+        if let Some(element) = self.element.take() {
+            self.bytes += element.len();
+            self.elements.push(element);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Old bodies in a directory: which there are, and how one is removed without losing one that is just being stored.
+//!
+//! Whoever stores holds a shared lock on the directory's `.lock` while the body takes its place; whoever removes holds it
+//! alone while it looks at the age and removes. So what is removed is what was looked at.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use model::time::Time;
+
+use super::{Local, name};
+use crate::bodies::Old;
+use crate::error::Error;
+
+/// The file that is locked.
+const LOCK: &str = ".lock";
+
+impl Local {
+    /// Holds while a body takes its place.
+    pub(super) fn lock_shared(&self) -> Result<File, Error> {
+        self.locked(File::lock_shared)
+    }
+
+    fn locked(&self, lock: fn(&File) -> io::Result<()>) -> Result<File, Error> {
+        let path = self.dir.join(LOCK);
+        let file = File::options().create(true).append(true).open(&path);
+        let locked = file.and_then(|file| lock(&file).map(|()| file));
+        locked.map_err(|error| name(&path, error))
+    }
+
+    /// Bodies older than `before` behind `after`, rack by rack.
+    pub(super) fn old(
+        &self,
+        before: Time,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Old>, Error> {
+        let mut found = Vec::new();
+        for rack in 0..=u8::MAX {
+            let rack = format!("{rack:02x}");
+            if found.len() >= limit {
+                break;
+            }
+            if after.is_some_and(|after| rack.as_str() < &after[..after.len().min(2)]) {
+                continue;
+            }
+            let mut here = on_rack(&self.dir.join(&rack), &rack, before)?;
+            here.retain(|old| after.is_none_or(|after| old.sha256.as_str() > after));
+            here.sort_by(|a, b| a.sha256.cmp(&b.sha256));
+            found.extend(here);
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Removes a body that is older than `before`; whether it is gone.
+    pub(super) fn remove_old(&self, sha256: &str, before: Time) -> Result<bool, Error> {
+        let Some(file) = self.path(sha256) else {
+            return Ok(false);
+        };
+        let _alone = self.locked(File::lock)?;
+        match fs::metadata(&file) {
+            Ok(meta) if is_older(&meta, before) => {
+                fs::remove_file(&file).map_err(|error| name(&file, error))?;
+                Ok(true)
+            }
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(name(&file, error)),
+        }
+    }
+}
+
+fn on_rack(dir: &Path, rack: &str, before: Time) -> Result<Vec<Old>, Error> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(name(dir, error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| name(dir, error))?;
+        let sha256 = format!("{rack}{}", entry.file_name().to_string_lossy());
+        let meta = match entry.metadata() {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(name(&entry.path(), error)),
+        };
+        if model::result_ref::is_sha256(&sha256) && is_older(&meta, before) {
+            let bytes = meta.len();
+            found.push(Old { sha256, bytes });
+        }
+    }
+    Ok(found)
+}
+
+fn is_older(meta: &Metadata, before: Time) -> bool {
+    let micros = u64::try_from(before.0).unwrap_or(0);
+    let before = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
+    meta.is_file() && meta.modified().is_ok_and(|modified| modified < before)
+}

@@ -1,0 +1,147 @@
+//! What one log keeps alive.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use model::event::{Body, Event};
+use model::id::{ExecutionId, StepRunId};
+use model::result_ref::{RELEASED, ResultRef, Scope};
+use model::time::Time;
+use serde_json::{Map, Value};
+
+/// How long a run lasts: when it ended, if it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It goes on.
+    Open,
+    /// At this time.
+    At(Time),
+}
+
+impl End {
+    /// Whether what belongs to the run is still kept.
+    pub(super) fn is_kept(self, now: Time, retention: Duration) -> bool {
+        match self {
+            Self::Open => true,
+            Self::At(end) => now < end.after(retention),
+        }
+    }
+}
+
+/// How long a run and the workflow it belongs to last, as a time sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    /// Whether what belongs to the run is kept.
+    pub(super) run: bool,
+    /// Whether what belongs to the root of its tree is kept.
+    pub(super) root: bool,
+    /// Now.
+    pub(super) now: Time,
+}
+
+/// The references in a log, and what shortens their lives.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    references: Vec<Mention>,
+    /// Hashes outside of references: nobody knows what they are for, so they live as long as the run.
+    loose: Vec<String>,
+    routed: HashSet<StepRunId>,
+    released: HashSet<String>,
+    /// The runs that this one leans on.
+    pub(super) pins: Vec<ExecutionId>,
+}
+
+/// A reference that an event holds.
+#[derive(Debug)]
+struct Mention {
+    sha256: String,
+    uri: String,
+    scope: Scope,
+    expires_at: Option<Time>,
+    run: Option<StepRunId>,
+}
+
+impl Marks {
+    /// Takes in the next event.
+    pub(super) fn read(&mut self, event: &Event) {
+        match &event.body {
+            Body::NextEvaluated(next) if !next.held && next.error.is_none() => {
+                self.routed.extend(event.at.step_run_id());
+            }
+            Body::ExecutionRequested(requested) => {
+                if let Some(rerun) = &requested.rerun {
+                    self.pins.extend(&rerun.pins);
+                }
+            }
+            _ => {}
+        }
+        let payload = event.body.payload();
+        if payload.text().contains(RELEASED) || hashes(payload.text()).next().is_some() {
+            self.walk(&payload.value(), event.at.step_run_id().as_ref());
+        }
+    }
+
+    fn walk(&mut self, value: &Value, run: Option<&StepRunId>) {
+        match value {
+            Value::Object(map) => self.map(map, run),
+            Value::Array(items) => items.iter().for_each(|item| self.walk(item, run)),
+            Value::String(text) => self.loose.extend(hashes(text).map(str::to_ascii_lowercase)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn map(&mut self, map: &Map<String, Value>, run: Option<&StepRunId>) {
+        let text = |key: &str| map.get(key).and_then(Value::as_str);
+        if let (Some(RELEASED), Some(uri)) = (text("kind"), text("uri")) {
+            self.released.insert(uri.to_owned());
+        } else if let Some(reference) = ResultRef::of(map) {
+            self.references.push(Mention {
+                sha256: reference.meta.sha256.to_ascii_lowercase(),
+                uri: reference.uri,
+                scope: reference.scope,
+                expires_at: reference.expires_at,
+                run: run.cloned(),
+            });
+        } else {
+            map.values().for_each(|value| self.walk(value, run));
+        }
+    }
+
+    /// The hashes of the bodies that the log keeps alive.
+    pub(super) fn kept(&self, life: Life) -> impl Iterator<Item = &str> {
+        let alive = self
+            .references
+            .iter()
+            .filter(move |found| self.is_alive(found, life));
+        let loose = self.loose.iter().filter(move |_| life.run);
+        alive
+            .map(|found| found.sha256.as_str())
+            .chain(loose.map(String::as_str))
+    }
+
+    fn is_alive(&self, found: &Mention, life: Life) -> bool {
+        let has_expired = found.expires_at.is_some_and(|time| time <= life.now);
+        if has_expired || self.released.contains(&found.uri) {
+            return false;
+        }
+        match found.scope {
+            Scope::Permanent => true,
+            Scope::Execution => life.run,
+            Scope::Workflow => life.run || life.root,
+            // What no step run tells of is kept as long as the run is.
+            Scope::Step => {
+                life.run
+                    && !found
+                        .run
+                        .as_ref()
+                        .is_some_and(|run| self.routed.contains(run))
+            }
+        }
+    }
+}
+
+/// Every run of 64 hexadecimal digits in a text.
+fn hashes(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.split(|c: char| !c.is_ascii_hexdigit());
+    parts.filter(|part| part.len() == 64)
+}

@@ -1,0 +1,117 @@
+//! Files on the worker's machine, by `file://`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Value, json};
+
+use super::parts::HELD_BYTES_MAX;
+
+/// Reads a file: JSON as its value, anything else as text.
+pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
+    let meta = tokio::fs::metadata(file)
+        .await
+        .map_err(|error| named(file, &error))?;
+    if meta.len() > HELD_BYTES_MAX {
+        let message = format!(
+            "`{}` has {} bytes, more than a worker holds in memory",
+            file.display(),
+            meta.len()
+        );
+        return Err(TaskError::new(
+            ErrorKind::Storage,
+            "BODY_TOO_LARGE",
+            message,
+        ));
+    }
+    let bytes = tokio::fs::read(file)
+        .await
+        .map_err(|error| named(file, &error))?;
+    let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+    Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
+}
+
+/// Writes a file whole: text as it is, anything else as JSON. Whoever reads it sees the old one or the new one.
+pub(super) async fn put(file: &Path, data: &Value) -> Result<Value, TaskError> {
+    let text = match data {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let bytes = text.len();
+    let target = file.to_owned();
+    let written = tokio::task::spawn_blocking(move || write(&target, text.as_bytes())).await;
+    let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+    written.map_err(|error| named(file, &error))?;
+    Ok(json!({"uri": uri(file), "size_bytes": bytes}))
+}
+
+fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    use io::Write as _;
+    let dir = file.parent().unwrap_or(Path::new("."));
+    let mut draft = tempfile::NamedTempFile::new_in(dir)?;
+    draft.write_all(bytes)?;
+    draft.as_file().sync_all()?;
+    draft.persist(file)?;
+    Ok(())
+}
+
+/// The files in a directory, by name.
+pub(super) async fn list(dir: &Path) -> Result<Value, TaskError> {
+    let mut entries = tokio::fs::read_dir(dir)
+        .await
+        .map_err(|error| named(dir, &error))?;
+    let mut files = Vec::new();
+    while let Some(entry) = entries
+        .next_entry()
+        .await
+        .map_err(|error| named(dir, &error))?
+    {
+        let meta = entry.metadata().await.map_err(|error| named(dir, &error))?;
+        if meta.is_file() {
+            files.push((uri(&entry.path()), meta.len()));
+        }
+    }
+    files.sort();
+    let shown = files
+        .iter()
+        .map(|(uri, bytes)| json!({"uri": uri, "size_bytes": bytes}));
+    Ok(json!({"data": shown.collect::<Vec<_>>(), "count": files.len()}))
+}
+
+/// Removes a file; one that is not there is no error.
+pub(super) async fn delete(file: &Path) -> Result<Value, TaskError> {
+    let deleted = match tokio::fs::remove_file(file).await {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(named(file, &error)),
+    };
+    Ok(json!({"uri": uri(file), "deleted": deleted}))
+}
+
+/// Refuses the engine's own files.
+pub(super) fn allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_forbidden = forbidden.iter().any(|own| real(own) == real(&file));
+    if is_forbidden {
+        let message = format!("`{}` is the engine's own store", file.display());
+        return Err(TaskError::new(
+            ErrorKind::ClientError,
+            "TOOL_INPUT",
+            message,
+        ));
+    }
+    Ok(file)
+}
+
+fn uri(file: &Path) -> String {
+    format!("file://{}", file.display())
+}
+
+fn named(file: &Path, error: &io::Error) -> TaskError {
+    let (kind, code) = match error.kind() {
+        io::ErrorKind::NotFound => (ErrorKind::NotFound, "FILE_NOT_FOUND"),
+        _ => (ErrorKind::Storage, "FILE_UNUSABLE"),
+    };
+    TaskError::new(kind, code, format!("`{}`: {error}", file.display()))
+}

@@ -1,0 +1,10 @@
+//! `artifact`: bodies and files by reference. Get one, a part of one, put, list, delete.
+
+mod files;
+mod parts;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+pub(crate) use tool::Artifact;

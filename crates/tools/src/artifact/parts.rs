@@ -1,0 +1,143 @@
+//! Reading bodies: whole where they fit into memory, or some rows of a list.
+
+use std::ops::Range;
+
+use model::outcome::{ErrorKind, TaskError};
+use model::template::{Bound, Segment};
+use serde_json::{Value, json};
+
+use crate::call::{Access, Call, not_read};
+
+/// The largest value that is brought into a worker's memory.
+pub(super) const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The rows that `slice` asks for: `[a, b]`, `"a..b"` or `"a:b"`; `b` is not among them.
+pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
+    let Some(value) = call.field("slice") else {
+        return Ok(None);
+    };
+    let wrong = || call.wrong_type("slice", "two numbers: [0, 100] or \"0..100\"", value);
+    let ends: Option<Vec<u64>> = match value {
+        Value::Array(ends) => ends.iter().map(Value::as_u64).collect(),
+        Value::String(text) => {
+            let parts = text.split_once("..").or_else(|| text.split_once(':'));
+            let (from, to) = parts.ok_or_else(wrong)?;
+            let number = |text: &str, or: u64| match text.trim() {
+                "" => Some(or),
+                text => text.parse().ok(),
+            };
+            [number(from, 0), number(to, u64::MAX)]
+                .into_iter()
+                .collect()
+        }
+        _ => None,
+    };
+    match ends.as_deref() {
+        Some([from, to]) if from <= to => Ok(Some(*from..*to)),
+        _ => Err(wrong()),
+    }
+}
+
+/// The value a task points at.
+pub(super) async fn whole(access: &Access, bound: &Bound) -> Result<Value, TaskError> {
+    let reference = &bound.reference;
+    if reference.meta.bytes > HELD_BYTES_MAX {
+        let message = format!(
+            "the body of `{}` has {} bytes, more than a worker holds in memory: ask for some rows with `slice`, or let a program read `_file`",
+            reference.uri, reference.meta.bytes
+        );
+        return Err(
+            TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)
+                .with("ref", reference.uri.as_str()),
+        );
+    }
+    let bytes = access.bodies.get(reference).await;
+    let bytes = bytes.map_err(|error| not_read(&error, reference))?;
+    let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+    let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
+    Ok(at(&value, &bound.paths).cloned().unwrap_or_default())
+}
+
+/// The value at the first of these paths that leads anywhere.
+pub(super) fn at<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Value> {
+    paths.iter().find_map(|path| {
+        path.iter().try_fold(value, |value, segment| match segment {
+            Segment::Key(key) => value.get(key),
+            Segment::Index(index) => value.get(usize::try_from(*index).ok()?),
+        })
+    })
+}
+
+/// Some rows of a list inside a body, which is never held whole.
+pub(super) async fn sliced(
+    access: &Access,
+    bound: &Bound,
+    rows: Range<u64>,
+) -> Result<Value, TaskError> {
+    let reference = &bound.reference;
+    let failed = |error: results::Error| not_read(&error, reference);
+    let paths = list_paths(&bound.paths);
+    let located = results::locate(&*access.bodies, reference, &paths)
+        .await
+        .map_err(failed)?;
+    let places = located
+        .and_then(|located| located.list)
+        .ok_or_else(no_list)?;
+    let asked = rows.start..rows.end.min(places.total);
+    let mut data = Vec::new();
+    let mut next = asked.start;
+    let mut left = usize::try_from(HELD_BYTES_MAX).unwrap_or(usize::MAX);
+    while next < asked.end {
+        let part =
+            results::elements(&*access.bodies, reference, &places, next..asked.end, left).await;
+        let part = part.map_err(failed)?;
+        next += part.len() as u64;
+        left = left.saturating_sub(part.iter().map(|row| row.to_string().len()).sum());
+        data.extend(part);
+        if left == 0 && next < asked.end {
+            let message = format!(
+                "rows {}..{} have more than {HELD_BYTES_MAX} bytes: ask for fewer",
+                asked.start, asked.end
+            );
+            return Err(TaskError::new(
+                ErrorKind::Storage,
+                "BODY_TOO_LARGE",
+                message,
+            ));
+        }
+    }
+    Ok(
+        json!({"data": data, "from": asked.start, "to": next.max(asked.start), "total": places.total}),
+    )
+}
+
+/// Some rows of a list at hand.
+pub(super) fn cut(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
+    let list = at(value, &list_paths(&[Vec::new()]))
+        .and_then(Value::as_array)
+        .ok_or_else(no_list)?;
+    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(list.len());
+    let (from, to) = (place(rows.start), place(rows.end));
+    Ok(json!({"data": list[from..to], "from": from, "to": to, "total": list.len()}))
+}
+
+/// A body that is no list itself may be a result with `data` or `rows`.
+fn list_paths(paths: &[Vec<Segment>]) -> Vec<Vec<Segment>> {
+    let key = |name: &str| Segment::Key(name.to_owned());
+    let suffixes = [
+        vec![key("rows")],
+        vec![key("data"), key("rows")],
+        vec![key("data")],
+        Vec::new(),
+    ];
+    let mut all = Vec::new();
+    for suffix in &suffixes {
+        all.extend(paths.iter().map(|path| [path.as_slice(), suffix].concat()));
+    }
+    all
+}
+
+fn no_list() -> TaskError {
+    let message = "`slice` takes rows of a list, and there is none: point `ref` at it, as in \"{{ fetch.data.items }}\"";
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "slice")
+}

@@ -1,0 +1,100 @@
+//! What a task points at: a body, an address to look up, a file, or a value that is at hand already.
+
+use std::path::PathBuf;
+
+use model::outcome::{ErrorKind, TaskError};
+use model::result_ref::{Resolved, ResultRef, SCHEME};
+use model::template::Bound;
+use serde_json::{Map, Value};
+
+use crate::call::{Access, Call};
+
+/// What a task points at.
+#[derive(Debug, PartialEq)]
+pub(super) enum Target {
+    /// A body, or a value inside it.
+    Body(Box<Bound>),
+    /// A value at hand: a result that was small enough to stay in the log.
+    Value(Value),
+    /// An address of a result.
+    Address(String),
+    /// A file on the worker's machine.
+    File(PathBuf),
+}
+
+impl Target {
+    /// What `ref` or `uri` says; none where neither is given.
+    pub(super) fn of(call: &Call) -> Result<Option<Self>, TaskError> {
+        if let Some(text) = call.text("uri")? {
+            return Self::named(call, text).map(Some);
+        }
+        Ok(match call.field("ref") {
+            None => None,
+            Some(Value::String(text)) => Some(Self::named(call, text)?),
+            Some(Value::Object(map)) => Some(Self::mapped(call, map)?),
+            Some(other) => Some(Self::Value(other.clone())),
+        })
+    }
+
+    fn mapped(call: &Call, map: &Map<String, Value>) -> Result<Self, TaskError> {
+        if let Some(bound) = Call::bound(map) {
+            return Ok(Self::Body(Box::new(bound)));
+        }
+        if let Some(reference) = ResultRef::of(map) {
+            return Ok(Self::Body(Box::new(Bound::whole(reference))));
+        }
+        let text = |key: &str| map.get(key).and_then(Value::as_str);
+        let address = text("ref").or_else(|| text("uri"));
+        if let Some(address) = address.filter(|text| text.contains("://")) {
+            return Self::named(call, address);
+        }
+        if let (Some(store), Some(key)) = (text("store"), text("key")) {
+            if key.starts_with(SCHEME) {
+                return Self::named(call, key);
+            }
+            return Err(not_configured(&format!("{store}:{key}")));
+        }
+        Ok(Self::Value(Value::Object(map.clone())))
+    }
+
+    /// What an address means, by its scheme.
+    fn named(call: &Call, uri: &str) -> Result<Self, TaskError> {
+        if uri.starts_with(SCHEME) {
+            return Ok(Self::Address(uri.to_owned()));
+        }
+        if let Some(path) = uri.strip_prefix("file://") {
+            return Ok(Self::File(call.resolve(path)));
+        }
+        let stores = ["s3://", "gs://", "nats-kv://", "nats-obj://"];
+        if stores.iter().any(|scheme| uri.starts_with(scheme)) {
+            return Err(not_configured(uri));
+        }
+        let message = format!(
+            "`{uri}` is no reference: give a step's result, its `_ref`, or an address that begins with noetl:// or file://"
+        );
+        Err(TaskError::new(
+            ErrorKind::Schema,
+            "REFERENCE_INVALID",
+            message,
+        ))
+    }
+
+    /// The same with an address looked up.
+    pub(super) async fn found(self, access: &Access) -> Result<Self, TaskError> {
+        let Self::Address(uri) = self else {
+            return Ok(self);
+        };
+        Ok(match access.references.look_up(&uri).await? {
+            Resolved::Body(reference) => Self::Body(Box::new(Bound::whole(*reference))),
+            Resolved::Value(value) => Self::Value(value.value()),
+        })
+    }
+}
+
+/// The error for what is in a store that this worker does not reach.
+fn not_configured(uri: &str) -> TaskError {
+    let message = format!(
+        "`{uri}` is in a store that this worker does not reach; keep the data as a result, or copy it to a file and give file://"
+    );
+    TaskError::new(ErrorKind::Storage, "STORE_NOT_CONFIGURED", message).with("ref", uri)
+}

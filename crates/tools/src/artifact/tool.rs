@@ -1,0 +1,221 @@
+//! One call of `artifact`.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::result_ref::ResultRef;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::target::Target;
+use super::{files, parts};
+use crate::call::{Access, Call, LogSink, Tool, cancelled, not_kept, timed_out};
+
+/// The artifact tool.
+pub(crate) struct Artifact {
+    /// Files it does not touch: the engine's own store.
+    forbidden: Vec<PathBuf>,
+}
+
+impl Artifact {
+    pub(crate) fn new(forbidden: Vec<PathBuf>) -> Self {
+        Self { forbidden }
+    }
+
+    async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
+        let access = call.access.as_ref().ok_or_else(no_access)?;
+        let action = call.text("action")?.unwrap_or("get");
+        let target = Target::of(call)?;
+        let target = match target {
+            Some(Target::File(file)) => Some(Target::File(files::allowed(file, &self.forbidden)?)),
+            other => other,
+        };
+        match action {
+            "get" => get(call, access, needed(call, target)?)
+                .await
+                .map(Outcome::ok),
+            "put" => put(call, target).await,
+            "list" => list(access, target).await.map(Outcome::ok),
+            "delete" => delete(access, needed(call, target)?).await.map(Outcome::ok),
+            other => {
+                let message = format!("`action` is `{other}`, not one of get, put, list, delete");
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action"))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Artifact {
+    /// Getting and listing are; whoever plans a step looks at the action.
+    fn is_pure(&self) -> bool {
+        false
+    }
+
+    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+        let limit = call.timeout.total;
+        let too_late = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            done = self.run(&call) => done,
+            () = stop.cancelled() => Err(cancelled()),
+            () = too_late => Err(timed_out(limit.unwrap_or_default())),
+        };
+        done.unwrap_or_else(Outcome::error)
+    }
+}
+
+fn no_access() -> TaskError {
+    TaskError::new(
+        ErrorKind::Unknown,
+        "TOOL_INPUT",
+        "there is no store of bodies here",
+    )
+}
+
+fn needed(call: &Call, target: Option<Target>) -> Result<Target, TaskError> {
+    target.ok_or_else(|| call.missing("ref", "a step's result, its `_ref`, or give `uri`"))
+}
+
+async fn get(call: &Call, access: &Access, target: Target) -> Result<Value, TaskError> {
+    let rows = parts::rows(call)?;
+    let mut result = match target.found(access).await? {
+        Target::Body(bound) => {
+            let mut result = match rows {
+                Some(rows) => parts::sliced(access, &bound, rows).await?,
+                None => json!({"data": parts::whole(access, &bound).await?}),
+            };
+            describe(&mut result, &bound.reference);
+            return Ok(result);
+        }
+        Target::File(file) => {
+            let data = files::get(&file).await?;
+            json!({"data": data, "uri": format!("file://{}", file.display())})
+        }
+        Target::Value(data) => json!({"data": data}),
+        Target::Address(_) => unreachable!("an address was looked up"),
+    };
+    result["size_bytes"] = result["data"].to_string().len().into();
+    if let Some(rows) = rows {
+        let cut = parts::cut(&result["data"], rows)?;
+        if let (Some(all), Value::Object(cut)) = (result.as_object_mut(), cut) {
+            all.extend(cut);
+        }
+    }
+    Ok(result)
+}
+
+fn describe(result: &mut Value, reference: &ResultRef) {
+    result["uri"] = reference.uri.as_str().into();
+    result["size_bytes"] = reference.meta.bytes.into();
+    result["store"] = reference.store.as_str().into();
+    result["sha256"] = reference.meta.sha256.as_str().into();
+}
+
+/// Keeps `data` as a body, whatever its size: the task's result is that body.
+async fn put(call: &Call, target: Option<Target>) -> Result<Outcome, TaskError> {
+    let data = call.fields.get("data");
+    let data = data.ok_or_else(|| call.missing("data", "the value to keep"))?;
+    let compression = match call.field("compress") {
+        None | Some(Value::Bool(false)) => None,
+        Some(Value::Bool(true)) => Some("gzip"),
+        Some(Value::String(text)) => Some(text.as_str()),
+        Some(other) => return Err(call.wrong_type("compress", "true, false, gzip or zstd", other)),
+    };
+    match target {
+        Some(Target::File(_)) if compression.is_some() => {
+            let message = "`compress` is for results; a file is written as it is";
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "compress"))
+        }
+        Some(Target::File(file)) => files::put(&file, data).await.map(Outcome::ok),
+        Some(_) => {
+            let message =
+                "`put` gives the result its address itself; `uri` may only be a file:// then";
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
+        }
+        None => {
+            let mut keeper = call.keeper.clone().ok_or_else(no_access)?;
+            if let Some(compression) = compression {
+                keeper.control.compression = Some(compression.into());
+            }
+            let text = data.to_string();
+            let kept = keeper.keep(&mut text.as_bytes()).await;
+            let mut reference = kept.map_err(|error| not_kept(&error))?;
+            let bytes = reference.meta.bytes;
+            let uri = reference.uri.clone();
+            reference.extracted.insert("uri".to_owned(), uri.into());
+            reference
+                .extracted
+                .insert("size_bytes".to_owned(), bytes.into());
+            Ok(Outcome::Ok(Success {
+                reference: Some(Box::new(reference)),
+                ..Success::default()
+            }))
+        }
+    }
+}
+
+async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskError> {
+    let uri = match target {
+        None => format!("noetl://execution/{}", access.execution),
+        Some(Target::Address(uri)) => uri,
+        Some(Target::File(dir)) => return files::list(&dir).await,
+        Some(Target::Body(_) | Target::Value(_)) => {
+            let message = "`list` takes the address of a run, noetl://execution/<id>, or of a folder, file://…";
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "REFERENCE_INVALID",
+                message,
+            ));
+        }
+    };
+    if let Target::Value(Value::Array(data)) = Target::Address(uri).found(access).await? {
+        return Ok(json!({"count": data.len(), "data": data}));
+    }
+    let message =
+        "the address names one result; `list` takes noetl://execution/<id> or …/step/<name>";
+    let error = TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message);
+    Err(error)
+}
+
+/// Gives a body up. Other references may need its bytes, so they go with the next collection that finds none.
+async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
+    let reference = match target.found(access).await? {
+        Target::File(file) => return files::delete(&file).await,
+        Target::Value(_) => {
+            let message = "the result is in the log itself, which is never changed: only bodies and files can be deleted";
+            return Err(TaskError::new(
+                ErrorKind::ClientError,
+                "REFERENCE_INVALID",
+                message,
+            ));
+        }
+        Target::Body(bound) => bound.reference,
+        Target::Address(_) => unreachable!("an address was looked up"),
+    };
+    let own = format!("noetl://execution/{}/", access.execution);
+    if !reference.uri.starts_with(&own) {
+        let message = format!(
+            "`{}` belongs to another run, which alone may give it up",
+            reference.uri
+        );
+        return Err(TaskError::new(
+            ErrorKind::ClientError,
+            "REFERENCE_FOREIGN",
+            message,
+        ));
+    }
+    let mut released = Map::from_iter([
+        ("kind".to_owned(), Value::from(model::result_ref::RELEASED)),
+        ("deleted".to_owned(), true.into()),
+    ]);
+    released.insert("uri".to_owned(), reference.uri.into());
+    released.insert("size_bytes".to_owned(), reference.meta.bytes.into());
+    Ok(Value::Object(released))
+}

@@ -1,0 +1,127 @@
+//! Bodies as tasks see them: what has a body is read from its store, and a manifest, which has none, through the server.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt as _, future};
+use model::result_ref::{RefKind, ResultRef};
+use results::{Bodies, Error, Pieces, Reading, Source, Stored};
+use wire::Transport;
+
+/// What the parts of a manifest come to is held in memory up to this size.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bodies, and manifests among them.
+pub(crate) struct WithManifests {
+    pub(crate) bodies: Arc<dyn Bodies>,
+    pub(crate) transport: Arc<dyn Transport>,
+}
+
+impl WithManifests {
+    async fn pieces(&self, manifest: &ResultRef) -> Result<Pieces, Error> {
+        let pieces = self.transport.manifest(manifest).await;
+        pieces.map_err(|error| match error {
+            wire::Error::NotFound(_) => Error::NotAvailable {
+                uri: manifest.uri.clone(),
+            },
+            error => Error::Interrupted(std::io::Error::other(error)),
+        })
+    }
+}
+
+#[async_trait]
+impl Bodies for WithManifests {
+    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+        self.bodies.put(body).await
+    }
+
+    async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
+        if reference.kind != RefKind::Manifest {
+            return self.bodies.get(reference).await;
+        }
+        let mut pieces = self.pieces(reference).await?;
+        let mut whole = BytesMut::new();
+        while let Some(piece) = results::next(&mut pieces).await? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > HELD_BYTES_MAX {
+                return Err(Error::TooLarge {
+                    bytes_max: HELD_BYTES_MAX as u64,
+                });
+            }
+        }
+        Ok(whole.freeze())
+    }
+
+    /// A manifest says only about how many bytes its parts have, so a range of it is cut from what passes.
+    async fn read(
+        &self,
+        reference: &ResultRef,
+        range: Option<Range<u64>>,
+    ) -> Result<Reading, Error> {
+        if reference.kind != RefKind::Manifest {
+            return self.bodies.read(reference, range).await;
+        }
+        let range = range.unwrap_or(0..u64::MAX);
+        Ok(Reading {
+            bytes: reference.meta.bytes,
+            pieces: cut(self.pieces(reference).await?, range.clone()),
+            range,
+        })
+    }
+
+    async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
+        self.bodies.delete(reference).await
+    }
+}
+
+/// What of a stream lies in a range of its bytes.
+fn cut(pieces: Pieces, range: Range<u64>) -> Pieces {
+    let mut passed = 0;
+    let end = range.end;
+    let within = pieces.map(move |piece| {
+        piece.map(|piece| {
+            let here = passed..passed + piece.len() as u64;
+            passed = here.end;
+            let from = range.start.clamp(here.start, here.end) - here.start;
+            let to = range.end.clamp(here.start, here.end) - here.start;
+            let place = |at: u64| usize::try_from(at).unwrap_or(piece.len());
+            (here.start, piece.slice(place(from)..place(to.max(from))))
+        })
+    });
+    let is_before_end = move |piece: &std::io::Result<(u64, Bytes)>| {
+        future::ready(piece.as_ref().is_ok_and(|(start, _)| *start < end) || piece.is_err())
+    };
+    let wanted = within.take_while(is_before_end);
+    Box::pin(wanted.map(|piece| piece.map(|(_, bytes)| bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_range_is_cut_from_what_passes() {
+        let text = "0123456789";
+        for (range, wanted) in [
+            (0..u64::MAX, "0123456789"),
+            (0..0, ""),
+            (2..5, "234"),
+            (3..7, "3456"),
+            (8..99, "89"),
+            (20..30, ""),
+        ] {
+            let pieces = text.as_bytes().chunks(3);
+            let pieces: Vec<_> = pieces
+                .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+                .collect();
+            let mut cut = cut(Box::pin(futures_util::stream::iter(pieces)), range.clone());
+            let mut found = Vec::new();
+            while let Some(piece) = cut.next().await {
+                found.extend_from_slice(&piece.expect("nothing breaks"));
+            }
+            assert_eq!(String::from_utf8(found).expect("text"), wanted, "{range:?}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Preparing a loop: its elements are fixed where their inputs can be read. A list inside a body is only counted, in
+//! memory that does not grow with it; anything else is rendered and stored.
+
+use model::command::ReportEnd;
+use model::event::{Body, ResultStored};
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{Collection, Loop, ResultControl, Step};
+use model::result_ref::{BodyMeta, RefKind, Resolved, ResultRef, SCHEME, Scope as Life};
+use model::template::{Bound, Scope, Tree};
+use results::{Located, Place, Places, Source};
+use serde_json::{Map, Value, json};
+use tokio_util::io::StreamReader;
+
+use crate::elements::PLACES;
+use crate::hand::{Hand, Trouble};
+use crate::load::{self, Unresolved};
+use crate::{keep, lookup};
+
+/// A smaller body is rendered like any other value.
+const RENDERED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Fixes a loop's elements and reports where they are.
+pub(crate) async fn elements(hand: &Hand, found: (&Step, &Loop)) -> Result<ReportEnd, Trouble> {
+    let Collection::In(tree) = &found.1.over;
+    let mut scope: Scope = hand.scope();
+    scope.now = Some(hand.now());
+    let mut result_ref = match counted(hand, &mut scope, tree, found.0).await? {
+        Some(reference) => reference,
+        None => rendered(hand, &mut scope, found, tree).await?,
+    };
+    result_ref.preview = None;
+    let body = Body::ResultStored(ResultStored {
+        result_ref: Box::new(result_ref),
+    });
+    hand.lease.push(&mut vec![hand.event(hand.at(), body)]);
+    Ok(ReportEnd::Finished)
+}
+
+/// The elements as a list inside a body, if that is what they are. Parts of a manifest are no list in one body.
+async fn counted(
+    hand: &Hand,
+    scope: &mut Scope,
+    tree: &Tree,
+    step: &Step,
+) -> Result<Option<ResultRef>, Trouble> {
+    let bound = load::resolve(hand, scope, |scope| tree.bound(scope)).await;
+    let bound = match settled(bound, step)? {
+        Some(bound) => Some(bound),
+        None => addressed(hand, scope, tree, step).await?,
+    };
+    let Some(bound) = bound else {
+        return Ok(None);
+    };
+    if bound.reference.meta.bytes <= RENDERED_BYTES_MAX {
+        return Ok(None);
+    }
+    let bound = match bound.reference.kind {
+        RefKind::Result => bound,
+        // Its parts lie here and there; the loop needs them in one place.
+        RefKind::Manifest => Bound {
+            reference: {
+                let copy = || copied(hand, &bound.reference, 0..u64::MAX);
+                load::reading(hand, &bound.reference, copy).await?
+            },
+            ..bound
+        },
+    };
+    let reference = &bound.reference;
+    let bodies = &hand.shared.config.bodies;
+    let locate = || results::locate(&**bodies, reference, &bound.paths);
+    match load::reading(hand, reference, locate).await? {
+        Some(Located {
+            range,
+            list: Some(places),
+            ..
+        }) => fixed(hand, reference, range, places).await.map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The body behind an address, where the loop runs over one.
+async fn addressed(
+    hand: &Hand,
+    scope: &mut Scope,
+    tree: &Tree,
+    step: &Step,
+) -> Result<Option<Bound>, Trouble> {
+    let is_address = |value: &Value| value.as_str().is_some_and(|text| text.starts_with(SCHEME));
+    let rendered = load::resolve(hand, scope, |scope| tree.render(scope)).await;
+    let value = settled(rendered, step)?.value;
+    if !is_address(&value) {
+        return Ok(None);
+    }
+    let uri = value.as_str().unwrap_or_default();
+    Ok(match lookup::found(hand, uri).await? {
+        Resolved::Body(reference) => Some(Bound::whole(*reference)),
+        Resolved::Value(_) => None,
+    })
+}
+
+/// The reference that the log keeps of the elements. A body that may go before the run does is copied.
+async fn fixed(
+    hand: &Hand,
+    source: &ResultRef,
+    range: std::ops::Range<u64>,
+    places: Places,
+) -> Result<ResultRef, Trouble> {
+    let own = format!("noetl://execution/{}/", hand.execution());
+    let is_short = source.scope == Life::Step || source.expires_at.is_some();
+    let (mut reference, places) = if source.uri.starts_with(&own) && !is_short {
+        (source.clone(), places)
+    } else {
+        let copy = || copied(hand, source, range.clone());
+        let copy = load::reading(hand, source, copy).await?;
+        (copy, moved(&places, range.start))
+    };
+    reference.scope = Life::Execution;
+    reference.extracted = Map::from_iter([("total".to_owned(), places.total.into())]);
+    let places = serde_json::to_value(places).expect("places are plain data");
+    reference.meta.location.insert(PLACES.to_owned(), places);
+    Ok(reference)
+}
+
+fn moved(places: &Places, by: u64) -> Places {
+    Places {
+        offsets: places.offsets.iter().map(|offset| offset - by).collect(),
+        end: places.end - by,
+        ..*places
+    }
+}
+
+async fn copied(
+    hand: &Hand,
+    source: &ResultRef,
+    range: std::ops::Range<u64>,
+) -> Result<ResultRef, results::Error> {
+    let bodies = &hand.shared.config.bodies;
+    let reading = bodies.read(source, Some(range)).await?;
+    let mut reader = StreamReader::new(reading.pieces);
+    let stored = bodies.put(Source::Stream(&mut reader)).await?;
+    let at = hand.at();
+    let place = Place {
+        execution: hand.execution(),
+        at: &at,
+        now: hand.now(),
+    };
+    Ok(ResultRef {
+        kind: RefKind::Result,
+        uri: place.uri(),
+        store: stored.store.to_owned(),
+        scope: Life::Execution,
+        expires_at: None,
+        meta: BodyMeta {
+            content_type: "application/json".to_owned(),
+            bytes: stored.bytes,
+            sha256: stored.sha256,
+            compression: None,
+            location: stored.location,
+        },
+        extracted: Map::new(),
+        preview: None,
+    })
+}
+
+/// The elements rendered whole, and stored.
+async fn rendered(
+    hand: &Hand,
+    scope: &mut Scope,
+    (step, loop_): (&Step, &Loop),
+    tree: &Tree,
+) -> Result<ResultRef, Trouble> {
+    let rendered = load::resolve(hand, scope, |scope| tree.render(scope)).await;
+    let mut value = settled(rendered, step)?.value;
+    if let Some(uri) = value.as_str().filter(|text| text.starts_with(SCHEME)) {
+        value = match lookup::found(hand, uri).await? {
+            Resolved::Body(reference) => load::body(hand, &reference).await?,
+            Resolved::Value(value) => value.value(),
+        };
+    }
+    let items = match value {
+        Value::Array(items) => items,
+        Value::Object(map) => {
+            let pairs = map.into_iter();
+            pairs
+                .map(|(key, value)| json!({"key": key, "value": value}))
+                .collect()
+        }
+        _ => {
+            let message = format!("`loop.in` of step `{}` is not a list", step.name);
+            let error = TaskError::new(ErrorKind::Schema, "LOOP_NOT_A_LIST", message);
+            return Err(error.with("line", loop_.span.line).into());
+        }
+    };
+    let total = items.len() as u64;
+    let control = ResultControl::default();
+    let mut reference = keep::store(hand, &hand.at(), Value::Array(items), &control).await?;
+    reference.extracted.insert("total".to_owned(), total.into());
+    Ok(reference)
+}
+
+/// What came of a rendering, or why the step fails.
+fn settled<T>(resolved: load::Resolved<T>, step: &Step) -> Result<T, Trouble> {
+    resolved.map_err(|unresolved| match unresolved {
+        Unresolved::Interrupted => Trouble::Interrupted,
+        Unresolved::Missing(error) => Trouble::Failed(error),
+        Unresolved::Template(error) => {
+            let mut error = pipeline::render_failure(&error, step, &step.name);
+            error.details.shift_remove("task");
+            error.into()
+        }
+    })
+}

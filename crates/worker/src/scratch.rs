@@ -1,0 +1,130 @@
+//! Scratch: bodies as files, for programs that read files. They live as long as the command that asked for them.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, TaskError};
+use model::template::{Bound, FileNeed, FileOf};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::hand::{Hand, Trouble};
+use crate::load;
+
+/// A folder untouched for so long was left by a process that died.
+const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The longest text that is taken out of a body; text in a body is written with marks that its file does not have.
+const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Why a file cannot be made.
+enum Fault {
+    Body(results::Error),
+    Disk(PathBuf, std::io::Error),
+}
+
+impl From<results::Error> for Fault {
+    fn from(error: results::Error) -> Self {
+        Self::Body(error)
+    }
+}
+
+/// A folder of one command; it goes with it.
+pub(crate) fn folder(parent: &Path) -> Result<TempDir, Box<TaskError>> {
+    let made = std::fs::create_dir_all(parent).and_then(|()| {
+        sweep(parent);
+        tempfile::Builder::new().prefix("run-").tempdir_in(parent)
+    });
+    made.map_err(|error| Box::new(unwritable(parent, &error)))
+}
+
+/// Removes what dead processes left; what cannot be removed does no harm.
+fn sweep(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let modified = entry.metadata().and_then(|meta| meta.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        if age.is_some_and(|age| age > AGE_MAX) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Makes a file with this in it; answers its path.
+pub(crate) async fn file(hand: &Hand, need: &FileNeed) -> Result<String, Trouble> {
+    let path = hand.scratch_file()?;
+    match &need.of {
+        FileOf::Value(value) => {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let written = tokio::fs::write(&path, text).await;
+            written.map_err(|error| unwritable(&path, &error))?;
+        }
+        FileOf::Body(bound) => {
+            let write = || async {
+                match pour(hand, bound, &path).await {
+                    Ok(()) => Ok(None),
+                    Err(Fault::Disk(path, error)) => Ok(Some((path, error))),
+                    Err(Fault::Body(error)) => Err(error),
+                }
+            };
+            let fault = load::reading(hand, &bound.reference, write).await?;
+            if let Some((path, error)) = fault {
+                return Err(unwritable(&path, &error).into());
+            }
+        }
+    }
+    let locked = std::fs::set_permissions(&path, Permissions::from_mode(0o444));
+    locked.map_err(|error| unwritable(&path, &error))?;
+    Ok(path.display().to_string())
+}
+
+/// Writes a body, or the part of it that is meant.
+async fn pour(hand: &Hand, bound: &Bound, path: &Path) -> Result<(), Fault> {
+    let bodies = &*hand.shared.config.bodies;
+    let reference = &bound.reference;
+    let is_whole = bound.paths.first().is_some_and(Vec::is_empty);
+    let located = if is_whole {
+        None
+    } else {
+        match results::locate(bodies, reference, &bound.paths).await {
+            // What is not JSON has no parts.
+            Err(results::Error::NotJson(_)) => None,
+            located => located?,
+        }
+    };
+    let range = located.as_ref().map(|located| located.range.clone());
+    let is_text = located.is_some_and(|located| located.is_text);
+    let mut pieces = bodies.read(reference, range.clone()).await?.pieces;
+    let disk = |error| Fault::Disk(path.to_owned(), error);
+    let mut file = tokio::fs::File::create(path).await.map_err(disk)?;
+    if is_text && range.is_some_and(|range| range.end - range.start <= TEXT_BYTES_MAX) {
+        let mut quoted = Vec::new();
+        while let Some(piece) = results::next(&mut pieces).await? {
+            quoted.extend_from_slice(&piece);
+        }
+        let text = serde_json::from_slice::<String>(&quoted);
+        let text = text.map_or(quoted, String::into_bytes);
+        file.write_all(&text).await.map_err(disk)?;
+    } else {
+        while let Some(piece) = results::next(&mut pieces).await? {
+            file.write_all(&piece).await.map_err(disk)?;
+        }
+    }
+    file.flush().await.map_err(disk)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> TaskError {
+    let message = format!("`{}` cannot be written: {error}", path.display());
+    TaskError {
+        retryable: true,
+        ..TaskError::new(ErrorKind::Storage, "STORAGE_UNAVAILABLE", message)
+    }
+}

@@ -1,0 +1,474 @@
+//! Results by reference, with the real binary: reached by address, looped over, read as files, lost and made again, and
+//! collected when their time is over.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tests::binary::{Desk, Said, noetl};
+
+const ARTIFACTS: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: artifacts, path: tests/artifacts}
+workflow:
+  - step: make
+    tool:
+      - rows:
+          kind: python
+          code: "result = {'rows': [{'n': n, 'text': 'x' * 100} for n in range(5000)], 'name': 'rows'}"
+    next: {arcs: [{step: look}]}
+  - step: look
+    tool:
+      - whole: {kind: artifact, action: get, ref: "{{ make }}"}
+      - some: {kind: result, action: get, result_ref: "{{ make._ref }}", slice: [10, 12]}
+      - deep: {kind: resolve, ref: "{{ make.rows }}", slice: "4999.."}
+      - address: {kind: artifact, uri: "{{ make._uri }}"}
+      - named: {kind: artifact, uri: "noetl://execution/{{ execution_id }}/result/make/rows"}
+      - kept: {kind: artifact, action: put, data: {small: 1}}
+      - again: {kind: artifact, ref: "{{ kept }}"}
+      - listed: {kind: artifact, action: list, uri: "noetl://execution/{{ execution_id }}/step/make"}
+      - given_up: {kind: artifact, action: delete, ref: "{{ make }}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool:
+      - report:
+          kind: noop
+          result:
+            rows: "{{ look.whole.rows | length }}"
+            size: "{{ look.whole.size_bytes > 500000 }}"
+            some: "{{ look.some.data | map(attribute='n') | list }}"
+            total: "{{ look.some.total }}"
+            last: "{{ look.deep.data[0].n }}"
+            address: "{{ look.address.name }}"
+            named: "{{ look.named.name }}"
+            kept: "{{ look.kept.small }}"
+            kept_bytes: "{{ look.kept.size_bytes }}"
+            again: "{{ look.again.data }}"
+            listed: "{{ look.listed.count }}"
+            given_up: "{{ look.given_up.deleted }}"
+"#;
+
+fn expected() -> Value {
+    json!({
+        "rows": 5000, "size": true, "some": [10, 11], "total": 5000, "last": 4999, "address": "rows", "named": "rows",
+        "kept": 1, "kept_bytes": 11, "again": {"small": 1}, "listed": 1, "given_up": true,
+    })
+}
+
+#[test]
+fn results_are_reached_by_reference_and_by_address() {
+    let desk = Desk::new();
+    desk.write("artifacts.yaml", ARTIFACTS);
+    assert_eq!(desk.json(&["run", "artifacts.yaml"]), expected());
+}
+
+/// A server without slots and a worker of its own.
+struct Cluster(Vec<Child>, String);
+
+impl Cluster {
+    fn start(desk: &Desk) -> Self {
+        let serve = [
+            "serve",
+            "--store",
+            "kept",
+            "--listen",
+            "127.0.0.1:0",
+            "--local-slots",
+            "0",
+        ];
+        let mut child = desk
+            .command(&serve)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let said = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut lines = said.lines().map_while(Result::ok);
+        let ready = lines
+            .find(|line| line.contains("serving"))
+            .expect("it says when it serves");
+        let url = ready
+            .split_whitespace()
+            .nth(1)
+            .expect("it says where")
+            .to_owned();
+        std::thread::spawn(move || lines.for_each(drop));
+        let worker = desk
+            .command(&["worker", "--server", &url])
+            .stderr(Stdio::null())
+            .spawn();
+        Self(vec![child, worker.expect("it starts")], url)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_worker_elsewhere_reaches_them_through_its_server() {
+    let desk = Desk::new();
+    desk.write("artifacts.yaml", ARTIFACTS);
+    let cluster = Cluster::start(&desk);
+    let said = desk.run(&[
+        "run",
+        "artifacts.yaml",
+        "--server",
+        &cluster.1,
+        "-o",
+        "json",
+    ]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.json(), expected());
+}
+
+const OTHER_RUN: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: other, path: tests/other}
+workload: {address: ""}
+workflow:
+  - step: each
+    loop: {in: "{{ workload.address }}", iterator: row, spec: {mode: parallel, max_in_flight: 4}}
+    tool: {kind: noop, result: "{{ iter.row.n }}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: {sum: "{{ each.data | sum }}", count: "{{ each.data | length }}"}}
+"#;
+
+const LIST: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: list, path: tests/list}
+workflow:
+  - step: end
+    tool:
+      - rows:
+          kind: python
+          code: "result = [{'n': n, 'text': 'x' * 1500} for n in range(1000)]"
+"#;
+
+#[test]
+fn a_loop_runs_over_the_result_of_another_run() {
+    let desk = Desk::new();
+    desk.write("list.yaml", LIST);
+    desk.write("other.yaml", OTHER_RUN);
+    assert_eq!(desk.run(&["run", "list.yaml"]).code, Some(0));
+    let id = desk.json(&["runs", "-o", "json"])[0]["execution_id"].clone();
+    let id = id.as_str().expect("ids are strings");
+    let address = format!("address=noetl://execution/{id}/result/end");
+    let result = desk.json(&["run", "other.yaml", "--set-string", &address]);
+    assert_eq!(result, json!({"sum": 499_500, "count": 1000}));
+}
+
+const FILES: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: files, path: tests/files}
+workflow:
+  - step: make
+    tool:
+      - rows:
+          kind: python
+          code: "result = {'data': [{'n': n, 'text': 'x' * 100} for n in range(5000)]}"
+      - lines:
+          kind: python
+          code: "result = {'data': 'n\\n' + '1\\n' * 50000}"
+      - small: {kind: noop, result: {a: 1}}
+    next: {arcs: [{step: read}]}
+  - step: read
+    tool:
+      - count: {kind: shell, command: "wc -c < {{ make.rows._file }}"}
+      - python:
+          kind: python
+          input: {path: "{{ make.rows.data._file }}"}
+          code: |
+            import json, os
+            result = {"rows": len(json.load(open(path))), "read_only": oct(os.stat(path).st_mode & 0o777), "path": path}
+      - text: {kind: shell, command: "head -2 {{ make.lines.data._file }} | tail -1"}
+      - small: {kind: shell, command: "cat {{ make.small._file }}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool:
+      - report:
+          kind: noop
+          result:
+            bytes: "{{ read.count.stdout | trim | int > 500000 }}"
+            rows: "{{ read.python.rows }}"
+            mode: "{{ read.python.read_only }}"
+            path: "{{ read.python.path }}"
+            text: "{{ read.text.stdout | trim }}"
+            small: "{{ read.small.stdout | trim }}"
+"#;
+
+#[test]
+fn programs_read_results_as_files_that_go_with_their_step() {
+    let desk = Desk::new();
+    desk.write("files.yaml", FILES);
+    let result = desk.json(&["run", "files.yaml"]);
+    assert_eq!(result["bytes"], true);
+    assert_eq!(
+        (&result["rows"], &result["text"]),
+        (&json!(5000), &json!("1"))
+    );
+    assert_eq!(
+        (&result["mode"], &result["small"]),
+        (&json!("0o444"), &json!(r#"{"a":1}"#))
+    );
+    let path = result["path"].as_str().expect("it is a path");
+    assert!(!desk.path(path).exists(), "{path} was left");
+}
+
+const LOST: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: lost, path: tests/lost}
+workload: {spoil: "rm -f"}
+workflow:
+  - step: work
+    tool:
+      - make:
+          kind: python
+          code: "result = {'data': ['x' * 100] * 60000}"
+      - spoil:
+          kind: shell
+          command: |
+            if [ ! -e spoilt ]; then touch spoilt; for f in $(find .noetl/bodies -type f -size +1000k); do {{ workload.spoil | raw_sh }} $f; done; fi
+      - read:
+          kind: noop
+          result: "{{ make.data | length }}"
+          spec:
+            policy:
+              rules:
+                - when: "{{ outcome.error.code in ['REFERENCE_NOT_AVAILABLE', 'REFERENCE_CORRUPT'] }}"
+                  then: {do: jump, to: make, set_ctx: {seen: "{{ outcome.error.code }}"}}
+                - when: "{{ outcome.status == 'error' }}"
+                  then: {do: fail}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: {count: "{{ work.read.data }}", seen: "{{ ctx.seen }}"}}
+"#;
+
+#[test]
+fn a_body_that_is_lost_or_damaged_is_made_again() {
+    for (spoil, code) in [
+        ("rm -f", "REFERENCE_NOT_AVAILABLE"),
+        ("truncate -s -1", "REFERENCE_CORRUPT"),
+    ] {
+        let desk = Desk::new();
+        desk.write("lost.yaml", LOST);
+        let spoil = format!("spoil={spoil}");
+        let result = desk.json(&["run", "lost.yaml", "--set-string", &spoil]);
+        assert_eq!(result, json!({"count": 60000, "seen": code}));
+    }
+}
+
+const ASKED: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: asked, path: tests/asked}
+workflow:
+  - step: make
+    tool: {kind: python, code: "result = {'data': ['x' * 100] * 20000, 'total': 7}"}
+    next:
+      arcs:
+        - {step: end, when: "{{ make.total == 7 and make.data | length == 20000 }}"}
+  - step: end
+    tool: {kind: noop}
+"#;
+
+#[test]
+fn a_guard_does_not_load_a_large_body() {
+    let desk = Desk::new();
+    desk.write("asked.yaml", ASKED);
+    let said = desk.run(&["run", "asked.yaml"]);
+    assert_ne!(said.code, Some(0));
+    assert!(said.err.contains("BODY_TOO_LARGE"), "{said:?}");
+    assert!(said.err.contains("select"), "{said:?}");
+}
+
+const SCOPES: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: scopes, path: tests/scopes}
+workflow:
+  - step: make
+    tool:
+      - permanent: {kind: python, code: "result = 'p' * 100000", spec: {result: {store: {scope: permanent}}}}
+      - execution: {kind: python, code: "result = 'e' * 100000"}
+      - short: {kind: python, code: "result = 's' * 100000", spec: {result: {store: {scope: permanent, ttl: "1ms"}}}}
+      - step: {kind: python, code: "result = 't' * 100000", spec: {result: {store: {scope: step}}}}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: done}
+"#;
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else if path.file_name().is_some_and(|name| name.len() == 62) {
+            all.push(path);
+        }
+    }
+    all
+}
+
+/// Puts the bodies back by two days, so that they are old enough to be looked at.
+fn age(desk: &Desk) {
+    for file in files(&desk.path(".noetl/bodies")) {
+        let file = std::fs::File::options()
+            .append(true)
+            .open(file)
+            .expect("it is there");
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is past");
+        let before =
+            SystemTime::UNIX_EPOCH + now.saturating_sub(Duration::from_secs(2 * 24 * 3600));
+        file.set_modified(before).expect("times can be set");
+    }
+}
+
+fn collected(said: &Said) -> u64 {
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.json()["bodies"].as_u64().expect("it is a count")
+}
+
+#[test]
+fn what_has_expired_is_collected_and_says_so_when_it_is_asked_for() {
+    let desk = Desk::new();
+    desk.write("scopes.yaml", SCOPES);
+    assert_eq!(desk.run(&["run", "scopes.yaml"]).code, Some(0));
+    assert_eq!(
+        collected(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
+        0,
+        "all are young"
+    );
+    age(&desk);
+    assert_eq!(collected(&desk.run(&["gc", "-o", "json", "--dry-run"])), 2);
+    assert_eq!(files(&desk.path(".noetl/bodies")).len(), 4);
+    assert_eq!(
+        collected(&desk.run(&["gc", "-o", "json"])),
+        2,
+        "its step is over, its ttl too"
+    );
+    assert_eq!(
+        collected(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
+        1,
+        "its run is over"
+    );
+    assert_eq!(
+        files(&desk.path(".noetl/bodies")).len(),
+        1,
+        "one is kept for good"
+    );
+    let id = desk.json(&["runs", "-o", "json"])[0]["execution_id"].clone();
+    let address = format!(
+        "noetl://execution/{}/result/make/short",
+        id.as_str().unwrap_or_default()
+    );
+    desk.write("ask.yaml", &ASK.replace("ADDRESS", &address));
+    let said = desk.run(&["run", "ask.yaml"]);
+    assert!(said.err.contains("REFERENCE_NOT_AVAILABLE"), "{said:?}");
+    assert!(said.err.contains("expired"), "{said:?}");
+}
+
+const ASK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: ask, path: tests/ask}
+workflow:
+  - step: end
+    tool: {kind: artifact, uri: "ADDRESS"}
+"#;
+
+const LARGE: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: large, path: tests/large}
+workload: {url: ""}
+workflow:
+  - step: fetch
+    tool: {kind: http, url: "{{ workload.url }}", timeout: 300}
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: "{{ fetch.data }}", iterator: row, spec: {mode: parallel, max_in_flight: 8}}
+    tool: {kind: noop, result: "{{ iter.row.id }}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: {count: "{{ each.data | length }}", sum: "{{ each.data | sum }}"}}
+"#;
+
+const ROWS: u64 = 2_000;
+const ROW_BYTES: usize = 100_000;
+
+/// Serves a list of 200 MB.
+fn serve_large() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
+    let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let mut lines = BufReader::new(stream.try_clone().expect("it can be shared")).lines();
+            while lines
+                .next()
+                .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+            {}
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n[";
+            let mut sent = stream.write_all(head.as_bytes());
+            let text = "x".repeat(ROW_BYTES);
+            for id in 0..ROWS {
+                let comma = if id == 0 { "" } else { "," };
+                let row = format!("{comma}{{\"id\":{id},\"text\":\"{text}\"}}");
+                sent = sent.and_then(|()| stream.write_all(row.as_bytes()));
+            }
+            let _ = sent.and_then(|()| stream.write_all(b"]"));
+        }
+    });
+    url
+}
+
+fn peak_kib(id: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
+    let desk = Desk::new();
+    desk.write("large.yaml", LARGE);
+    let url = format!("url={}", serve_large());
+    let mut command: Command = desk.command(&["run", "large.yaml", "--set-string", &url]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.expect("it starts");
+    let id = child.id();
+    let watch = std::thread::spawn(move || {
+        let mut peak = 0;
+        while let Some(now) = peak_kib(id) {
+            peak = now;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        peak
+    });
+    let out = child.stdout.take().expect("it is piped");
+    let result: Value = serde_json::from_reader(out).expect("it prints its result");
+    child.wait().expect("it ends");
+    let peak = watch.join().expect("watching does not panic");
+    assert_eq!(result, json!({"count": ROWS, "sum": ROWS * (ROWS - 1) / 2}));
+    assert!(
+        peak < 120 * 1024,
+        "{peak} KiB for a list of 200 MB; see {}",
+        noetl().display()
+    );
+}
