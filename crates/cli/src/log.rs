@@ -7,7 +7,7 @@ use model::id::{ExecutionId, PlaybookHash, Seq};
 use model::outcome::Outcome;
 use model::playbook::Playbook;
 use model::result_ref::ResultRef;
-use results::Bodies;
+use results::{Bodies as _, Stores};
 use serde_json::Value;
 use store::Store;
 
@@ -23,7 +23,7 @@ pub(crate) struct Log {
     /// The store.
     pub(crate) store: Arc<dyn Store>,
     /// Bodies too large for it.
-    pub(crate) bodies: Arc<dyn Bodies>,
+    pub(crate) bodies: Arc<Stores>,
 }
 
 impl Log {

@@ -77,7 +77,7 @@ pub fn reference(stored: &Stored) -> ResultRef {
             content_type: "application/json".to_owned(),
             bytes: stored.bytes,
             sha256: stored.sha256.clone(),
-            compression: None,
+            compression: stored.compression.map(str::to_owned),
             location: stored.location.clone(),
         },
         extracted: Map::new(),

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -101,4 +102,18 @@ fn a_full_disk_is_said() {
     };
     let error = draft.write(b"x").unwrap_err();
     assert!(matches!(error, Error::Full { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_shared_directory_says_where_a_body_stands() {
+    let dir = TempDir::new().unwrap();
+    let bodies = Local::shared(dir.path()).unwrap();
+    let body = Bytes::from_static(b"hello");
+    let stored = bodies.put(Source::Bytes(body.clone())).await.unwrap();
+    assert_eq!(stored.store, "pvc");
+    let path = stored.location["path"].as_str().unwrap();
+    assert_eq!(fs::read(path).unwrap(), body);
+    let own = Local::open(dir.path()).unwrap();
+    let stored = own.put(Source::Bytes(body)).await.unwrap();
+    assert_eq!((stored.store, json!(stored.location)), ("disk", json!({})));
 }
