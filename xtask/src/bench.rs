@@ -7,5 +7,9 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if args.iter().any(|arg| arg == "--distributed") {
         crate::shell::run(&mut cargo(["build", "--release", "--package", "noetl"]))?;
     }
+    if args.iter().any(|arg| arg == "--results") {
+        // S3 is a program of the tests' own environment.
+        crate::prerequisite::ensure_python()?;
+    }
     crate::shell::run(cargo(["run", "--release", "--package", "bench", "--"]).args(args))
 }
