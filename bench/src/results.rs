@@ -117,7 +117,11 @@ async fn large() -> anyhow::Result<Vec<Figure>> {
         copy(&part, &dir.path().join(format!("raw-{number}")))?;
         raw += begin.elapsed();
         let begin = now();
-        stored.push(stores.put_as(Source::Bytes(part), &wish(Kind::Auto)).await?);
+        stored.push(
+            stores
+                .put_as(Source::Bytes(part), &wish(Kind::Auto))
+                .await?,
+        );
         ours += begin.elapsed();
     }
     let put = Figure {

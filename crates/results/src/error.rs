@@ -54,7 +54,9 @@ pub enum Error {
         remedy: String,
     },
     /// The body is larger than the store that the task names can hold.
-    #[error("`{store}` holds bodies of up to {bytes_max} bytes: let the task name another store, or none")]
+    #[error(
+        "`{store}` holds bodies of up to {bytes_max} bytes: let the task name another store, or none"
+    )]
     TooLargeForStore {
         /// The store.
         store: &'static str,

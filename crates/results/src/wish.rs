@@ -58,7 +58,10 @@ pub enum Codec {
 impl Wish {
     /// What `task.spec.result` says. What cannot stay inline goes where `auto` sends it.
     pub fn of(control: &ResultControl) -> Self {
-        let kind = control.store.as_ref().map(|store| Kind::named(store.as_str()));
+        let kind = control
+            .store
+            .as_ref()
+            .map(|store| Kind::named(store.as_str()));
         let compression = match control.compression.as_ref().map(Name::as_str) {
             Some("none") => Packing::Plain,
             Some(name) => Codec::named(name).map_or(Packing::Auto, Packing::With),

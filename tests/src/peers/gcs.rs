@@ -168,7 +168,7 @@ impl State {
                 plain(200, "")
             }
             "POST" => {
-                let whole = parts.values().flatten().copied().collect();
+                let whole = parts.values().cloned().collect::<Vec<_>>().concat();
                 self.uploads.remove(upload);
                 self.objects.insert(asked.path.clone(), whole);
                 let body = "<CompleteMultipartUploadResult><ETag>\"1\"</ETag></CompleteMultipartUploadResult>";

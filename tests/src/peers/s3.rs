@@ -22,15 +22,13 @@ impl S3 {
     /// A server of the caller's own, with one bucket.
     pub fn private() -> Self {
         let folders: [PathBuf; 1] = [environment().join("bin")];
-        let program = find("moto_server", &folders).expect(
-            "moto_server is missing: run `cargo xtask test`, which fetches it from PyPI",
-        );
+        let program = find("moto_server", &folders)
+            .expect("moto_server is missing: run `cargo xtask test`, which fetches it from PyPI");
         let user = User::own();
         let dir = user.directory();
         let port = free_port();
-        let ready = format!(
-            "import socket; socket.create_connection(('127.0.0.1', {port}), 1).close()"
-        );
+        let ready =
+            format!("import socket; socket.create_connection(('127.0.0.1', {port}), 1).close()");
         let python = program.with_file_name("python");
         let start = format!(
             "'{}' -H 127.0.0.1 -p {port} </dev/null >\"$1/log\" 2>&1 & pid=$!\n\
@@ -38,7 +36,12 @@ impl S3 {
             program.display(),
             python.display(),
         );
-        let watch = Watch::begin(user, dir.path(), &start, "kill -KILL $pid; wait $pid 2>/dev/null");
+        let watch = Watch::begin(
+            user,
+            dir.path(),
+            &start,
+            "kill -KILL $pid; wait $pid 2>/dev/null",
+        );
         let s3 = Self {
             port,
             _watch: watch,

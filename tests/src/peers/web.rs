@@ -3,6 +3,9 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
+/// A bucket's owner, whom a peer of the tests believes without a signature.
+const OWNER: &str = "AWS4-HMAC-SHA256 Credential=tests/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+
 /// What a peer answered.
 pub struct Answer {
     /// The status.
@@ -15,7 +18,7 @@ pub struct Answer {
 pub fn ask(port: u16, method: &str, path: &str, body: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the peer listens");
     let head = format!(
-        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\nAuthorization: {OWNER}\r\n\r\n",
         body.len()
     );
     let sent = stream

@@ -7,8 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use results::contract::{noise, reference};
 use results::{
-    Bodies, CacheConfig, CloudTier, Codec, Home, Kind, Packing, Source, Stores,
-    StoresConfig, Wish,
+    Bodies, CacheConfig, CloudTier, Codec, Home, Kind, Packing, Source, Stores, StoresConfig, Wish,
 };
 use tempfile::TempDir;
 use tests::peers::{Gcs, Nats, Proxy, S3};
@@ -22,7 +21,7 @@ const MIB: usize = 1024 * 1024;
 fn in_gcs(gcs: &Gcs, port: u16, dir: &TempDir) -> crate::stores::Wishing {
     let config = StoresConfig {
         gcs: Some(gcs.config_at(port)),
-        silence_max: Duration::from_millis(500),
+        silence_max: Duration::from_secs(2),
         ..nothing(dir)
     };
     wishing(&config, dir, Kind::Gcs, Packing::Plain)
@@ -49,7 +48,10 @@ async fn a_bucket_that_goes_on_failing_may_be_asked_by_another_attempt() {
     assert!((2..10).contains(&gcs.requests()), "{}", gcs.requests());
     gcs.fail(403, u32::MAX);
     let error = bodies.put(Source::Bytes(noise(10))).await.unwrap_err();
-    assert_eq!((error.code(), error.is_retryable()), ("STORAGE_REFUSED", false));
+    assert_eq!(
+        (error.code(), error.is_retryable()),
+        ("STORAGE_REFUSED", false)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,7 +71,9 @@ async fn an_upload_that_breaks_off_is_not_seen_and_is_taken_back() {
     gcs.fail(500, 0);
     let stored = bodies.put(Source::Stream(&mut &body[..])).await.unwrap();
     assert!(bodies.get(&reference(&stored)).await.unwrap() == body);
-    let left = std::fs::read_dir(dir.path().join("scratch")).unwrap().count();
+    let left = std::fs::read_dir(dir.path().join("scratch"))
+        .unwrap()
+        .count();
     assert_eq!(left, 0, "nothing waits any more");
 }
 
@@ -93,7 +97,7 @@ async fn nobody_says_the_secret_of_a_bucket() {
     let proxy = Proxy::start(&format!("127.0.0.1:{}", s3.port()));
     let config = StoresConfig {
         s3: Some(s3.config_at(proxy.port())),
-        silence_max: Duration::from_millis(500),
+        silence_max: Duration::from_secs(2),
         ..nothing(&dir)
     };
     let bodies = wishing(&config, &dir, Kind::S3, Packing::Plain);
@@ -128,7 +132,10 @@ async fn nats_may_be_wiped_and_takes_bodies_again() {
     }
     let kv = wishing(&config, &dir, Kind::NatsKv, Packing::Plain);
     let error = kv.put(Source::Bytes(noise(MIB + 1))).await.unwrap_err();
-    assert_eq!((error.code(), error.is_retryable()), ("STORE_TOO_SMALL", false));
+    assert_eq!(
+        (error.code(), error.is_retryable()),
+        ("STORE_TOO_SMALL", false)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,7 +150,10 @@ async fn a_store_that_is_not_configured_says_which_variables_do_so() {
     ] {
         let bodies = wishing(&nothing(&dir), &dir, kind, Packing::Auto);
         let error = bodies.put(Source::Bytes(noise(10))).await.unwrap_err();
-        assert_eq!((error.code(), error.is_retryable()), ("STORE_NOT_CONFIGURED", false));
+        assert_eq!(
+            (error.code(), error.is_retryable()),
+            ("STORE_NOT_CONFIGURED", false)
+        );
         assert!(error.to_string().contains(variable), "{error}");
     }
 }
@@ -157,7 +167,10 @@ async fn a_worker_reads_through_its_server_what_it_cannot_reach() {
         compression: Packing::With(Codec::Zstd),
     };
     let body = Bytes::from(vec![b'x'; 3 * MIB]);
-    let stored = knowing.put_as(Source::Bytes(body.clone()), &wish).await.unwrap();
+    let stored = knowing
+        .put_as(Source::Bytes(body.clone()), &wish)
+        .await
+        .unwrap();
     assert_eq!((stored.store, stored.compression), ("gcs", Some("zstd")));
     let worker = Stores::open(&nothing(&dir), Home::Server(knowing)).unwrap();
     assert!(worker.get(&reference(&stored)).await.unwrap() == body);
@@ -195,7 +208,7 @@ async fn the_cache_answers_while_the_bucket_is_away_and_is_not_needed() {
             dir: cache.clone(),
             bytes_max: 1 << 30,
         }),
-        silence_max: Duration::from_millis(500),
+        silence_max: Duration::from_secs(2),
         ..nothing(&dir)
     };
     for count in [10, 3 * MIB] {
@@ -204,7 +217,10 @@ async fn the_cache_answers_while_the_bucket_is_away_and_is_not_needed() {
         let stored = bodies.put(Source::Stream(&mut &body[..])).await.unwrap();
         gcs.fail(500, u32::MAX);
         let again = wishing(&config, &dir, Kind::Disk, Packing::Plain);
-        assert!(again.get(&reference(&stored)).await.unwrap() == body, "after a restart");
+        assert!(
+            again.get(&reference(&stored)).await.unwrap() == body,
+            "after a restart"
+        );
         gcs.fail(500, 0);
         std::fs::remove_dir_all(&cache).unwrap();
         assert!(bodies.stores.get(&reference(&stored)).await.unwrap() == body);
@@ -221,7 +237,9 @@ impl Full {
     fn mount() -> Option<Self> {
         let dir = TempDir::new().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(dir.path());
+        mount
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(dir.path());
         let mounted = mount.output().is_ok_and(|done| done.status.success());
         mounted.then_some(Self(dir))
     }
@@ -246,8 +264,15 @@ async fn a_full_disk_is_said_and_what_fits_is_taken_again() {
     for kind in [Kind::Pvc, Kind::Gcs] {
         let bodies = wishing(&config, &dir, kind, Packing::Plain);
         let body = noise(3 * MIB);
-        let error = bodies.put(Source::Stream(&mut &body[..])).await.unwrap_err();
-        assert_eq!((error.code(), error.is_retryable()), ("STORAGE_FULL", true), "{error:?}");
+        let error = bodies
+            .put(Source::Stream(&mut &body[..]))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.code(), error.is_retryable()),
+            ("STORAGE_FULL", true),
+            "{error:?}"
+        );
         let stored = bodies.put(Source::Bytes(noise(1000))).await.unwrap();
         assert!(bodies.get(&reference(&stored)).await.is_ok());
     }

@@ -57,7 +57,12 @@ pub(crate) fn nothing(dir: &TempDir) -> StoresConfig {
     }
 }
 
-pub(crate) fn wishing(config: &StoresConfig, dir: &TempDir, kind: Kind, compression: Packing) -> Wishing {
+pub(crate) fn wishing(
+    config: &StoresConfig,
+    dir: &TempDir,
+    kind: Kind,
+    compression: Packing,
+) -> Wishing {
     let home = Home::Own(Arc::new(Local::open(dir.path()).unwrap()));
     let stores = Stores::open(config, home);
     Wishing {
@@ -69,7 +74,9 @@ pub(crate) fn wishing(config: &StoresConfig, dir: &TempDir, kind: Kind, compress
 /// What the store holds, by its hash: the body itself, or what it was compressed to.
 fn held(stored: &Stored) -> &str {
     let packed = stored.location.get("stored_sha256");
-    packed.and_then(|hash| hash.as_str()).unwrap_or(&stored.sha256)
+    packed
+        .and_then(|hash| hash.as_str())
+        .unwrap_or(&stored.sha256)
 }
 
 fn flip(bytes: &mut [u8]) {
@@ -111,7 +118,10 @@ impl Site for InS3 {
     }
 
     async fn damage(&self, stored: &Stored) {
-        assert_eq!((stored.store, stored.location["bucket"].as_str()), ("s3", Some(S3::BUCKET)));
+        assert_eq!(
+            (stored.store, stored.location["bucket"].as_str()),
+            ("s3", Some(S3::BUCKET))
+        );
         let key = stored.location["key"].as_str().unwrap();
         let mut bytes = self.s3.get(key).unwrap();
         flip(&mut bytes);

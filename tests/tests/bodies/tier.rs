@@ -24,7 +24,10 @@ fn variables(s3: &S3, desk: &Desk) -> Vec<(&'static str, String)> {
         ("NOETL_STORAGE_S3_BUCKET", S3::BUCKET.to_owned()),
         ("NOETL_STORAGE_S3_ENDPOINT", s3.url()),
         ("NOETL_STORAGE_S3_REGION", "us-east-1".to_owned()),
-        ("NOETL_STORAGE_LOCAL_CACHE_DIR", desk.path("cache").display().to_string()),
+        (
+            "NOETL_STORAGE_LOCAL_CACHE_DIR",
+            desk.path("cache").display().to_string(),
+        ),
         ("AWS_ACCESS_KEY_ID", "tests".to_owned()),
         ("AWS_SECRET_ACCESS_KEY", s3.secret().to_owned()),
     ]
@@ -43,7 +46,11 @@ async fn a_result_in_the_cloud_tier_is_handed_on_and_outlives_the_cache() {
     let variables = variables(&s3, &desk);
     let (address, store) = (free_address(), database.url());
     let url = format!("http://{address}");
-    let _server = start(&desk, &["serve", "--store", &store, "--listen", &address], &variables);
+    let _server = start(
+        &desk,
+        &["serve", "--store", &store, "--listen", &address],
+        &variables,
+    );
     until(&url, "/readyz", |_| true).await;
     let _worker = start(&desk, &["worker", "--server", &url], &variables);
     let client = wire::Client::new(std::slice::from_ref(&url), None).unwrap();
@@ -84,13 +91,20 @@ fn a_store_that_is_not_configured_fails_its_task_and_one_that_is_takes_the_body(
     let said = desk.run(&["run", "large.yaml"]);
     assert_ne!(said.code, Some(0), "{said:?}");
     let all = format!("{}{}", said.out, said.err);
-    assert!(all.contains("STORE_NOT_CONFIGURED") && all.contains("NOETL_STORAGE_DIR"), "{all}");
+    assert!(
+        all.contains("STORE_NOT_CONFIGURED") && all.contains("NOETL_STORAGE_DIR"),
+        "{all}"
+    );
     let mut command = desk.command(&["run", "large.yaml", "-o", "json"]);
     command.env("NOETL_STORAGE_DIR", desk.path("shared"));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let packed = std::fs::read_dir(desk.path("shared/bodies")).unwrap();
-    assert_eq!(packed.count(), 2, "a rack with the body, and the place for drafts");
+    assert_eq!(
+        packed.count(),
+        2,
+        "a rack with the body, and the place for drafts"
+    );
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("xxxxxxxx"), "{said}");
 }

@@ -17,7 +17,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 const NATS_BUCKET: &str = "noetl-bodies";
 
 /// What the variables say; `scratch` is where bodies wait whose hash is not known yet.
-pub(super) fn storage(environment: &Environment, scratch: PathBuf) -> Result<StoresConfig, Problem> {
+pub(super) fn storage(
+    environment: &Environment,
+    scratch: PathBuf,
+) -> Result<StoresConfig, Problem> {
     let text = |name: &str| environment.get(name).map(str::to_owned);
     let s3 = text("NOETL_STORAGE_S3_BUCKET").map(|bucket| S3Config {
         bucket,
@@ -109,8 +112,11 @@ fn check(config: &StoresConfig) -> Result<(), Problem> {
         _ => return Ok(()),
     };
     let message = format!("NOETL_STORAGE_CLOUD_TIER is set, and {missing} is not");
-    Err(Problem::new(Exit::Usage, "CONFIG_INVALID", message)
-        .help(format!("set {missing} to the bucket that keeps large results")))
+    Err(
+        Problem::new(Exit::Usage, "CONFIG_INVALID", message).help(format!(
+            "set {missing} to the bucket that keeps large results"
+        )),
+    )
 }
 
 fn invalid(name: &str, value: &str, wanted: &str) -> Problem {
@@ -151,7 +157,10 @@ mod tests {
         assert_eq!(config.silence_max, Duration::from_millis(500));
         assert_eq!(config.cache.as_ref().unwrap().bytes_max, 2 << 30);
         let said = format!("{config:?}");
-        assert!(said.contains("results") && !said.contains("canary"), "{said}");
+        assert!(
+            said.contains("results") && !said.contains("canary"),
+            "{said}"
+        );
     }
 
     #[test]

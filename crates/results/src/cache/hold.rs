@@ -12,11 +12,11 @@ use tokio::task::spawn_blocking;
 
 use super::lru::Lru;
 use super::rate::Rate;
+use crate::Error;
 use crate::config::CacheConfig;
 use crate::draft::Draft;
 use crate::files::{CHUNK_BYTES, name, sweep};
 use crate::stage::{Held, Staged};
-use crate::{Error, sha256};
 
 /// A body up to this size is a small one: it has the pool `meta`, and a place in memory.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
@@ -219,6 +219,7 @@ mod tests {
 
     use super::*;
     use crate::contract::noise;
+    use crate::sha256;
 
     const MIB: u64 = 1024 * 1024;
 
@@ -278,6 +279,9 @@ mod tests {
         let (large, bytes) = admit(&cache, 100_000).await;
         assert!(cache.find(&large, bytes).await.is_none());
         let (small, few) = admit(&cache, 10).await;
-        assert!(matches!(cache.find(&small, few).await, Some(Found::Memory(_))));
+        assert!(matches!(
+            cache.find(&small, few).await,
+            Some(Found::Memory(_))
+        ));
     }
 }

@@ -91,7 +91,10 @@ mod tests {
         assert!(lru.insert("b", 4, 2).is_empty());
         assert_eq!(lru.get("a"), Some(1));
         assert_eq!(lru.insert("c", 4, 3), ["b"]);
-        assert_eq!((lru.get("b"), lru.get("a"), lru.get("c")), (None, Some(1), Some(3)));
+        assert_eq!(
+            (lru.get("b"), lru.get("a"), lru.get("c")),
+            (None, Some(1), Some(3))
+        );
         assert_eq!(lru.insert("c", 10, 4), ["a"]);
         lru.remove("c");
         assert_eq!((lru.bytes, lru.order.len(), lru.entries.len()), (0, 0, 0));

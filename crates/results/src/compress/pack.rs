@@ -76,7 +76,9 @@ async fn stream(
 /// The task's body, of which the store holds another.
 fn wrapped(mut stored: Stored, codec: Codec, sha256: String, bytes: u64) -> Stored {
     let held = std::mem::replace(&mut stored.sha256, sha256);
-    stored.location.insert(STORED_SHA256.to_owned(), held.into());
+    stored
+        .location
+        .insert(STORED_SHA256.to_owned(), held.into());
     let held = std::mem::replace(&mut stored.bytes, bytes);
     stored.location.insert(STORED_BYTES.to_owned(), held.into());
     stored.compression = Some(codec.name());

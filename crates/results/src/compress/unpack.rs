@@ -37,7 +37,11 @@ impl Packed {
         let location = &mut held.meta.location;
         let hash = location.remove(STORED_SHA256);
         let bytes = location.remove(STORED_BYTES);
-        let known = (Codec::named(name), hash, bytes.as_ref().and_then(Value::as_u64));
+        let known = (
+            Codec::named(name),
+            hash,
+            bytes.as_ref().and_then(Value::as_u64),
+        );
         let (Some(codec), Some(Value::String(hash)), Some(bytes)) = known else {
             let uri = reference.uri.clone();
             return Err(Error::NotAvailable { uri });
@@ -76,7 +80,8 @@ pub(crate) async fn get(
     let held = store.get(&packed.held).await?;
     let bytes = reference.meta.bytes;
     let mut body = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(held.len() * 16));
-    let mut opened = decoder(packed.codec, std::io::Cursor::new(held)).take(bytes.saturating_add(1));
+    let mut opened =
+        decoder(packed.codec, std::io::Cursor::new(held)).take(bytes.saturating_add(1));
     let read = opened.read_to_end(&mut body).await;
     if read.is_err() || body.len() as u64 != bytes || sha256(&body) != expected {
         return Err(packed.corrupt());

@@ -54,10 +54,11 @@ pub(super) fn gcs(
     if let Some(endpoint) = &config.endpoint {
         builder = builder.with_base_url(endpoint.trim_end_matches('/'));
     }
-    builder = match &config.credentials {
-        Some(file) => builder.with_application_credentials(file.to_string_lossy()),
-        // Whoever stands in for Google on the way asks nobody who he is.
-        None => builder.with_skip_signature(config.endpoint.is_some()),
+    builder = match (&config.credentials, &config.endpoint) {
+        (Some(file), _) => builder.with_application_credentials(file.to_string_lossy()),
+        // Whoever stands in for Google believes everybody; the machine's own account is not asked for then.
+        (None, Some(_)) => builder.with_bearer_token("anybody"),
+        (None, None) => builder,
     };
     let built = builder.build();
     let store = built.map_err(|error| invalid("NOETL_STORAGE_GCS_…", &error))?;

@@ -131,6 +131,10 @@ impl Objects {
     fn unsent(&self, unsent: Unsent) -> Error {
         match unsent {
             Unsent::Fault(fault) => named(fault, &self.place(), None),
+            Unsent::Lost(fault) => Error::Unavailable {
+                file: self.place().into(),
+                source: io::Error::other(fault),
+            },
             Unsent::Source(error) => Error::Interrupted(error),
         }
     }

@@ -16,6 +16,8 @@ const PARTS_AT_ONCE: usize = 3;
 pub(super) enum Unsent {
     /// The bucket refused.
     Fault(object_store::Error),
+    /// The bucket has forgotten what was sent.
+    Lost(object_store::Error),
     /// The body could not be read.
     Source(std::io::Error),
 }
@@ -27,11 +29,7 @@ impl From<object_store::Error> for Unsent {
 }
 
 /// Sends a body that is in memory.
-pub(super) async fn whole(
-    client: &dyn ObjectStore,
-    key: &Path,
-    body: Bytes,
-) -> Result<(), Unsent> {
+pub(super) async fn whole(client: &dyn ObjectStore, key: &Path, body: Bytes) -> Result<(), Unsent> {
     if body.len() <= PART_BYTES {
         client.put(key, body.into()).await?;
         return Ok(());
@@ -50,9 +48,13 @@ pub(super) async fn parts(
 ) -> Result<(), Unsent> {
     let upload = client.put_multipart(key).await?;
     let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+    let mut bytes = 0;
     let broken = loop {
         match pieces.try_next().await {
-            Ok(Some(piece)) => writer.put(piece),
+            Ok(Some(piece)) => {
+                bytes += piece.len() as u64;
+                writer.put(piece);
+            }
             Ok(None) => break None,
             Err(error) => break Some(Unsent::Source(error)),
         }
@@ -61,11 +63,29 @@ pub(super) async fn parts(
         }
     };
     let Some(broken) = broken else {
-        writer.finish().await?;
-        return Ok(());
+        return match writer.finish().await {
+            Ok(_) => Ok(()),
+            Err(fault) => finished(client, key, bytes, fault).await,
+        };
     };
     if let Err(error) = writer.abort().await {
         tracing::debug!(%error, "parts of a body are left for the bucket's lifecycle rule");
     }
     Err(broken)
+}
+
+/// An upload that is not known any more may be one whose last answer was lost.
+async fn finished(
+    client: &dyn ObjectStore,
+    key: &Path,
+    bytes: u64,
+    fault: object_store::Error,
+) -> Result<(), Unsent> {
+    if !matches!(fault, object_store::Error::NotFound { .. }) {
+        return Err(fault.into());
+    }
+    match client.head(key).await {
+        Ok(found) if found.size == bytes => Ok(()),
+        _ => Err(Unsent::Lost(fault)),
+    }
 }
