@@ -106,7 +106,7 @@ fn copy(part: &Bytes, file: &Path) -> anyhow::Result<String> {
 
 async fn large() -> anyhow::Result<Vec<Figure>> {
     let dir = TempDir::new_in(".")?;
-    let stores = stores(&dir, None)?;
+    let bodies = stores(&dir, None)?;
     let total = PARTS * 8 * MIB as u64;
     let (mut ours, mut raw) = (Duration::ZERO, Duration::ZERO);
     let mut stored = Vec::new();
@@ -138,7 +138,7 @@ async fn large() -> anyhow::Result<Vec<Figure>> {
         anyhow::ensure!(results::sha256(&part) == stored.sha256);
         raw += begin.elapsed();
         let begin = now();
-        stores.get(&reference(stored)).await?;
+        bodies.get(&reference(stored)).await?;
         ours += begin.elapsed();
     }
     let get = Figure {
@@ -153,22 +153,22 @@ async fn large() -> anyhow::Result<Vec<Figure>> {
 
 async fn small() -> anyhow::Result<Figure> {
     let dir = TempDir::new_in(".")?;
-    let stores = stores(&dir, None)?;
-    let bodies: Vec<Bytes> = (0..SMALL_BODIES as u64)
+    let local = stores(&dir, None)?;
+    let parts: Vec<Bytes> = (0..SMALL_BODIES as u64)
         .map(|number| noise(SMALL_BYTES, number))
         .collect();
     let begin = now();
-    for (number, body) in bodies.iter().take(500).enumerate() {
+    for (number, body) in parts.iter().take(500).enumerate() {
         copy(body, &dir.path().join(format!("raw-{number}")))?;
     }
     let raw = 500.0 / begin.elapsed().as_secs_f64();
     let begin = now();
     let hands = (0..AT_ONCE).map(|hand| {
-        let (stores, bodies) = (&stores, &bodies);
+        let (local, parts) = (&local, &parts);
         async move {
-            for body in bodies.iter().skip(hand).step_by(AT_ONCE) {
+            for body in parts.iter().skip(hand).step_by(AT_ONCE) {
                 let source = Source::Bytes(body.clone());
-                stores.put_as(source, &wish(Kind::Auto)).await?;
+                local.put_as(source, &wish(Kind::Auto)).await?;
             }
             Ok::<_, anyhow::Error>(())
         }
@@ -185,7 +185,7 @@ async fn small() -> anyhow::Result<Figure> {
 
 async fn bucket() -> anyhow::Result<Vec<Figure>> {
     let (s3, dir) = (S3::private(), TempDir::new()?);
-    let stores = stores(&dir, Some(&s3))?;
+    let bodies = stores(&dir, Some(&s3))?;
     let client: Arc<dyn ObjectStore> = Arc::new(
         AmazonS3Builder::new()
             .with_bucket_name(S3::BUCKET)
@@ -205,13 +205,13 @@ async fn bucket() -> anyhow::Result<Vec<Figure>> {
         client.put(&path, body.clone().into()).await?;
         took[0] += begin.elapsed();
         let begin = now();
-        let stored = stores.put_as(Source::Bytes(body), &wish(Kind::S3)).await?;
+        let stored = bodies.put_as(Source::Bytes(body), &wish(Kind::S3)).await?;
         took[1] += begin.elapsed();
         let begin = now();
         client.get(&path).await?.bytes().await?;
         took[2] += begin.elapsed();
         let begin = now();
-        stores.get(&reference(&stored)).await?;
+        bodies.get(&reference(&stored)).await?;
         took[3] += begin.elapsed();
     }
     let [raw_put, put, raw_get, get] = took.map(|took| speed(total, took));

@@ -43,18 +43,18 @@ impl Kv {
         }
         let context = self.connection.context().await?;
         let name = self.connection.bucket();
-        let bucket = match context.get_key_value(name).await {
-            Ok(bucket) => bucket,
-            Err(_) => {
-                let made = context.create_key_value(Config {
-                    bucket: name.to_owned(),
-                    description: "bodies of NoETL's results".to_owned(),
-                    history: 1,
-                    storage: StorageType::File,
-                    ..Config::default()
-                });
-                made.await.map_err(|error| self.connection.away(error))?
-            }
+        let found = context.get_key_value(name).await;
+        let bucket = if let Ok(bucket) = found {
+            bucket
+        } else {
+            let made = context.create_key_value(Config {
+                bucket: name.to_owned(),
+                description: "bodies of NoETL's results".to_owned(),
+                history: 1,
+                storage: StorageType::File,
+                ..Config::default()
+            });
+            made.await.map_err(|error| self.connection.away(error))?
         };
         *self.held() = Some(bucket.clone());
         Ok(bucket)

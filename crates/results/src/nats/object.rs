@@ -46,17 +46,17 @@ impl NatsObjects {
         }
         let context = self.connection.context().await?;
         let name = self.connection.bucket();
-        let bucket = match context.get_object_store(name).await {
-            Ok(bucket) => bucket,
-            Err(_) => {
-                let made = context.create_object_store(Config {
-                    bucket: name.to_owned(),
-                    description: Some("bodies of NoETL's results".to_owned()),
-                    storage: StorageType::File,
-                    ..Config::default()
-                });
-                made.await.map_err(|error| self.connection.away(error))?
-            }
+        let found = context.get_object_store(name).await;
+        let bucket = if let Ok(bucket) = found {
+            bucket
+        } else {
+            let made = context.create_object_store(Config {
+                bucket: name.to_owned(),
+                description: Some("bodies of NoETL's results".to_owned()),
+                storage: StorageType::File,
+                ..Config::default()
+            });
+            made.await.map_err(|error| self.connection.away(error))?
         };
         *self.held() = Some(bucket.clone());
         Ok(bucket)
