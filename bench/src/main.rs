@@ -14,6 +14,7 @@ mod figure;
 mod memory;
 mod raw;
 mod replay;
+mod results;
 mod stack;
 mod workloads;
 
@@ -31,16 +32,21 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let mut figures = Vec::new();
-    let is_distributed = arguments.iter().any(|word| word == "--distributed");
-    if is_distributed {
-        figures = runtime.block_on(distributed::measure())?;
+    let asked = |flag: &str| arguments.iter().any(|word| word == flag);
+    let is_apart = asked("--distributed") || asked("--results");
+    if is_apart {
+        figures = if asked("--results") {
+            runtime.block_on(results::measure())?
+        } else {
+            runtime.block_on(distributed::measure())?
+        };
         if !json {
             for figure in &figures {
                 println!("{figure}");
             }
         }
     }
-    for workload in workloads::ALL.iter().filter(|_| !is_distributed) {
+    for workload in workloads::ALL.iter().filter(|_| !is_apart) {
         if wanted.is_empty() || wanted.iter().any(|word| workload.name.contains(word)) {
             let measured = (workload.measure)(&runtime)?;
             for figure in &measured {

@@ -135,14 +135,7 @@ impl Desk {
 
     /// Starts a process that goes on.
     pub fn start(&self, args: &[&str]) -> Going {
-        let mut command = self.command(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.process_group(0).spawn().expect("the binary starts");
-        let stdout = child.stdout.take().expect("its output is piped");
-        Going {
-            child,
-            lines: BufReader::new(stdout).lines(),
-        }
+        Going::spawn(self.command(args))
     }
 }
 
@@ -154,6 +147,17 @@ impl Said {
 }
 
 impl Going {
+    /// Starts a command that goes on.
+    pub fn spawn(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.process_group(0).spawn().expect("the binary starts");
+        let stdout = child.stdout.take().expect("its output is piped");
+        Self {
+            child,
+            lines: BufReader::new(stdout).lines(),
+        }
+    }
+
     /// The process id, which is its group's too.
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -68,6 +68,11 @@ fn own_dir(app: &App) -> PathBuf {
     }
 }
 
+/// Where results go that are too large for the log, said once at the start.
+pub(crate) fn spills_to(bodies: &results::Stores) -> String {
+    format!("over 64 KiB are kept in {}", bodies.spills_to())
+}
+
 fn tools(app: &App, slots: u32) -> tools::Config {
     let settings = &app.settings;
     let mut environment = tools::Config::default().environment;

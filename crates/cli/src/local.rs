@@ -42,15 +42,15 @@ pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
         return Err(Problem::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
             .help("run a playbook first, or name the store with --store DIR or NOETL_STORE"));
     }
-    open(dir)
+    open(settings)
 }
 
 /// Opens a store, and makes it if there is none.
-pub(crate) fn open(dir: &Path) -> Result<Log, Problem> {
-    open_publishing(dir, false)
+pub(crate) fn open(settings: &Settings) -> Result<Log, Problem> {
+    open_publishing(settings, &settings.store, false)
 }
 
-fn open_publishing(dir: &Path, publishes: bool) -> Result<Log, Problem> {
+fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<Log, Problem> {
     if dir.to_str().is_some_and(is_url) {
         let message = "a store in Postgres is reached through a server";
         return Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
@@ -60,12 +60,17 @@ fn open_publishing(dir: &Path, publishes: bool) -> Result<Log, Problem> {
     let store = if publishes { store.publishing() } else { store };
     Ok(Log {
         store: Arc::new(store),
-        bodies: Arc::new(bodies(dir)?),
+        bodies: bodies(settings, results::Local::open(&dir.join(BODIES))?)?,
     })
 }
 
-fn bodies(dir: &Path) -> Result<results::Local, Problem> {
-    Ok(results::Local::open(&dir.join(BODIES))?)
+/// Every store of bodies that is configured, and the server's own.
+fn bodies(
+    settings: &Settings,
+    own: impl results::Bodies + 'static,
+) -> Result<Arc<results::Stores>, Problem> {
+    let home = results::Home::Own(Arc::new(own));
+    Ok(Arc::new(results::Stores::open(&settings.storage, home)?))
 }
 
 fn file_logs(dir: PathBuf) -> Result<FileLogs, Problem> {
@@ -122,13 +127,13 @@ pub(crate) struct Opened {
 
 /// Opens a store for a server that others reach at this address.
 pub(crate) async fn open_place(
-    place: &Place,
+    settings: &Settings,
     address: &str,
     publishes: bool,
 ) -> Result<Opened, Problem> {
-    match place {
+    match &place(settings) {
         Place::Directory(dir) => Ok(Opened {
-            log: open_publishing(dir, publishes)?,
+            log: open_publishing(settings, dir, publishes)?,
             logs: Arc::new(file_logs(dir.join(LOGS))?),
             is_cluster: false,
         }),
@@ -140,12 +145,12 @@ pub(crate) async fn open_place(
             };
             let store = store::Postgres::open(options).await?;
             let connections = Connections(store::PostgresConnections::new(url)?);
-            let bodies = results::Postgres::open(Arc::new(connections)).await?;
+            let own = results::Postgres::open(Arc::new(connections)).await?;
             Ok(Opened {
-                logs: Arc::new(bodies.logs()),
+                logs: Arc::new(own.logs()),
                 log: Log {
                     store: Arc::new(store),
-                    bodies: Arc::new(bodies),
+                    bodies: bodies(settings, own)?,
                 },
                 is_cluster: true,
             })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::id::{ExecutionId, PlaybookHash};
 use model::playbook::Playbook;
-use results::Bodies;
+use results::Stores;
 use serde_json::Value;
 use server::{Reader, ResultAddress};
 use store::Store;
@@ -21,7 +21,7 @@ pub(crate) struct Log {
     /// The store.
     pub(crate) store: Arc<dyn Store>,
     /// Bodies too large for it.
-    pub(crate) bodies: Arc<dyn Bodies>,
+    pub(crate) bodies: Arc<Stores>,
 }
 
 impl Log {

@@ -12,6 +12,9 @@ pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 /// How the address of a result begins.
 pub const SCHEME: &str = "noetl://";
 
+/// Where the meta of a compressed body names the hash of what is stored.
+pub const STORED_SHA256: &str = "stored_sha256";
+
 /// The `kind` of a result that says that a task gave up a body of its run.
 pub const RELEASED: &str = "result_release";
 
@@ -87,6 +90,16 @@ impl ResultRef {
             extracted: Map::new(),
             preview: None,
         })
+    }
+}
+
+impl ResultRef {
+    /// The hashes that its body may be kept under: its own, and that of the body as it is compressed.
+    pub fn hashes(&self) -> impl Iterator<Item = String> {
+        let stored = self.meta.location.get(STORED_SHA256);
+        let stored = stored.and_then(Value::as_str);
+        let all = [Some(self.meta.sha256.as_str()), stored];
+        all.into_iter().flatten().map(str::to_ascii_lowercase)
     }
 }
 

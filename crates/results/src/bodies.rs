@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use tokio::io::AsyncRead;
 
 use crate::error::Error;
+use crate::wish::Wish;
 
 /// A body on its way into a store.
 pub enum Source<'a> {
@@ -31,6 +32,8 @@ pub struct Stored {
     pub bytes: u64,
     /// The kind of store that holds it.
     pub store: &'static str,
+    /// How it is compressed there, if it is.
+    pub compression: Option<&'static str>,
     /// What that store needs to find it.
     pub location: Map<String, Value>,
 }
@@ -53,6 +56,11 @@ pub struct Reading {
 pub trait Bodies: Send + Sync {
     /// Stores a body; when this returns it survives power loss.
     async fn put(&self, body: Source<'_>) -> Result<Stored, Error>;
+
+    /// Stores a body where and how its task wishes; a store that has one place and one way uses those.
+    async fn put_as(&self, body: Source<'_>, _wish: &Wish) -> Result<Stored, Error> {
+        self.put(body).await
+    }
 
     /// Reads a body and checks its hash.
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error>;
@@ -115,6 +123,11 @@ pub(crate) fn within(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
 
 fn index(place: u64) -> usize {
     usize::try_from(place).expect("a body in memory has as many bytes as memory can")
+}
+
+/// The name of a body in hex, as stores spell it.
+pub(crate) fn address(reference: &ResultRef) -> Result<String, Error> {
+    hash(reference).map(hex::encode)
 }
 
 /// The name of a body: its sha256, of which there may be none in a reference from outside.

@@ -47,6 +47,32 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The store that a task or a reference names is not known to this process.
+    #[error("the store `{store}` is not configured here: {remedy}")]
+    NotConfigured {
+        /// The store.
+        store: String,
+        /// Which variables say where it is.
+        remedy: String,
+    },
+    /// The body is larger than the store that the task names can hold.
+    #[error(
+        "`{store}` holds bodies of up to {bytes_max} bytes: let the task name another store, or none"
+    )]
+    TooLargeForStore {
+        /// The store.
+        store: &'static str,
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// What was said about a store cannot be used.
+    #[error("{what} cannot be used: {problem}")]
+    Invalid {
+        /// Which setting.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The body could not be read from where it came.
     #[error("the body broke off while it was stored")]
     Interrupted(#[source] std::io::Error),
@@ -119,12 +145,18 @@ impl Error {
             Self::Unavailable { .. } | Self::Interrupted(_) => "STORAGE_UNAVAILABLE",
             Self::Refused { .. } => "STORAGE_REFUSED",
             Self::Select { .. } => "SELECT_INVALID",
+            Self::NotConfigured { .. } => "STORE_NOT_CONFIGURED",
+            Self::TooLargeForStore { .. } => "STORE_TOO_SMALL",
+            Self::Invalid { .. } => "STORAGE_INVALID",
         }
     }
 
-    /// Whether the body is gone for good.
+    /// Whether asking again cannot bring the body: it is gone for good, or out of this process's reach.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Self::NotAvailable { .. } | Self::Corrupt { .. })
+        matches!(
+            self,
+            Self::NotAvailable { .. } | Self::Corrupt { .. } | Self::NotConfigured { .. }
+        )
     }
 
     /// Whether trying again may help.

@@ -8,7 +8,7 @@ use model::result_ref::{BodyMeta, INLINE_BYTES_MAX, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 
-use crate::{Bodies, Error, Source, Stored, extract, preview};
+use crate::{Bodies, Error, Source, Stored, Wish, extract, preview};
 
 /// The largest preview where the task does not say.
 pub(crate) const PREVIEW_BYTES_MAX: usize = 2048;
@@ -87,7 +87,8 @@ pub async fn keep(
     let extracted = extract(&result, &control.select)?;
     let preview = preview(&result, text.len(), preview_bytes_max);
     drop(result);
-    let stored = bodies.put(Source::Bytes(Bytes::from(text))).await?;
+    let source = Source::Bytes(Bytes::from(text));
+    let stored = bodies.put_as(source, &Wish::of(control)).await?;
     let expires_at = control.ttl.map(|ttl| place.now.after(ttl));
     Ok(Kept::Ref(Box::new(ResultRef {
         expires_at,
@@ -109,7 +110,7 @@ pub(crate) fn reference(stored: Stored, uri: String, control: &ResultControl) ->
             content_type: "application/json".to_owned(),
             bytes: stored.bytes,
             sha256: stored.sha256,
-            compression: None,
+            compression: stored.compression.map(str::to_owned),
             location: stored.location,
         },
         extracted: Map::new(),

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::extract::{ALWAYS, extract, preview};
 use crate::json::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected, plain};
 use crate::keep::{PREVIEW_BYTES_MAX, reference, saturate};
-use crate::{Bodies, Error, NotJson, Source};
+use crate::{Bodies, Error, NotJson, Source, Wish};
 
 /// The beginning of a text from which a preview is cut; markup and spaces need some room.
 const HEAD_BYTES_MIN: usize = 64 * 1024;
@@ -56,7 +56,9 @@ impl Keeper {
             bytes_max: self.bytes_max,
             refusal: None,
         };
-        let stored = self.bodies.put(Source::Stream(&mut passing)).await;
+        let wish = Wish::of(&self.control);
+        let source = Source::Stream(&mut passing);
+        let stored = self.bodies.put_as(source, &wish).await;
         let stored = match passing.refusal {
             Some(refusal) => return Err(refusal),
             None => stored?,

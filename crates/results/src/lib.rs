@@ -1,24 +1,37 @@
 //! Result bodies: kept inline in the log while small, behind a `ResultRef` once they are not. Beside them, what tasks print.
 //!
-//! [`keep`] decides and cuts, a [`Keeper`] does so with text that is never held whole; a [`Bodies`] store holds what does not stay. A reference is handed out only after its
-//! body is durable, and a body is handed out only after its hash was checked.
+//! [`keep`] decides and cuts, a [`Keeper`] does so with text that is never held whole; a [`Bodies`] store holds what does
+//! not stay, and [`Stores`] knows all that a process has. A reference is handed out only after its body is durable, and a
+//! body is handed out only after its hash was checked.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod bodies;
+mod cache;
+mod compress;
+mod config;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+mod draft;
 mod error;
 mod extract;
+mod files;
 mod json;
 mod keep;
 mod keeper;
 mod local;
 mod logs;
+mod nats;
+mod objects;
 mod postgres;
+mod secret;
+mod stage;
+mod stores;
+mod wish;
 mod within;
 
 pub use bodies::{Bodies, Old, Pieces, Reading, Source, Stored};
+pub use config::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, StoresConfig};
 pub use error::{Error, why_missing};
 pub use extract::{extract, preview};
 pub use json::{Located, NotJson, Places, Scanner};
@@ -27,4 +40,7 @@ pub use keeper::Keeper;
 pub use local::{Local, sha256};
 pub use logs::{FileLogs, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs, read_logs};
 pub use postgres::{Connect, ConnectError, Postgres, PostgresClient, PostgresLogs};
+pub use secret::Secret;
+pub use stores::{Home, Stores};
+pub use wish::{Codec, Kind, Packing, Wish};
 pub use within::{elements, locate, next};

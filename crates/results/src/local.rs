@@ -6,37 +6,26 @@ mod checked;
 mod collect;
 
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream;
 use model::result_ref::ResultRef;
 use model::time::Time;
-use serde_json::Map;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
 use self::checked::{Checked, Seen};
 use crate::bodies::{Old, within};
+use crate::draft::Draft;
+use crate::files::{CHUNK_BYTES, blocking, name, pieces, sweep, sync_dir};
+use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored};
-
-/// The name of this kind of store in references.
-const STORE: &str = "file";
-
-/// What is read from a stream at a time.
-const CHUNK_BYTES: usize = 256 * 1024;
-
-/// A draft untouched for so long was left by a process that died.
-const DRAFT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
-
-/// Tells the drafts of this process apart.
-static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 /// The sha256 of these bytes, in hex.
 pub fn sha256(bytes: &[u8]) -> String {
@@ -48,18 +37,37 @@ pub fn sha256(bytes: &[u8]) -> String {
 pub struct Local {
     dir: PathBuf,
     checked: Arc<Checked>,
+    kind: Kind,
+    /// The racks whose names are durable.
+    racks: Arc<[AtomicBool; 256]>,
 }
 
 impl Local {
-    /// Bodies under `dir/bodies`, which is made if there is none.
+    /// The server's own bodies under `dir/bodies`, which is made if there is none.
     pub fn open(dir: &Path) -> Result<Self, Error> {
+        Self::open_as(dir, Kind::Disk)
+    }
+
+    /// Bodies under `dir/bodies` in a directory that every process can reach.
+    pub fn shared(dir: &Path) -> Result<Self, Error> {
+        let dir = std::path::absolute(dir).map_err(|error| name(dir, error))?;
+        Self::open_as(&dir, Kind::Pvc)
+    }
+
+    fn open_as(dir: &Path, kind: Kind) -> Result<Self, Error> {
         let dir = dir.join("bodies");
         let fresh = dir.join("new");
         fs::create_dir_all(&fresh).map_err(|error| name(&fresh, error))?;
         sync_dir(&dir)?;
         sweep(&fresh);
+        let racks = Arc::new([const { AtomicBool::new(false) }; 256]);
         let checked = Arc::default();
-        Ok(Self { dir, checked })
+        Ok(Self {
+            dir,
+            checked,
+            kind,
+            racks,
+        })
     }
 
     fn path(&self, sha256: &str) -> Option<PathBuf> {
@@ -68,109 +76,50 @@ impl Local {
     }
 
     fn begin(&self) -> Result<Draft, Error> {
-        loop {
-            let n = DRAFTS.fetch_add(1, Ordering::Relaxed);
-            let path = self
-                .dir
-                .join("new")
-                .join(format!("{}-{n}", std::process::id()));
-            match File::create_new(&path) {
-                Ok(file) => {
-                    return Ok(Draft {
-                        file,
-                        path,
-                        hash: Sha256::new(),
-                        bytes: 0,
-                    });
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(name(&path, error)),
-            }
-        }
+        Draft::begin(&self.dir.join("new"))
     }
 
     /// Makes the draft durable under the name of its content.
     fn finish(&self, draft: &Draft) -> Result<Stored, Error> {
-        let sha256 = hex::encode(draft.hash.clone().finalize());
-        let stored = Stored {
-            bytes: draft.bytes,
-            store: STORE,
-            location: Map::new(),
-            sha256,
-        };
-        let target = self
-            .path(&stored.sha256)
-            .expect("a sha256 in hex names a body");
+        let sha256 = draft.sha256();
+        let target = self.path(&sha256).expect("a sha256 in hex names a body");
         let rack = target.parent().expect("a body stands on a rack");
         // Written even if it is there: what is there may be damaged, or not flushed yet.
-        draft
-            .file
-            .sync_all()
-            .map_err(|error| name(&draft.path, error))?;
-        fs::create_dir_all(rack).map_err(|error| name(rack, error))?;
+        draft.sync()?;
+        self.make_rack(rack, &sha256)?;
         let _shared = self.lock_shared()?;
-        fs::rename(&draft.path, &target).map_err(|error| name(&target, error))?;
+        draft.move_to(&target)?;
         sync_dir(rack)?;
-        // The rack may be new, made here or by another process a moment ago.
-        sync_dir(&self.dir)?;
-        Ok(stored)
+        Ok(Stored {
+            bytes: draft.bytes,
+            store: self.kind.name(),
+            compression: None,
+            location: self.location(&target),
+            sha256,
+        })
     }
-}
 
-/// A body being written; removed unless it is finished.
-struct Draft {
-    file: File,
-    path: PathBuf,
-    hash: Sha256,
-    bytes: u64,
-}
-
-impl Draft {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.hash.update(bytes);
-        self.bytes += bytes.len() as u64;
-        self.file
-            .write_all(bytes)
-            .map_err(|error| name(&self.path, error))
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // After the move into place there is nothing left under this name.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Removes what dead processes left; what cannot be removed does no harm.
-fn sweep(drafts: &Path) {
-    let Ok(entries) = fs::read_dir(drafts) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let modified = entry.metadata().and_then(|meta| meta.modified());
-        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
-        if age.is_some_and(|age| age > DRAFT_AGE_MAX) {
-            let _ = fs::remove_file(entry.path());
+    /// The rack may be new, made here or by another process a moment ago; its name is made durable once.
+    fn make_rack(&self, rack: &Path, sha256: &str) -> Result<(), Error> {
+        let number = usize::from_str_radix(&sha256[..2], 16).expect("a sha256 is in hex");
+        let is_durable = &self.racks[number];
+        if is_durable.load(Ordering::Acquire) && rack.is_dir() {
+            return Ok(());
         }
+        fs::create_dir_all(rack).map_err(|error| name(rack, error))?;
+        sync_dir(&self.dir)?;
+        is_durable.store(true, Ordering::Release);
+        Ok(())
     }
-}
 
-fn sync_dir(dir: &Path) -> Result<(), Error> {
-    File::open(dir)
-        .and_then(|opened| opened.sync_all())
-        .map_err(|error| name(dir, error))
-}
-
-fn name(file: &Path, error: std::io::Error) -> Error {
-    use std::io::ErrorKind;
-    let file = file.to_owned();
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full { file },
-        _ => Error::Unavailable {
-            file,
-            source: error,
-        },
+    /// Other programs read what stands in a shared directory; the server's own is asked for by hash.
+    fn location(&self, target: &Path) -> Map<String, Value> {
+        let mut location = Map::new();
+        if self.kind == Kind::Pvc {
+            let path = target.to_string_lossy().into_owned();
+            location.insert("path".to_owned(), Value::String(path));
+        }
+        location
     }
 }
 
@@ -210,72 +159,31 @@ fn open(path: &Path, sha256: &str, uri: String, checked: &Checked) -> Result<(Fi
     Ok((file, bytes))
 }
 
-/// What is left of a body to be read.
-struct Rest {
-    file: File,
-    range: Range<u64>,
-}
-
-impl Rest {
-    async fn next(self) -> Option<(std::io::Result<Bytes>, Self)> {
-        if self.range.is_empty() {
-            return None;
-        }
-        let read = tokio::task::spawn_blocking(move || self.chunk()).await;
-        Some(read.expect("reading a file does not panic"))
-    }
-
-    fn chunk(mut self) -> (std::io::Result<Bytes>, Self) {
-        let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
-        let mut chunk = vec![0; left.min(CHUNK_BYTES)];
-        let begin = SeekFrom::Start(self.range.start);
-        let read = self
-            .file
-            .seek(begin)
-            .and_then(|_| self.file.read_exact(&mut chunk));
-        match read {
-            Ok(()) => {
-                self.range.start += chunk.len() as u64;
-                (Ok(chunk.into()), self)
-            }
-            Err(error) => {
-                self.range.start = self.range.end;
-                (Err(error), self)
-            }
-        }
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
-}
-
 #[async_trait]
 impl Bodies for Local {
     async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
-        let mut draft = self.begin()?;
-        match body {
-            Source::Bytes(bytes) => {
-                draft = blocking(move || draft.write(&bytes).map(|()| draft)).await?;
-            }
-            Source::Stream(reader) => {
-                let mut chunk = vec![0; CHUNK_BYTES];
-                loop {
-                    let read = reader.read(&mut chunk).await.map_err(Error::Interrupted)?;
-                    if read == 0 {
-                        break;
-                    }
-                    (draft, chunk) =
-                        blocking(move || draft.write(&chunk[..read]).map(|()| (draft, chunk)))
-                            .await?;
-                }
-            }
-        }
         let here = self.clone();
+        let reader = match body {
+            Source::Bytes(bytes) => {
+                let put = move || {
+                    let mut draft = here.begin()?;
+                    draft.write(&bytes)?;
+                    here.finish(&draft)
+                };
+                return blocking(put).await;
+            }
+            Source::Stream(reader) => reader,
+        };
+        let mut draft = self.begin()?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let read = reader.read(&mut chunk).await.map_err(Error::Interrupted)?;
+            if read == 0 {
+                break;
+            }
+            (draft, chunk) =
+                blocking(move || draft.write(&chunk[..read]).map(|()| (draft, chunk))).await?;
+        }
         blocking(move || here.finish(&draft)).await
     }
 
@@ -315,14 +223,10 @@ impl Bodies for Local {
         let checked = Arc::clone(&self.checked);
         let (file, bytes) = blocking(move || open(&path, &sha256, uri, &checked)).await?;
         let range = within(range, bytes);
-        let rest = Rest {
-            file,
-            range: range.clone(),
-        };
         Ok(Reading {
             bytes,
-            range,
-            pieces: Box::pin(stream::unfold(rest, Rest::next)),
+            range: range.clone(),
+            pieces: pieces(file, range),
         })
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, future};
 use model::result_ref::{RefKind, ResultRef};
-use results::{Bodies, Error, Pieces, Reading, Source, Stored};
+use results::{Bodies, Error, Pieces, Reading, Source, Stored, Wish};
 use wire::Transport;
 
 /// What the parts of a manifest come to is held in memory up to this size.
@@ -35,6 +35,10 @@ impl WithManifests {
 impl Bodies for WithManifests {
     async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
         self.bodies.put(body).await
+    }
+
+    async fn put_as(&self, body: Source<'_>, wish: &Wish) -> Result<Stored, Error> {
+        self.bodies.put_as(body, wish).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {

@@ -49,6 +49,7 @@ impl Bodies for Kept {
         };
         let sha256 = hex::encode(sha2::Sha256::digest(&bytes));
         let stored = Stored {
+            compression: None,
             sha256: sha256.clone(),
             bytes: bytes.len() as u64,
             store: "disk",

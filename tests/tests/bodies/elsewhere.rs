@@ -18,7 +18,7 @@ workflow:
 ";
 
 /// A process that ends with the test.
-struct Mortal(Option<Going>);
+pub(crate) struct Mortal(pub(crate) Option<Going>);
 
 impl Drop for Mortal {
     fn drop(&mut self) {
@@ -32,17 +32,21 @@ fn start(desk: &Desk, args: &[&str]) -> Mortal {
     Mortal(Some(desk.start(args)))
 }
 
+/// A host and port that nobody uses at this moment.
+pub(crate) fn free_address() -> String {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().to_string()
+}
+
 /// A server and where it is.
 fn serve(desk: &Desk, store: &str) -> (String, Mortal) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = free_address();
     let server = start(desk, &["serve", "--store", store, "--listen", &address]);
     (format!("http://{address}"), server)
 }
 
 /// Asks until the answer fits.
-async fn until(url: &str, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn until(url: &str, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let client = wire::Client::new(&[url.to_owned()], None).unwrap();
     loop {
         match client.get::<Value>(path).await {

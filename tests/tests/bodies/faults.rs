@@ -16,13 +16,13 @@ use crate::database::Shared;
 const MIB: usize = 1024 * 1024;
 
 /// A body that does something on its way.
-struct Passing<F> {
-    left: Bytes,
+pub(crate) struct Passing<F> {
+    pub(crate) left: Bytes,
     /// Once so many bytes are left.
-    at: usize,
-    act: Option<F>,
+    pub(crate) at: usize,
+    pub(crate) act: Option<F>,
     /// Whether it stands still then.
-    halts: bool,
+    pub(crate) halts: bool,
 }
 
 impl<F: FnOnce() + Unpin> AsyncRead for Passing<F> {

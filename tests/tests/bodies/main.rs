@@ -1,11 +1,15 @@
-//! Bodies and task logs keep their contracts in Postgres and through a server, and what only a network can get wrong.
+//! Bodies keep their contract in every store, task logs in Postgres and through a server; and what only a network or a
+//! disk can get wrong.
 
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod away;
 mod database;
 mod elsewhere;
 mod faults;
 mod served;
+mod stores;
+mod tier;

@@ -23,7 +23,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Kept for the rooms whose job they are.
 const ROOMS: &[(&str, &[&str])] = &[
     ("rusqlite", &["store", "results", "tools"]),
-    ("reqwest", &["wire", "tools"]),
+    // In `results` only for the TLS that `object_store` needs of it.
+    ("reqwest", &["wire", "tools", "results"]),
+    ("object_store", &["results"]),
     ("anyhow", &["cli"]),
     ("clap", &["cli"]),
 ];

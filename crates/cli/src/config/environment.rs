@@ -56,6 +56,13 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
+    /// The variables that are set and not empty, and begin so.
+    pub(crate) fn beginning(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.variables.iter();
+        let all = all.map(|(name, value)| (name.as_str(), value.as_str()));
+        all.filter(move |(name, value)| name.starts_with(prefix) && !value.is_empty())
+    }
+
     /// What programs started by tasks inherit.
     pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
         self.allowed(["PATH", "HOME", "LANG", "VIRTUAL_ENV"])

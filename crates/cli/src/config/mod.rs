@@ -7,6 +7,7 @@ mod contexts;
 mod environment;
 mod files;
 mod settings;
+mod storage;
 
 pub(crate) use address::{Address, Credential};
 pub(crate) use contexts::{Context, Contexts, LOCAL};

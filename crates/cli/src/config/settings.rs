@@ -8,6 +8,7 @@ use crate::config::address::{self, Address, Named};
 use crate::config::contexts::Contexts;
 use crate::config::environment::Environment;
 use crate::config::files::{Layer, nearest};
+use crate::config::storage::{scratch, storage};
 use crate::problem::{Exit, Problem};
 
 /// The defaults, commented; what `noetl init` writes.
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) is_server_flagged: bool,
     /// The token file that was named.
     pub(crate) token_file: Option<PathBuf>,
+    /// Where bodies are kept besides the server's own store.
+    pub(crate) storage: results::StoresConfig,
 }
 
 impl Settings {
@@ -82,8 +85,10 @@ impl Settings {
                 "a duration such as 12h, 30d or forever",
             )
         })?;
+        let store = pick(&layers, |layer| layer.store.clone()).expect(missing);
         let settings = Self {
-            store: pick(&layers, |layer| layer.store.clone()).expect(missing),
+            storage: storage(environment, scratch(&store))?,
+            store,
             slots: pick(&layers, |layer| layer.slots).expect(missing),
             color: color.expect(missing),
             python: pick(&layers, |layer| layer.python.clone()).expect(missing),

@@ -14,7 +14,7 @@ pub(crate) fn existing(app: &App) -> Result<Box<dyn Runs + '_>, Problem> {
 
 /// The place to begin runs in; a store is made if there is none.
 pub(crate) fn fresh(app: &App) -> Result<Box<dyn Runs + '_>, Problem> {
-    open(app, |settings| local::open(&settings.store))
+    open(app, local::open)
 }
 
 fn open(

@@ -11,6 +11,7 @@ use server::api::{Access, ApiConfig, Listening, Tls};
 
 use crate::app::{App, Ended};
 use crate::args::{Driving, ServeArgs};
+use crate::hiring;
 use crate::local::{self, Session, Setup};
 use crate::problem::{Exit, Problem};
 use crate::stop;
@@ -26,18 +27,18 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let access = access(app, args, is_loopback, tls.is_some())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
-    let place = local::place(&app.settings);
     let advertised = args
         .advertise
         .clone()
         .unwrap_or_else(|| reachable(&url, address));
-    let opened = local::open_place(&place, &advertised, args.nats.is_some()).await?;
+    let opened = local::open_place(&app.settings, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
     let mut setup = Setup::serving(&opened).await?;
     setup.bus = bus(args).await?;
     setup.retention = Some(args.retention.unwrap_or(app.settings.retention));
     let cluster_secret = setup.cluster_secret.clone();
     let logs = opened.logs.clone();
+    let spills_to = hiring::spills_to(&opened.log.bodies);
     let mut session = Session::start_with(opened.log, setup)?;
     let slots = args
         .local_slots
@@ -60,6 +61,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     };
     let stop = stop::on_signal();
     app.out.note(&format!("serving   {url}   {}", work(slots)));
+    app.out.note(&format!("results   {spills_to}"));
     let served = listening
         .serve(session.server.clone(), config, tls, stop)
         .await;

@@ -11,7 +11,7 @@ use worker::{ServerBodies, ServerLogs, ShippedLogs, Worker};
 
 use crate::app::{App, Ended};
 use crate::args::WorkerArgs;
-use crate::hiring::Hired;
+use crate::hiring::{self, Hired};
 use crate::problem::{Exit, Problem};
 use crate::remote;
 use crate::stop;
@@ -36,18 +36,22 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
     let logs = Arc::new(ShippedLogs::start(Arc::new(ServerLogs::new(
         client.clone(),
     ))));
+    let home = results::Home::Server(Arc::new(ServerBodies::new(client.clone())));
+    let bodies = Arc::new(results::Stores::open(&app.settings.storage, home)?);
+    let spills_to = hiring::spills_to(&bodies);
     let hired = Hired {
         worker: id.clone(),
         pool: &args.pool,
         kinds: kinds(args),
         slots,
         allow_env: &args.allow_env,
-        bodies: Arc::new(ServerBodies::new(client.clone())),
+        bodies,
         logs: logs.clone(),
     };
     let pool = &args.pool;
     app.out
         .note(&format!("working   {id}   pool {pool}, {slots} slots"));
+    app.out.note(&format!("results   {spills_to}"));
     let worker = Worker::new(hired.config(app), Arc::new(Remote::new(client)));
     worker.run(stop).await;
     logs.close().await;

@@ -132,6 +132,8 @@ codes! {
         => "Choose another name."
     "W215" "A sandbox that this version cannot give; the task fails with `ISOLATION_UNAVAILABLE`."
         => "Remove it; bound the program with `resources`, or run the worker itself in a container."
+    "W218" "A store by the name `object`, which means `disk`."
+        => "Write `disk`; to keep bodies in NATS, write `nats_object`."
     "W301" "A word that older YAML reads as a boolean; here it is text."
         => "Write `true` or `false`, or quote it."
     "W302" "A number with a leading zero; the zero is lost."

@@ -3,7 +3,9 @@
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -125,4 +127,18 @@ async fn a_body_that_is_stored_while_it_is_collected_stays() {
         removed.unwrap();
         assert_eq!(bodies.get(&reference).await.unwrap(), &b"shared"[..]);
     }
+}
+
+#[tokio::test]
+async fn a_shared_directory_says_where_a_body_stands() {
+    let dir = TempDir::new().unwrap();
+    let bodies = Local::shared(dir.path()).unwrap();
+    let body = Bytes::from_static(b"hello");
+    let stored = bodies.put(Source::Bytes(body.clone())).await.unwrap();
+    assert_eq!(stored.store, "pvc");
+    let path = stored.location["path"].as_str().unwrap();
+    assert_eq!(fs::read(path).unwrap(), body);
+    let own = Local::open(dir.path()).unwrap();
+    let stored = own.put(Source::Bytes(body)).await.unwrap();
+    assert_eq!((stored.store, json!(stored.location)), ("disk", json!({})));
 }

@@ -135,11 +135,15 @@ async fn finish(draft: Draft<'_>) -> Result<Stored, Error> {
 }
 
 fn stored(hash: &[u8], bytes: u64) -> Stored {
+    let sha256 = hex::encode(hash);
+    let place = [("schema", "noetl"), ("table", "body"), ("pk", &sha256)];
+    let place = place.map(|(name, value)| (name.to_owned(), value.into()));
     Stored {
-        sha256: hex::encode(hash),
+        location: Map::from_iter(place),
+        sha256,
         bytes,
         store: STORE,
-        location: Map::new(),
+        compression: None,
     }
 }
 

@@ -192,8 +192,8 @@ impl Follow {
                     if last.is_none_or(|last| last <= self.after) {
                         continue;
                     }
-                    let follows = |event: &&Event| event.seq == self.after.next();
-                    if commit.events.first().filter(follows).is_some() {
+                    let follows = |event: &Event| event.seq == self.after.next();
+                    if commit.events.first().is_some_and(follows) {
                         for event in &commit.events {
                             self.tell(event);
                         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use model::event::{Body, Event};
 use model::id::{ExecutionId, StepRunId};
-use model::result_ref::{RELEASED, ResultRef, Scope};
+use model::manifest;
+use model::result_ref::{RELEASED, RefKind, ResultRef, Scope};
 use model::time::Time;
 use serde_json::{Map, Value};
 
@@ -95,13 +96,19 @@ impl Marks {
         if let (Some(RELEASED), Some(uri)) = (text("kind"), text("uri")) {
             self.released.insert(uri.to_owned());
         } else if let Some(reference) = ResultRef::of(map) {
-            self.references.push(Mention {
-                sha256: reference.meta.sha256.to_ascii_lowercase(),
-                uri: reference.uri,
-                scope: reference.scope,
-                expires_at: reference.expires_at,
-                run: run.cloned(),
-            });
+            // The parts of a manifest are in the log of the run that it names.
+            let named = manifest::execution_of(&reference.uri);
+            let named = named.filter(|_| reference.kind == RefKind::Manifest);
+            self.pins.extend(named);
+            for sha256 in reference.hashes() {
+                self.references.push(Mention {
+                    sha256,
+                    uri: reference.uri.clone(),
+                    scope: reference.scope,
+                    expires_at: reference.expires_at,
+                    run: run.cloned(),
+                });
+            }
         } else {
             map.values().for_each(|value| self.walk(value, run));
         }

@@ -64,6 +64,7 @@ impl Bodies for ServerBodies {
             sha256: stored.sha256,
             bytes: stored.bytes,
             store: store_name(&stored.store),
+            compression: None,
             location: stored.location,
         })
     }
@@ -212,6 +213,6 @@ async fn feed(
 fn store_name(name: &str) -> &'static str {
     match name {
         "postgres" => "postgres",
-        _ => "file",
+        _ => "disk",
     }
 }

@@ -262,6 +262,7 @@ impl results::Bodies for Memory {
             sha256,
             bytes: count,
             store: "memory",
+            compression: None,
             location: Map::new(),
         })
     }

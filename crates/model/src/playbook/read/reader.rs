@@ -124,6 +124,11 @@ impl Reader {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
+    /// Whether a diagnostic of this code was reported.
+    pub(crate) fn has_said(&self, code: &str) -> bool {
+        self.diagnostics.iter().any(|said| said.code == code)
+    }
+
     /// Reports an error whose label says what to do.
     pub(crate) fn error(
         &mut self,

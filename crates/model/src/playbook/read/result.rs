@@ -2,6 +2,7 @@
 
 use serde_json_path::JsonPath;
 
+use crate::id::Name;
 use crate::manifest::{Accumulate, Strategy};
 use crate::playbook::read::reader::{Fields, Reader};
 use crate::playbook::read::shapes::{ACCUMULATE, RESULT, RESULT_STORE, SELECT};
@@ -71,14 +72,24 @@ impl Reader {
 
     fn result_store(&mut self, node: &Node, control: &mut ResultControl) {
         if node.as_map().is_none() {
-            control.store = self.word(node, "store", STORES).map(Into::into);
+            control.store = self.store_kind(node, "store");
             return;
         }
         let fields = self.fields(node, &RESULT_STORE, "result.store");
         let kind = fields.get("kind");
-        let kind = kind.and_then(|kind| self.word(kind, "store.kind", STORES));
-        control.store = kind.map(Into::into);
+        control.store = kind.and_then(|kind| self.store_kind(kind, "store.kind"));
         self.life(&fields, control);
+    }
+
+    /// A store by one of its names; one of them goes out of use, which is said once.
+    fn store_kind(&mut self, node: &Node, what: &str) -> Option<Name> {
+        let kind = self.word(node, what, STORES)?;
+        if node.as_str() == Some("object") && !self.has_said("W218") {
+            let message = "the store `object` is called `disk` now";
+            let warning = self.diagnostic("W218", message, node.span);
+            self.report(warning.label("write `disk`"));
+        }
+        Some(kind.into())
     }
 
     fn life(&mut self, fields: &Fields<'_>, control: &mut ResultControl) {

@@ -1,0 +1,179 @@
+//! Where bodies are kept besides the server's own store: the `NOETL_STORAGE_…` variables.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use results::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, Secret, StoresConfig};
+use serde_json::Value;
+
+use crate::config::environment::Environment;
+use crate::problem::{Exit, Problem};
+
+/// How much of the disk the cache takes unless it is told otherwise.
+const CACHE_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
+/// How long a store elsewhere may be silent unless it is told otherwise.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// The NATS buckets unless others are named.
+const NATS_BUCKET: &str = "noetl-bodies";
+
+/// What the variables say; `scratch` is where bodies wait whose hash is not known yet.
+pub(super) fn storage(
+    environment: &Environment,
+    scratch: PathBuf,
+) -> Result<StoresConfig, Problem> {
+    let text = |name: &str| environment.get(name).map(str::to_owned);
+    let s3 = text("NOETL_STORAGE_S3_BUCKET").map(|bucket| S3Config {
+        bucket,
+        endpoint: text("NOETL_STORAGE_S3_ENDPOINT"),
+        region: text("NOETL_STORAGE_S3_REGION"),
+        credentials: credentials(environment),
+    });
+    let gcs = text("NOETL_STORAGE_GCS_BUCKET").map(|bucket| GcsConfig {
+        bucket,
+        endpoint: text("NOETL_STORAGE_GCS_ENDPOINT"),
+        credentials: text("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from),
+    });
+    let nats = text("NOETL_STORAGE_NATS_URL").map(|url| NatsConfig {
+        url: Secret::new(url),
+        bucket: text("NOETL_STORAGE_NATS_BUCKET").unwrap_or_else(|| NATS_BUCKET.to_owned()),
+    });
+    let config = StoresConfig {
+        cloud_tier: cloud_tier(environment)?,
+        cache: cache(environment)?,
+        s3,
+        gcs,
+        nats,
+        dir: text("NOETL_STORAGE_DIR").map(PathBuf::from),
+        silence_max: silence_max(environment)?,
+        scratch,
+    };
+    check(&config)?;
+    Ok(config)
+}
+
+/// Where bodies wait: beside the runs, or beside a process that keeps none.
+pub(super) fn scratch(store: &Path) -> PathBuf {
+    let is_url = store.to_str().is_some_and(|store| store.contains("://"));
+    let dir = if is_url { Path::new(".noetl") } else { store };
+    dir.join("scratch")
+}
+
+/// Who asks S3, in Amazon's own variables.
+fn credentials(environment: &Environment) -> Vec<(String, Secret)> {
+    let amazon = environment.beginning("AWS_");
+    amazon
+        .map(|(name, value)| (name.to_owned(), Secret::new(value)))
+        .collect()
+}
+
+fn cloud_tier(environment: &Environment) -> Result<Option<CloudTier>, Problem> {
+    let name = "NOETL_STORAGE_CLOUD_TIER";
+    match environment.get(name) {
+        None => Ok(None),
+        Some("s3" | "minio") => Ok(Some(CloudTier::S3)),
+        Some("gcs") => Ok(Some(CloudTier::Gcs)),
+        Some(other) => Err(invalid(name, other, "one of s3, minio, gcs")),
+    }
+}
+
+fn cache(environment: &Environment) -> Result<Option<CacheConfig>, Problem> {
+    let name = "NOETL_STORAGE_LOCAL_CACHE_BYTES";
+    let bytes_max = match environment.get(name) {
+        None => CACHE_BYTES_MAX,
+        Some(text) => {
+            let size = model::duration::parse_size(&Value::from(text));
+            let size = size.or_else(|| text.parse().ok());
+            size.ok_or_else(|| invalid(name, text, "a size such as 20GiB"))?
+        }
+    };
+    let dir = environment.get("NOETL_STORAGE_LOCAL_CACHE_DIR");
+    Ok(dir.map(|dir| CacheConfig {
+        dir: PathBuf::from(dir),
+        bytes_max,
+    }))
+}
+
+fn silence_max(environment: &Environment) -> Result<Duration, Problem> {
+    let name = "NOETL_STORAGE_TIMEOUT";
+    let Some(text) = environment.get(name) else {
+        return Ok(SILENCE_MAX);
+    };
+    let time = model::duration::parse_text(text);
+    let time = time.or_else(|| text.parse().ok().map(Duration::from_secs));
+    let time = time.filter(|time| !time.is_zero());
+    time.ok_or_else(|| invalid(name, text, "a time such as 15s"))
+}
+
+/// A tier without its bucket would be found out by the first large result.
+fn check(config: &StoresConfig) -> Result<(), Problem> {
+    let missing = match config.cloud_tier {
+        Some(CloudTier::S3) if config.s3.is_none() => "NOETL_STORAGE_S3_BUCKET",
+        Some(CloudTier::Gcs) if config.gcs.is_none() => "NOETL_STORAGE_GCS_BUCKET",
+        _ => return Ok(()),
+    };
+    let message = format!("NOETL_STORAGE_CLOUD_TIER is set, and {missing} is not");
+    Err(
+        Problem::new(Exit::Usage, "CONFIG_INVALID", message).help(format!(
+            "set {missing} to the bucket that keeps large results"
+        )),
+    )
+}
+
+fn invalid(name: &str, value: &str, wanted: &str) -> Problem {
+    let message = format!("{name} is `{value}`, not {wanted}");
+    Problem::new(Exit::Usage, "CONFIG_INVALID", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(pairs: &[(&str, &str)]) -> Result<StoresConfig, Problem> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment = Environment::of(pairs.iter().map(owned));
+        storage(&environment, PathBuf::from("scratch"))
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_configured() {
+        let config = load(&[]).unwrap();
+        assert!(config.s3.is_none() && config.gcs.is_none() && config.nats.is_none());
+        assert!(config.cache.is_none() && config.dir.is_none() && config.cloud_tier.is_none());
+    }
+
+    #[test]
+    fn a_bucket_comes_with_who_asks_and_nobody_sees_it() {
+        let config = load(&[
+            ("NOETL_STORAGE_CLOUD_TIER", "minio"),
+            ("NOETL_STORAGE_S3_BUCKET", "results"),
+            ("AWS_SECRET_ACCESS_KEY", "canary"),
+            ("NOETL_STORAGE_NATS_URL", "nats://me:canary@nowhere"),
+            ("NOETL_STORAGE_LOCAL_CACHE_DIR", "hot"),
+            ("NOETL_STORAGE_LOCAL_CACHE_BYTES", "2GiB"),
+            ("NOETL_STORAGE_TIMEOUT", "500ms"),
+        ])
+        .unwrap();
+        assert_eq!(config.cloud_tier, Some(CloudTier::S3));
+        assert_eq!(config.silence_max, Duration::from_millis(500));
+        assert_eq!(config.cache.as_ref().unwrap().bytes_max, 2 << 30);
+        let said = format!("{config:?}");
+        assert!(
+            said.contains("results") && !said.contains("canary"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_is_named() {
+        for (name, value) in [
+            ("NOETL_STORAGE_CLOUD_TIER", "tape"),
+            ("NOETL_STORAGE_CLOUD_TIER", "gcs"),
+            ("NOETL_STORAGE_LOCAL_CACHE_BYTES", "much"),
+            ("NOETL_STORAGE_TIMEOUT", "0"),
+        ] {
+            let problem = load(&[(name, value)]).unwrap_err();
+            assert_eq!(problem.code, "CONFIG_INVALID");
+            assert!(problem.message.contains(name), "{}", problem.message);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Whether compression pays, judged by the beginning of a body.
+
+use tokio::io::AsyncReadExt as _;
+
+use super::pack::encoder;
+use crate::wish::{Codec, Packing};
+
+/// A smaller body is not worth it.
+const BODY_BYTES_MIN: usize = 4 * 1024;
+/// So much of the body is tried.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// What to compress a body with that begins so.
+pub(crate) async fn choose(wish: Packing, head: &[u8]) -> Option<Codec> {
+    match wish {
+        Packing::Plain => None,
+        Packing::With(codec) => Some(codec),
+        Packing::Auto => pays(head).await.then_some(Codec::Zstd),
+    }
+}
+
+/// At least a tenth must go.
+async fn pays(head: &[u8]) -> bool {
+    if head.len() < BODY_BYTES_MIN {
+        return false;
+    }
+    let block = &head[..head.len().min(BLOCK_BYTES)];
+    let mut packed = Vec::with_capacity(block.len());
+    let packing = encoder(Codec::Zstd, block).read_to_end(&mut packed).await;
+    packing.is_ok_and(|count| count <= block.len() - block.len() / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::noise;
+
+    #[tokio::test]
+    async fn auto_compresses_what_shrinks_and_is_large_enough() {
+        let auto = async |body: &[u8]| choose(Packing::Auto, body).await;
+        assert_eq!(auto(&[b'x'; BODY_BYTES_MIN]).await, Some(Codec::Zstd));
+        assert_eq!(auto(&[b'x'; BODY_BYTES_MIN - 1]).await, None);
+        assert_eq!(auto(&noise(BLOCK_BYTES)).await, None);
+    }
+}

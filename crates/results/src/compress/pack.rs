@@ -1,0 +1,111 @@
+//! Compressing a body on its way in.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use async_compression::Level;
+use async_compression::tokio::bufread::{GzipEncoder, ZstdEncoder};
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt as _, BufReader, ReadBuf};
+
+use model::result_ref::STORED_SHA256;
+
+use super::unpack::STORED_BYTES;
+use crate::stage::HELD_BYTES_MAX;
+use crate::wish::Codec;
+use crate::{Bodies, Error, Source, Stored, sha256};
+
+/// What is compressed at a time.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// What reads compressed.
+pub(super) type Encoder<'a> = Box<dyn AsyncRead + Send + Unpin + 'a>;
+
+/// Compresses what is read.
+pub(super) fn encoder<'a>(
+    codec: Codec,
+    reader: impl AsyncBufRead + Send + Unpin + 'a,
+) -> Encoder<'a> {
+    match codec {
+        Codec::Zstd => Box::new(ZstdEncoder::with_quality(reader, Level::Fastest)),
+        Codec::Gzip => Box::new(GzipEncoder::new(reader)),
+    }
+}
+
+/// Stores a body compressed.
+pub(crate) async fn put(
+    store: &dyn Bodies,
+    codec: Codec,
+    body: Source<'_>,
+) -> Result<Stored, Error> {
+    match body {
+        Source::Bytes(bytes) if bytes.len() <= HELD_BYTES_MAX => {
+            let packed = whole(codec, &bytes).await?;
+            let stored = store.put(Source::Bytes(packed)).await?;
+            Ok(wrapped(stored, codec, sha256(&bytes), bytes.len() as u64))
+        }
+        Source::Bytes(bytes) => stream(store, codec, &mut &bytes[..]).await,
+        Source::Stream(reader) => stream(store, codec, reader).await,
+    }
+}
+
+async fn whole(codec: Codec, bytes: &[u8]) -> Result<Bytes, Error> {
+    let mut packed = Vec::with_capacity(bytes.len() / 2);
+    let packing = encoder(codec, bytes).read_to_end(&mut packed).await;
+    packing.map_err(Error::Interrupted)?;
+    Ok(packed.into())
+}
+
+async fn stream(
+    store: &dyn Bodies,
+    codec: Codec,
+    reader: &mut (dyn AsyncRead + Send + Unpin),
+) -> Result<Stored, Error> {
+    let mut hashing = Hashing {
+        reader,
+        hash: Sha256::new(),
+        bytes: 0,
+    };
+    let blocks = BufReader::with_capacity(BLOCK_BYTES, &mut hashing);
+    let mut packed = encoder(codec, blocks);
+    let stored = store.put(Source::Stream(&mut *packed)).await?;
+    drop(packed);
+    let sha256 = hex::encode(hashing.hash.finalize());
+    Ok(wrapped(stored, codec, sha256, hashing.bytes))
+}
+
+/// The task's body, of which the store holds another.
+fn wrapped(mut stored: Stored, codec: Codec, sha256: String, bytes: u64) -> Stored {
+    let held = std::mem::replace(&mut stored.sha256, sha256);
+    stored
+        .location
+        .insert(STORED_SHA256.to_owned(), held.into());
+    let held = std::mem::replace(&mut stored.bytes, bytes);
+    stored.location.insert(STORED_BYTES.to_owned(), held.into());
+    stored.compression = Some(codec.name());
+    stored
+}
+
+/// A body that is hashed as it passes.
+struct Hashing<'a> {
+    reader: &'a mut (dyn AsyncRead + Send + Unpin),
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl AsyncRead for Hashing<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let hashing = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut *hashing.reader).poll_read(context, buffer))?;
+        let bytes = &buffer.filled()[before..];
+        hashing.hash.update(bytes);
+        hashing.bytes += bytes.len() as u64;
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,114 @@
+//! Reading a compressed body: what the store holds is found and checked first, then opened.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use async_compression::tokio::bufread::{GzipDecoder, ZstdDecoder};
+use bytes::Bytes;
+use model::result_ref::{ResultRef, STORED_SHA256};
+use serde_json::Value;
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt as _};
+use tokio_util::io::{ReaderStream, StreamReader};
+
+use crate::bodies::{address, within};
+use crate::files::CHUNK_BYTES;
+use crate::wish::Codec;
+use crate::{Bodies, Error, Reading, sha256};
+
+/// Its size.
+pub(super) const STORED_BYTES: &str = "stored_bytes";
+
+/// A body that is compressed.
+pub(crate) struct Packed {
+    codec: Codec,
+    /// The reference to what the store holds.
+    pub(crate) held: ResultRef,
+}
+
+impl Packed {
+    /// What a reference says of compression, if anything.
+    pub(crate) fn of(reference: &ResultRef) -> Result<Option<Self>, Error> {
+        let Some(name) = reference.meta.compression.as_deref() else {
+            return Ok(None);
+        };
+        let mut held = reference.clone();
+        let location = &mut held.meta.location;
+        let hash = location.remove(STORED_SHA256);
+        let bytes = location.remove(STORED_BYTES);
+        let known = (
+            Codec::named(name),
+            hash,
+            bytes.as_ref().and_then(Value::as_u64),
+        );
+        let (Some(codec), Some(Value::String(hash)), Some(bytes)) = known else {
+            let uri = reference.uri.clone();
+            return Err(Error::NotAvailable { uri });
+        };
+        held.meta.compression = None;
+        held.meta.sha256 = hash;
+        held.meta.bytes = bytes;
+        Ok(Some(Self { codec, held }))
+    }
+
+    fn corrupt(&self) -> Error {
+        Error::Corrupt {
+            uri: self.held.uri.clone(),
+            file: PathBuf::from(&self.held.store),
+        }
+    }
+}
+
+fn decoder(
+    codec: Codec,
+    reader: impl AsyncBufRead + Send + Unpin + 'static,
+) -> Box<dyn AsyncRead + Send + Unpin> {
+    match codec {
+        Codec::Zstd => Box::new(ZstdDecoder::new(reader)),
+        Codec::Gzip => Box::new(GzipDecoder::new(reader)),
+    }
+}
+
+/// Reads all of a body. No more is opened than its reference says there is.
+pub(crate) async fn get(
+    store: &dyn Bodies,
+    packed: &Packed,
+    reference: &ResultRef,
+) -> Result<Bytes, Error> {
+    let expected = address(reference)?;
+    let held = store.get(&packed.held).await?;
+    let bytes = reference.meta.bytes;
+    let mut body = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(held.len() * 16));
+    let mut opened =
+        decoder(packed.codec, std::io::Cursor::new(held)).take(bytes.saturating_add(1));
+    let read = opened.read_to_end(&mut body).await;
+    if read.is_err() || body.len() as u64 != bytes || sha256(&body) != expected {
+        return Err(packed.corrupt());
+    }
+    Ok(body.into())
+}
+
+/// Reads a body, or some of it, piece by piece. The store has checked what it holds before the first piece.
+pub(crate) async fn read(
+    store: &dyn Bodies,
+    packed: &Packed,
+    reference: &ResultRef,
+    range: Option<Range<u64>>,
+) -> Result<Reading, Error> {
+    address(reference)?;
+    let bytes = reference.meta.bytes;
+    let range = within(range, bytes);
+    let held = store.read(&packed.held, None).await?;
+    let mut opened = decoder(packed.codec, StreamReader::new(held.pieces));
+    let mut before = (&mut opened).take(range.start);
+    let skipped = tokio::io::copy(&mut before, &mut tokio::io::sink()).await;
+    if let Err(error) = skipped {
+        // A store tells its own trouble; what else is wrong is wrong with the body.
+        return Err(error.downcast().unwrap_or_else(|_| packed.corrupt()));
+    }
+    let wanted = opened.take(range.end - range.start);
+    Ok(Reading {
+        bytes,
+        range,
+        pieces: Box::pin(ReaderStream::with_capacity(wanted, CHUNK_BYTES)),
+    })
+}

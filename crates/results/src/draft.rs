@@ -1,0 +1,91 @@
+//! A body on its way into a directory: hashed while it is written, removed unless it is moved into place.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::Error;
+use crate::files::name;
+
+/// Tells the drafts of this process apart.
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
+
+/// From this size on a body is hashed beside its writing.
+const APART_BYTES_MIN: usize = 1024 * 1024;
+
+/// A body being written.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) hash: Sha256,
+    pub(crate) bytes: u64,
+}
+
+impl Draft {
+    /// A draft in this directory.
+    pub(crate) fn begin(dir: &Path) -> Result<Self, Error> {
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        loop {
+            let n = DRAFTS.fetch_add(1, Ordering::Relaxed);
+            let path = dir.join(format!("{}-{n}", std::process::id()));
+            match options.open(&path) {
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        path,
+                        hash: Sha256::new(),
+                        bytes: 0,
+                    });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(name(&path, error)),
+            }
+        }
+    }
+
+    /// Writes what follows.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.bytes += bytes.len() as u64;
+        let (file, hash) = (&mut self.file, &mut self.hash);
+        let written = if bytes.len() < APART_BYTES_MIN {
+            hash.update(bytes);
+            file.write_all(bytes)
+        } else {
+            std::thread::scope(|scope| {
+                let hashing = scope.spawn(|| hash.update(bytes));
+                let written = file.write_all(bytes);
+                hashing.join().expect("hashing does not panic");
+                written
+            })
+        };
+        written.map_err(|error| name(&self.path, error))
+    }
+
+    /// The hash of what is written, in hex.
+    pub(crate) fn sha256(&self) -> String {
+        hex::encode(self.hash.clone().finalize())
+    }
+
+    /// Makes what is written durable.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        let synced = self.file.sync_all();
+        synced.map_err(|error| name(&self.path, error))
+    }
+
+    /// Gives it its name; whoever holds the file still reads it.
+    pub(crate) fn move_to(&self, target: &Path) -> Result<(), Error> {
+        fs::rename(&self.path, target).map_err(|error| name(target, error))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After the move into place there is nothing left under this name.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,98 @@
+//! Files: read in pieces, flushed, swept, and what their errors mean.
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+
+use crate::{Error, Pieces};
+
+/// What is read from a file or a stream at a time.
+pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
+
+/// A draft untouched for so long was left by a process that died.
+const DRAFT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Some of a file, piece by piece.
+pub(crate) fn pieces(file: File, range: Range<u64>) -> Pieces {
+    Box::pin(stream::unfold(Rest { file, range }, Rest::next))
+}
+
+/// Removes what dead processes left; what cannot be removed does no harm.
+pub(crate) fn sweep(drafts: &Path) {
+    let Ok(entries) = fs::read_dir(drafts) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let modified = entry.metadata().and_then(|meta| meta.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        if age.is_some_and(|age| age > DRAFT_AGE_MAX) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), Error> {
+    File::open(dir)
+        .and_then(|opened| opened.sync_all())
+        .map_err(|error| name(dir, error))
+}
+
+/// What a refusal of the disk means.
+pub(crate) fn name(file: &Path, error: std::io::Error) -> Error {
+    use std::io::ErrorKind;
+    let file = file.to_owned();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full { file },
+        _ => Error::Unavailable {
+            file,
+            source: error,
+        },
+    }
+}
+
+/// What is left of a body to be read.
+struct Rest {
+    file: File,
+    range: Range<u64>,
+}
+
+impl Rest {
+    async fn next(self) -> Option<(std::io::Result<Bytes>, Self)> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let read = tokio::task::spawn_blocking(move || self.chunk()).await;
+        Some(read.expect("reading a file does not panic"))
+    }
+
+    fn chunk(mut self) -> (std::io::Result<Bytes>, Self) {
+        let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
+        let mut chunk = vec![0; left.min(CHUNK_BYTES)];
+        // At its own place: others may read the same file.
+        match self.file.read_exact_at(&mut chunk, self.range.start) {
+            Ok(()) => {
+                self.range.start += chunk.len() as u64;
+                (Ok(chunk.into()), self)
+            }
+            Err(error) => {
+                self.range.start = self.range.end;
+                (Err(error), self)
+            }
+        }
+    }
+}
+
+/// Does what waits for the disk where nobody waits for the thread.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
+}

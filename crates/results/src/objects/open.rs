@@ -1,0 +1,96 @@
+//! A client for a bucket: who asks, where, and how patiently.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+
+use crate::Error;
+use crate::config::{GcsConfig, S3Config};
+
+/// A request is made so often, and once more.
+const RETRIES_MAX: usize = 3;
+/// The first wait between two tries.
+const WAIT_MIN: Duration = Duration::from_millis(100);
+/// The longest.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// A client for a bucket of S3.
+pub(super) fn s3(config: &S3Config, silence_max: Duration) -> Result<Arc<dyn ObjectStore>, Error> {
+    let mut builder = AmazonS3Builder::new()
+        .with_bucket_name(&config.bucket)
+        .with_retry(retries(silence_max))
+        .with_client_options(options(silence_max, config.endpoint.as_deref()));
+    for (name, value) in &config.credentials {
+        // Variables that a client has no use for are left to other programs.
+        if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
+            builder = builder.with_config(key, value.reveal());
+        }
+    }
+    if let Some(region) = &config.region {
+        builder = builder.with_region(region);
+    }
+    if let Some(endpoint) = &config.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    let built = builder.build();
+    let store = built.map_err(|error| invalid("NOETL_STORAGE_S3_…", &error))?;
+    Ok(Arc::new(store))
+}
+
+/// A client for a bucket of Google Cloud Storage.
+pub(super) fn gcs(
+    config: &GcsConfig,
+    silence_max: Duration,
+) -> Result<Arc<dyn ObjectStore>, Error> {
+    let mut builder = GoogleCloudStorageBuilder::new()
+        .with_bucket_name(&config.bucket)
+        .with_retry(retries(silence_max))
+        .with_client_options(options(silence_max, config.endpoint.as_deref()));
+    if let Some(endpoint) = &config.endpoint {
+        builder = builder.with_base_url(endpoint.trim_end_matches('/'));
+    }
+    builder = match (&config.credentials, &config.endpoint) {
+        (Some(file), _) => builder.with_application_credentials(file.to_string_lossy()),
+        // Whoever stands in for Google believes everybody; the machine's own account is not asked for then.
+        (None, Some(_)) => builder.with_bearer_token("anybody"),
+        (None, None) => builder,
+    };
+    let built = builder.build();
+    let store = built.map_err(|error| invalid("NOETL_STORAGE_GCS_…", &error))?;
+    Ok(Arc::new(store))
+}
+
+fn retries(silence_max: Duration) -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: WAIT_MIN,
+            max_backoff: WAIT_MAX,
+            base: 2.0,
+        },
+        max_retries: RETRIES_MAX,
+        retry_timeout: silence_max * 3,
+    }
+}
+
+fn options(silence_max: Duration, endpoint: Option<&str>) -> ClientOptions {
+    // The one provider of this house; that another was installed before does no harm.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let in_clear = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    ClientOptions::new()
+        .with_allow_http(in_clear)
+        .with_connect_timeout(CONNECT_MAX.min(silence_max))
+        .with_timeout_disabled()
+        .with_read_timeout(silence_max)
+}
+
+fn invalid(what: &'static str, error: &object_store::Error) -> Error {
+    Error::Invalid {
+        what,
+        problem: error.to_string(),
+    }
+}

@@ -1,0 +1,307 @@
+//! Every store this process knows: a body goes where its task wishes, and is found where its reference says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use model::result_ref::ResultRef;
+use model::time::Time;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::cache::{Cache, Cached, Tier};
+use crate::compress::{self, Packed};
+use crate::config::{CloudTier, StoresConfig};
+use crate::files::{name, sweep};
+use crate::nats::{Connection, KV_BYTES_MAX, Kv, NatsObjects};
+use crate::objects::Objects;
+use crate::wish::{Kind, Wish};
+use crate::{Bodies, Error, Local, Old, Reading, Source, Stored};
+
+/// The store that every deployment has.
+pub enum Home {
+    /// This process's own: the server's directory or database.
+    Own(Arc<dyn Bodies>),
+    /// A server's, reached through its API; it also reads what this process cannot.
+    Server(Arc<dyn Bodies>),
+}
+
+/// Every store this process knows.
+pub struct Stores {
+    home: Home,
+    /// The same, behind the cache where that stands before it.
+    near_home: Arc<dyn Bodies>,
+    /// Where `disk` goes.
+    disk: Arc<dyn Bodies>,
+    named: BTreeMap<Kind, Arc<dyn Bodies>>,
+    spills_to: String,
+}
+
+impl Home {
+    fn bodies(&self) -> &Arc<dyn Bodies> {
+        match self {
+            Self::Own(bodies) | Self::Server(bodies) => bodies,
+        }
+    }
+}
+
+impl Stores {
+    /// The stores that are configured, and the one that always is. Nothing is asked of any of them yet.
+    pub fn open(config: &StoresConfig, home: Home) -> Result<Self, Error> {
+        // A body moves from there into the cache, so it must be the same disk.
+        let scratch = &match &config.cache {
+            Some(cache) => cache.dir.join("new"),
+            None => config.scratch.clone(),
+        };
+        let silence_max = config.silence_max;
+        let mut named: BTreeMap<Kind, Arc<dyn Bodies>> = BTreeMap::new();
+        let uses_scratch = config.s3.is_some() || config.gcs.is_some() || config.nats.is_some();
+        if uses_scratch {
+            fs::create_dir_all(scratch).map_err(|error| name(scratch, error))?;
+            sweep(scratch);
+        }
+        let s3 = config.s3.as_ref();
+        let s3 = s3.map(|s3| Objects::s3(s3, silence_max, scratch.clone()));
+        let gcs = config.gcs.as_ref();
+        let gcs = gcs.map(|gcs| Objects::gcs(gcs, silence_max, scratch.clone()));
+        let (s3, gcs) = (s3.transpose()?, gcs.transpose()?);
+        for (kind, bucket) in [(Kind::S3, &s3), (Kind::Gcs, &gcs)] {
+            if let Some(bucket) = bucket {
+                named.insert(kind, Arc::new(bucket.clone()));
+            }
+        }
+        if let Some(nats) = &config.nats {
+            let connection = Arc::new(Connection::new(nats.clone(), silence_max));
+            named.insert(Kind::NatsKv, Arc::new(Kv::new(connection.clone())));
+            let objects = NatsObjects::new(connection, scratch.clone());
+            named.insert(Kind::NatsObject, Arc::new(objects));
+        }
+        if let Some(dir) = &config.dir {
+            named.insert(Kind::Pvc, Arc::new(Local::shared(dir)?));
+        }
+        let tier = match config.cloud_tier {
+            Some(CloudTier::S3) => Some((Kind::S3, s3.ok_or_else(|| not_configured(Kind::S3))?)),
+            Some(CloudTier::Gcs) => {
+                Some((Kind::Gcs, gcs.ok_or_else(|| not_configured(Kind::Gcs))?))
+            }
+            None => None,
+        };
+        let spill = Spill::new(config, tier, &home)?;
+        let near_home = match spill.tier {
+            Some(kind) => {
+                // Whoever names the bucket finds the same cache before it.
+                named.insert(kind, spill.bodies.clone());
+                home.bodies().clone()
+            }
+            None => spill.bodies.clone(),
+        };
+        Ok(Self {
+            home,
+            near_home,
+            disk: spill.bodies,
+            named,
+            spills_to: spill.place,
+        })
+    }
+
+    /// Where bodies go that name no store, for people.
+    pub fn spills_to(&self) -> &str {
+        &self.spills_to
+    }
+
+    /// The store that a wish means for a body of which so much is known.
+    fn pick(&self, kind: Kind, is_small: bool) -> Result<&Arc<dyn Bodies>, Error> {
+        match kind {
+            Kind::Auto => {
+                let kv = self.named.get(&Kind::NatsKv).filter(|_| is_small);
+                Ok(kv.unwrap_or(&self.disk))
+            }
+            Kind::Disk => Ok(&self.disk),
+            Kind::Postgres => Ok(self.home.bodies()),
+            kind => self.named.get(&kind).ok_or_else(|| not_configured(kind)),
+        }
+    }
+
+    /// The store that holds what a reference names.
+    fn holder(&self, reference: &ResultRef) -> Result<&dyn Bodies, Error> {
+        let kind = match Kind::named(&reference.store) {
+            // Names that nothing is stored under any more mean the server's own store.
+            None | Some(Kind::Auto | Kind::Disk | Kind::Postgres) => return Ok(&*self.near_home),
+            Some(kind) => kind,
+        };
+        match (self.named.get(&kind), &self.home) {
+            (Some(store), _) => Ok(&**store),
+            (None, Home::Server(server)) => Ok(&**server),
+            (None, Home::Own(_)) => Err(not_configured(kind)),
+        }
+    }
+}
+
+/// Where `disk` keeps bodies.
+struct Spill {
+    bodies: Arc<dyn Bodies>,
+    tier: Option<Kind>,
+    place: String,
+}
+
+impl Spill {
+    fn new(
+        config: &StoresConfig,
+        tier: Option<(Kind, Objects)>,
+        home: &Home,
+    ) -> Result<Self, Error> {
+        let bucket = tier.as_ref().map(|(_, bucket)| bucket.place());
+        let mut place = bucket.unwrap_or_else(|| "the server's own store".to_owned());
+        let kind = tier.as_ref().map(|(kind, _)| *kind);
+        let bodies: Arc<dyn Bodies> = match (&config.cache, tier) {
+            (Some(cache), tier) => {
+                place.push_str(&format!(", through the cache in {}", cache.dir.display()));
+                let tier = match tier {
+                    Some((_, bucket)) => Tier::Bucket(bucket),
+                    None => Tier::Store(home.bodies().clone()),
+                };
+                let cache = Cache::open(cache)?;
+                Arc::new(Cached { tier, cache })
+            }
+            (None, Some((_, bucket))) => Arc::new(bucket),
+            (None, None) => home.bodies().clone(),
+        };
+        Ok(Self {
+            bodies,
+            tier: kind,
+            place,
+        })
+    }
+}
+
+/// A body of which the beginning was read.
+enum Begun<'a> {
+    Whole(Bytes),
+    More {
+        head: Vec<u8>,
+        rest: &'a mut (dyn AsyncRead + Send + Unpin),
+    },
+}
+
+impl<'a> Begun<'a> {
+    async fn read(body: Source<'a>) -> Result<Self, Error> {
+        let rest = match body {
+            Source::Bytes(bytes) => return Ok(Self::Whole(bytes)),
+            Source::Stream(reader) => reader,
+        };
+        let mut head = Vec::new();
+        let mut begin = (&mut *rest).take(KV_BYTES_MAX as u64 + 1);
+        let read = begin.read_to_end(&mut head).await;
+        read.map_err(Error::Interrupted)?;
+        if head.len() > KV_BYTES_MAX {
+            return Ok(Self::More { head, rest });
+        }
+        Ok(Self::Whole(head.into()))
+    }
+
+    fn head(&self) -> &[u8] {
+        match self {
+            Self::Whole(bytes) => bytes,
+            Self::More { head, .. } => head,
+        }
+    }
+
+    fn is_small(&self) -> bool {
+        matches!(self, Self::Whole(bytes) if bytes.len() <= KV_BYTES_MAX)
+    }
+}
+
+fn not_configured(kind: Kind) -> Error {
+    let remedy = match kind {
+        Kind::S3 => {
+            "set NOETL_STORAGE_S3_BUCKET (and _ENDPOINT, _REGION), AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        }
+        Kind::Gcs => "set NOETL_STORAGE_GCS_BUCKET and GOOGLE_APPLICATION_CREDENTIALS",
+        Kind::NatsKv | Kind::NatsObject => "set NOETL_STORAGE_NATS_URL",
+        Kind::Pvc => "set NOETL_STORAGE_DIR to a directory that every process can reach",
+        Kind::Postgres => "start the server with --store postgres://…",
+        Kind::Auto | Kind::Disk => "it always is",
+    };
+    Error::NotConfigured {
+        store: kind.name().to_owned(),
+        remedy: remedy.to_owned(),
+    }
+}
+
+#[async_trait]
+impl Bodies for Stores {
+    /// The server's own store, as it is: what is named by its hash alone is found there.
+    async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
+        self.home.bodies().put(body).await
+    }
+
+    async fn put_as(&self, body: Source<'_>, wish: &Wish) -> Result<Stored, Error> {
+        let body = Begun::read(body).await?;
+        let store = self.pick(wish.kind, body.is_small())?;
+        let codec = compress::choose(wish.compression, body.head()).await;
+        let mut chained;
+        let source = match body {
+            Begun::Whole(bytes) => Source::Bytes(bytes),
+            Begun::More { head, rest } => {
+                chained = std::io::Cursor::new(head).chain(rest);
+                Source::Stream(&mut chained)
+            }
+        };
+        let stored = match codec {
+            Some(codec) => compress::put(&**store, codec, source).await?,
+            None => store.put(source).await?,
+        };
+        if wish.kind == Kind::Postgres && stored.store != Kind::Postgres.name() {
+            return Err(not_configured(Kind::Postgres));
+        }
+        Ok(stored)
+    }
+
+    async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
+        let holder = self.holder(reference)?;
+        match Packed::of(reference)? {
+            Some(packed) => compress::get(holder, &packed, reference).await,
+            None => holder.get(reference).await,
+        }
+    }
+
+    async fn read(
+        &self,
+        reference: &ResultRef,
+        range: Option<Range<u64>>,
+    ) -> Result<Reading, Error> {
+        let holder = self.holder(reference)?;
+        match Packed::of(reference)? {
+            Some(packed) => compress::read(holder, &packed, reference, range).await,
+            None => holder.read(reference, range).await,
+        }
+    }
+
+    async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
+        let holder = self.holder(reference)?;
+        match Packed::of(reference) {
+            Ok(Some(packed)) => holder.delete(&packed.held).await,
+            _ => holder.delete(reference).await,
+        }
+    }
+
+    /// Of the server's own store; what lies in buckets is theirs to expire.
+    async fn stored_before(
+        &self,
+        before: Time,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Old>, Error> {
+        let home = self.home.bodies();
+        home.stored_before(before, after, limit).await
+    }
+
+    async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {
+        self.home
+            .bodies()
+            .delete_stored_before(sha256, before)
+            .await
+    }
+}

@@ -1,0 +1,198 @@
+//! A stand-in for Google Cloud Storage: the requests of its XML API that bodies need, in memory. It can fail on demand.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+use results::GcsConfig;
+
+use super::web::Asked;
+
+/// A running stand-in; it lives as long as the process.
+pub struct Gcs {
+    port: u16,
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Vec<u8>>,
+    uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
+    count: u32,
+    /// The status of the next requests, and how many they are.
+    failing: (u16, u32),
+    requests: u32,
+}
+
+impl Gcs {
+    /// The name of its bucket.
+    pub const BUCKET: &'static str = "results";
+
+    /// A stand-in of the caller's own, with one bucket.
+    pub fn private() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = listener.local_addr();
+        let port = address.expect("a bound socket has an address").port();
+        let shared = Arc::new(Mutex::new(State::default()));
+        let accepting = shared.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = accepting.clone();
+                thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        Self { port, shared }
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How a client reaches its bucket through this port.
+    pub fn config_at(&self, port: u16) -> GcsConfig {
+        GcsConfig {
+            bucket: Self::BUCKET.to_owned(),
+            endpoint: Some(format!("http://127.0.0.1:{port}")),
+            credentials: None,
+        }
+    }
+
+    /// How a client reaches its bucket.
+    pub fn config(&self) -> GcsConfig {
+        self.config_at(self.port)
+    }
+
+    /// Lets the next requests fail with this status.
+    pub fn fail(&self, status: u16, count: u32) {
+        self.state().failing = (status, count);
+    }
+
+    /// How many requests came.
+    pub fn requests(&self) -> u32 {
+        self.state().requests
+    }
+
+    /// How many uploads are under way, and how many objects there are.
+    pub fn counts(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.uploads.len(), state.objects.len())
+    }
+
+    /// Changes an object behind everybody's back.
+    pub fn change(&self, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        let name = format!("/{}/{key}", Self::BUCKET);
+        change(state.objects.get_mut(&name).expect("the object is there"));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared)
+    }
+}
+
+fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
+    shared.lock().expect("the stand-in does not panic")
+}
+
+fn serve(stream: TcpStream, shared: &Mutex<State>) {
+    let Ok(mut writer) = stream.try_clone() else {
+        return;
+    };
+    let mut reader = BufReader::new(stream);
+    while let Some(asked) = Asked::read(&mut reader) {
+        let (status, headers, body) = lock(shared).answer(&asked);
+        let bytes = body.len();
+        let length = if asked.method == "HEAD" { 0 } else { bytes };
+        let head = format!(
+            "HTTP/1.1 {status} -\r\nContent-Length: {bytes}\r\nETag: \"1\"\r\nx-goog-generation: 1\r\n\
+             Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n{headers}\r\n"
+        );
+        let sent = writer
+            .write_all(head.as_bytes())
+            .and_then(|()| writer.write_all(&body[..length]));
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+type Reply = (u16, String, Vec<u8>);
+
+fn plain(status: u16, body: &str) -> Reply {
+    (status, String::new(), body.as_bytes().to_vec())
+}
+
+impl State {
+    fn answer(&mut self, asked: &Asked) -> Reply {
+        self.requests += 1;
+        if self.failing.1 > 0 {
+            self.failing.1 -= 1;
+            return plain(self.failing.0, "<Error><Code>OnDemand</Code></Error>");
+        }
+        if let Some(upload) = asked.param("uploadId") {
+            return self.part(asked, upload);
+        }
+        match asked.method.as_str() {
+            "POST" => {
+                self.count += 1;
+                let id = self.count.to_string();
+                self.uploads.insert(id.clone(), BTreeMap::new());
+                let body = format!(
+                    "<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+                );
+                plain(200, &body)
+            }
+            "PUT" => {
+                self.objects.insert(asked.path.clone(), asked.body.clone());
+                plain(200, "")
+            }
+            "DELETE" => match self.objects.remove(&asked.path) {
+                Some(_) => plain(204, ""),
+                None => plain(404, ""),
+            },
+            _ => self.object(asked),
+        }
+    }
+
+    fn part(&mut self, asked: &Asked, upload: &str) -> Reply {
+        let Some(parts) = self.uploads.get_mut(upload) else {
+            return plain(404, "");
+        };
+        match asked.method.as_str() {
+            "PUT" => {
+                let number = asked.param("partNumber").and_then(|n| n.parse().ok());
+                parts.insert(number.unwrap_or(0), asked.body.clone());
+                plain(200, "")
+            }
+            "POST" => {
+                let whole = parts.values().cloned().collect::<Vec<_>>().concat();
+                self.uploads.remove(upload);
+                self.objects.insert(asked.path.clone(), whole);
+                let body = "<CompleteMultipartUploadResult><ETag>\"1\"</ETag></CompleteMultipartUploadResult>";
+                plain(200, body)
+            }
+            _ => {
+                self.uploads.remove(upload);
+                plain(204, "")
+            }
+        }
+    }
+
+    fn object(&self, asked: &Asked) -> Reply {
+        let Some(object) = self.objects.get(&asked.path) else {
+            return plain(404, "<Error><Code>NoSuchKey</Code></Error>");
+        };
+        match asked.range {
+            None => (200, String::new(), object.clone()),
+            Some((start, end)) => {
+                let end = end.min(object.len());
+                let total = object.len();
+                let header = format!("Content-Range: bytes {start}-{}/{total}\r\n", end - 1);
+                (206, header, object[start.min(end)..end].to_vec())
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! An S3 that keeps everything in memory: moto, the program that Amazon's own clients are tested with.
+
+use std::path::PathBuf;
+
+use results::{S3Config, Secret};
+use tempfile::TempDir;
+
+use super::program::{User, Watch, environment, find, free_port};
+use super::web::ask;
+
+/// A secret that nobody may say.
+const SECRET: &str = "a-secret-of-the-tests";
+
+/// A running server.
+pub struct S3 {
+    port: u16,
+    _watch: Watch,
+    _dir: TempDir,
+}
+
+impl S3 {
+    /// A server of the caller's own, with one bucket.
+    pub fn private() -> Self {
+        let folders: [PathBuf; 1] = [environment().join("bin")];
+        let program = find("moto_server", &folders)
+            .expect("moto_server is missing: run `cargo xtask test`, which fetches it from PyPI");
+        let user = User::own();
+        let dir = user.directory();
+        let port = free_port();
+        let ready =
+            format!("import socket; socket.create_connection(('127.0.0.1', {port}), 1).close()");
+        let python = program.with_file_name("python");
+        let start = format!(
+            "'{}' -H 127.0.0.1 -p {port} </dev/null >\"$1/log\" 2>&1 & pid=$!\n\
+             until '{}' -c \"{ready}\" 2>/dev/null; do kill -0 $pid || exit 1; sleep 0.05; done",
+            program.display(),
+            python.display(),
+        );
+        let watch = Watch::begin(
+            user,
+            dir.path(),
+            &start,
+            "kill -KILL $pid; wait $pid 2>/dev/null",
+        );
+        let s3 = Self {
+            port,
+            _watch: watch,
+            _dir: dir,
+        };
+        let made = ask(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
+        assert_eq!(made.status, 200, "the bucket is made");
+        s3
+    }
+
+    /// The name of its bucket.
+    pub const BUCKET: &'static str = "results";
+
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The port alone.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What clients must not say.
+    pub fn secret(&self) -> &'static str {
+        SECRET
+    }
+
+    /// How a client reaches its bucket through this port.
+    pub fn config_at(&self, port: u16) -> S3Config {
+        let credentials = [
+            ("AWS_ACCESS_KEY_ID", "tests"),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ];
+        let credentials = credentials.map(|(name, value)| (name.to_owned(), Secret::new(value)));
+        S3Config {
+            bucket: Self::BUCKET.to_owned(),
+            endpoint: Some(format!("http://127.0.0.1:{port}")),
+            region: Some("us-east-1".to_owned()),
+            credentials: credentials.into(),
+        }
+    }
+
+    /// How a client reaches its bucket.
+    pub fn config(&self) -> S3Config {
+        self.config_at(self.port)
+    }
+
+    /// Puts something into the bucket behind everybody's back.
+    pub fn put(&self, key: &str, bytes: &[u8]) {
+        let put = ask(self.port, "PUT", &format!("/{}/{key}", Self::BUCKET), bytes);
+        assert_eq!(put.status, 200, "the bucket takes it");
+    }
+
+    /// What the bucket holds under a key, if anything.
+    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let got = ask(self.port, "GET", &format!("/{}/{key}", Self::BUCKET), &[]);
+        (got.status == 200).then_some(got.body)
+    }
+
+    /// How many objects there are.
+    pub fn count(&self) -> usize {
+        let path = format!("/{}?list-type=2", Self::BUCKET);
+        let listed = ask(self.port, "GET", &path, &[]);
+        let text = String::from_utf8_lossy(&listed.body).into_owned();
+        text.matches("<Key>").count()
+    }
+}

@@ -1,0 +1,117 @@
+//! One request at a time, for looking into a peer behind its clients' backs; and requests as a stand-in reads them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+
+/// A bucket's owner, whom a peer of the tests believes without a signature.
+const OWNER: &str = "AWS4-HMAC-SHA256 Credential=tests/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+
+/// What a peer answered.
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Asks a peer on this machine's `port`.
+pub fn ask(port: u16, method: &str, path: &str, body: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the peer listens");
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\nAuthorization: {OWNER}\r\n\r\n",
+        body.len()
+    );
+    let sent = stream
+        .write_all(head.as_bytes())
+        .and_then(|()| stream.write_all(body));
+    sent.expect("the peer reads");
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("the peer answers");
+    let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
+    while line != "\r\n" {
+        line.clear();
+        reader.read_line(&mut line).expect("the peer answers");
+    }
+    let mut body = Vec::new();
+    reader.read_to_end(&mut body).expect("the peer answers");
+    Answer {
+        status: status.unwrap_or(0),
+        body,
+    }
+}
+
+/// A request as a stand-in reads it.
+pub(super) struct Asked {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) range: Option<(usize, usize)>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Asked {
+    /// The next request of a connection; none at its end.
+    pub(super) fn read(reader: &mut BufReader<TcpStream>) -> Option<Self> {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let mut words = line.split(' ');
+        let method = words.next()?.to_owned();
+        let target = words.next()?;
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut asked = Self {
+            method,
+            path: decode(path),
+            query: decode(query),
+            range: None,
+            body: Vec::new(),
+        };
+        let mut bytes = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            let Some((name, value)) = line.trim_end().split_once(':') else {
+                break;
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => bytes = value.trim().parse().ok()?,
+                "range" => asked.range = range(value.trim()),
+                _ => {}
+            }
+        }
+        asked.body = vec![0; bytes];
+        reader.read_exact(&mut asked.body).ok()?;
+        Some(asked)
+    }
+
+    /// A value of the query.
+    pub(super) fn param(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.query.split('&');
+        pairs.find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (key == name).then_some(value)
+        })
+    }
+}
+
+fn range(text: &str) -> Option<(usize, usize)> {
+    let (start, end) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let end: usize = end.parse().unwrap_or(usize::MAX - 1);
+    Some((start.parse().ok()?, end + 1))
+}
+
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
+        if byte == b'%'
+            && let (Some(high), Some(low)) = (hex(rest.next()), hex(rest.next()))
+        {
+            bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

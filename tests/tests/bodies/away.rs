@@ -1,0 +1,303 @@
+//! What goes wrong with stores elsewhere: refusals, silence, uploads that break off, full disks, and stores nobody configured.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use results::contract::{noise, reference};
+use results::{
+    Bodies, CacheConfig, CloudTier, Codec, Home, Kind, Packing, Source, Stores, StoresConfig, Wish,
+};
+use tempfile::TempDir;
+use tests::peers::{Gcs, Nats, Proxy, S3};
+use tokio::sync::Notify;
+
+use crate::faults::Passing;
+use crate::stores::{nats_config, nothing, wishing};
+
+const MIB: usize = 1024 * 1024;
+
+fn in_gcs(gcs: &Gcs, port: u16, dir: &TempDir) -> crate::stores::Wishing {
+    let config = StoresConfig {
+        gcs: Some(gcs.config_at(port)),
+        silence_max: Duration::from_secs(2),
+        ..nothing(dir)
+    };
+    wishing(&config, dir, Kind::Gcs, Packing::Plain)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_fails_for_a_moment_is_asked_again() {
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let bodies = in_gcs(&gcs, gcs.port(), &dir);
+    gcs.fail(500, 2);
+    let stored = bodies.put(Source::Bytes(noise(10))).await.unwrap();
+    gcs.fail(503, 2);
+    assert!(bodies.get(&reference(&stored)).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_goes_on_failing_may_be_asked_by_another_attempt() {
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let bodies = in_gcs(&gcs, gcs.port(), &dir);
+    gcs.fail(500, u32::MAX);
+    let error = bodies.put(Source::Bytes(noise(10))).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
+    assert!(error.is_retryable());
+    assert!((2..10).contains(&gcs.requests()), "{}", gcs.requests());
+    gcs.fail(403, u32::MAX);
+    let error = bodies.put(Source::Bytes(noise(10))).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.is_retryable()),
+        ("STORAGE_REFUSED", false)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_breaks_off_is_not_seen_and_is_taken_back() {
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let bodies = in_gcs(&gcs, gcs.port(), &dir);
+    let body = noise(20 * MIB);
+    let mut passing = Passing {
+        left: body.clone(),
+        at: 0,
+        act: Some(|| gcs.fail(500, 12)),
+        halts: false,
+    };
+    let error = bodies.put(Source::Stream(&mut passing)).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
+    assert_eq!(gcs.counts().1, 0);
+    gcs.fail(500, 0);
+    let stored = bodies.put(Source::Stream(&mut &body[..])).await.unwrap();
+    assert!(bodies.get(&reference(&stored)).await.unwrap() == body);
+    let left = std::fs::read_dir(dir.path().join("scratch"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0, "nothing waits any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_bucket_is_not_waited_for_without_end() {
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let proxy = Proxy::start(&format!("127.0.0.1:{}", gcs.port()));
+    let bodies = in_gcs(&gcs, proxy.port(), &dir);
+    let stored = bodies.put(Source::Bytes(noise(10))).await.unwrap();
+    proxy.swallow_answers(true);
+    let error = bodies.get(&reference(&stored)).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
+    proxy.swallow_answers(false);
+    proxy.cut();
+    assert!(bodies.get(&reference(&stored)).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_says_the_secret_of_a_bucket() {
+    let (s3, dir) = (S3::private(), TempDir::new().unwrap());
+    let proxy = Proxy::start(&format!("127.0.0.1:{}", s3.port()));
+    let config = StoresConfig {
+        s3: Some(s3.config_at(proxy.port())),
+        silence_max: Duration::from_secs(2),
+        ..nothing(&dir)
+    };
+    let bodies = wishing(&config, &dir, Kind::S3, Packing::Plain);
+    proxy.refuse(true);
+    let error = bodies.put(Source::Bytes(noise(10))).await.unwrap_err();
+    assert!(error.is_retryable(), "{error:?}");
+    let mut said = format!("{config:?} {error:?} {error}");
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        said.push_str(&format!(" {error} {error:?}"));
+        cause = error.source();
+    }
+    assert!(!said.contains(s3.secret()), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nats_may_be_wiped_and_takes_bodies_again() {
+    let (nats, dir) = (Nats::private(), TempDir::new().unwrap());
+    let config = StoresConfig {
+        nats: Some(nats_config(nats.url())),
+        silence_max: Duration::from_secs(2),
+        ..nothing(&dir)
+    };
+    for kind in [Kind::NatsKv, Kind::NatsObject] {
+        let bodies = wishing(&config, &dir, kind, Packing::Plain);
+        let stored = bodies.put(Source::Bytes(noise(10))).await.unwrap();
+        nats.wipe();
+        let error = bodies.get(&reference(&stored)).await.unwrap_err();
+        assert_eq!(error.code(), "REFERENCE_NOT_AVAILABLE", "{error:?}");
+        bodies.put(Source::Bytes(noise(10))).await.unwrap();
+        assert!(bodies.get(&reference(&stored)).await.is_ok());
+    }
+    let kv = wishing(&config, &dir, Kind::NatsKv, Packing::Plain);
+    let error = kv.put(Source::Bytes(noise(MIB + 1))).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.is_retryable()),
+        ("STORE_TOO_SMALL", false)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_not_configured_says_which_variables_do_so() {
+    let dir = TempDir::new().unwrap();
+    for (kind, variable) in [
+        (Kind::S3, "NOETL_STORAGE_S3_BUCKET"),
+        (Kind::Gcs, "NOETL_STORAGE_GCS_BUCKET"),
+        (Kind::NatsKv, "NOETL_STORAGE_NATS_URL"),
+        (Kind::Pvc, "NOETL_STORAGE_DIR"),
+        (Kind::Postgres, "--store postgres://"),
+    ] {
+        let bodies = wishing(&nothing(&dir), &dir, kind, Packing::Auto);
+        let error = bodies.put(Source::Bytes(noise(10))).await.unwrap_err();
+        assert_eq!(
+            (error.code(), error.is_retryable()),
+            ("STORE_NOT_CONFIGURED", false)
+        );
+        assert!(error.to_string().contains(variable), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_reads_through_its_server_what_it_cannot_reach() {
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let knowing = Arc::new(in_gcs(&gcs, gcs.port(), &dir).stores);
+    let wish = Wish {
+        kind: Kind::Gcs,
+        compression: Packing::With(Codec::Zstd),
+    };
+    let body = Bytes::from(vec![b'x'; 3 * MIB]);
+    let stored = knowing
+        .put_as(Source::Bytes(body.clone()), &wish)
+        .await
+        .unwrap();
+    assert_eq!((stored.store, stored.compression), ("gcs", Some("zstd")));
+    let worker = Stores::open(&nothing(&dir), Home::Server(knowing)).unwrap();
+    assert!(worker.get(&reference(&stored)).await.unwrap() == body);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_bodies_go_to_nats_where_it_is_configured_and_others_to_the_tier() {
+    let (nats, s3, dir) = (Nats::private(), S3::private(), TempDir::new().unwrap());
+    let config = StoresConfig {
+        nats: Some(nats_config(nats.url())),
+        s3: Some(s3.config()),
+        cloud_tier: Some(CloudTier::S3),
+        ..nothing(&dir)
+    };
+    let bodies = wishing(&config, &dir, Kind::Auto, Packing::Auto);
+    for (count, store) in [(MIB, "nats_kv"), (MIB + 1, "s3")] {
+        let body = noise(count);
+        let stored = bodies.put(Source::Stream(&mut &body[..])).await.unwrap();
+        assert_eq!((stored.store, stored.compression), (store, None));
+        let text = Bytes::from("text ".repeat(count / 5 + 1).into_bytes()).slice(..count);
+        let stored = bodies.put(Source::Bytes(text.clone())).await.unwrap();
+        assert_eq!((stored.store, stored.compression), (store, Some("zstd")));
+        assert!(bodies.get(&reference(&stored)).await.unwrap() == text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cache_answers_while_the_bucket_is_away_and_is_not_needed() {
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let cache = dir.path().join("cache");
+    let config = StoresConfig {
+        cloud_tier: Some(CloudTier::Gcs),
+        gcs: Some(gcs.config()),
+        cache: Some(CacheConfig {
+            dir: cache.clone(),
+            bytes_max: 1 << 30,
+        }),
+        silence_max: Duration::from_secs(2),
+        ..nothing(&dir)
+    };
+    for count in [10, 3 * MIB] {
+        let bodies = wishing(&config, &dir, Kind::Disk, Packing::Plain);
+        let body = noise(count);
+        let stored = bodies.put(Source::Stream(&mut &body[..])).await.unwrap();
+        gcs.fail(500, u32::MAX);
+        let again = wishing(&config, &dir, Kind::Disk, Packing::Plain);
+        assert!(
+            again.get(&reference(&stored)).await.unwrap() == body,
+            "after a restart"
+        );
+        gcs.fail(500, 0);
+        std::fs::remove_dir_all(&cache).unwrap();
+        assert!(bodies.stores.get(&reference(&stored)).await.unwrap() == body);
+        let fresh = wishing(&config, &dir, Kind::Disk, Packing::Plain);
+        assert!(fresh.get(&reference(&stored)).await.unwrap() == body);
+    }
+}
+
+/// A disk of its own, which is as good as full.
+struct Full(TempDir);
+
+impl Full {
+    /// None where the tests may not mount one; the directory's own tests write to `/dev/full` then.
+    fn mount() -> Option<Self> {
+        let dir = TempDir::new().unwrap();
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(dir.path());
+        let mounted = mount.output().is_ok_and(|done| done.status.success());
+        mounted.then_some(Self(dir))
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_said_and_what_fits_is_taken_again() {
+    let Some(full) = Full::mount() else { return };
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let config = StoresConfig {
+        dir: Some(full.0.path().join("shared")),
+        gcs: Some(gcs.config()),
+        scratch: full.0.path().join("scratch"),
+        ..nothing(&dir)
+    };
+    for kind in [Kind::Pvc, Kind::Gcs] {
+        let bodies = wishing(&config, &dir, kind, Packing::Plain);
+        let body = noise(3 * MIB);
+        let error = bodies
+            .put(Source::Stream(&mut &body[..]))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.code(), error.is_retryable()),
+            ("STORAGE_FULL", true),
+            "{error:?}"
+        );
+        let stored = bodies.put(Source::Bytes(noise(1000))).await.unwrap();
+        assert!(bodies.get(&reference(&stored)).await.is_ok());
+    }
+    assert_eq!(gcs.counts(), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_that_is_killed_leaves_no_object_and_nothing_that_waits() {
+    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let bodies = in_gcs(&gcs, gcs.port(), &dir);
+    let halted = Arc::new(Notify::new());
+    let told = halted.clone();
+    let putting = tokio::spawn(async move {
+        let mut passing = Passing {
+            left: noise(20 * MIB),
+            at: MIB,
+            act: Some(move || told.notify_one()),
+            halts: true,
+        };
+        bodies.put(Source::Stream(&mut passing)).await
+    });
+    halted.notified().await;
+    putting.abort();
+    assert!(putting.await.unwrap_err().is_cancelled());
+    assert_eq!(gcs.counts(), (0, 0));
+    let left = std::fs::read_dir(dir.path().join("scratch")).unwrap();
+    assert_eq!(left.count(), 0);
+}

@@ -1,0 +1,110 @@
+//! The real binary with a cloud tier: a large result is handed on by reference, and outlives the worker's cache.
+
+use serde_json::{Value, json};
+use tests::binary::{Desk, Going};
+use tests::peers::{Postgres, S3};
+
+use crate::elsewhere::{Mortal, free_address, until};
+
+const PLAYBOOK: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: hand, path: hand}
+workflow:
+  - step: start
+    tool: {kind: python, code: 'result = {\"rows\": [{\"id\": n, \"text\": \"some text\"} for n in range(9000)]}'}
+    next: [{step: count}]
+  - step: count
+    tool: {kind: python, input: {rows: '{{ start.rows }}'}, code: 'result = {\"count\": len(rows)}'}
+";
+
+fn variables(s3: &S3, desk: &Desk) -> Vec<(&'static str, String)> {
+    vec![
+        ("NOETL_STORAGE_CLOUD_TIER", "s3".to_owned()),
+        ("NOETL_STORAGE_S3_BUCKET", S3::BUCKET.to_owned()),
+        ("NOETL_STORAGE_S3_ENDPOINT", s3.url()),
+        ("NOETL_STORAGE_S3_REGION", "us-east-1".to_owned()),
+        (
+            "NOETL_STORAGE_LOCAL_CACHE_DIR",
+            desk.path("cache").display().to_string(),
+        ),
+        ("AWS_ACCESS_KEY_ID", "tests".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", s3.secret().to_owned()),
+    ]
+}
+
+fn start(desk: &Desk, args: &[&str], variables: &[(&str, String)]) -> Mortal {
+    let mut command = desk.command(args);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    Mortal(Some(Going::spawn(command)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_in_the_cloud_tier_is_handed_on_and_outlives_the_cache() {
+    let database = Postgres::shared().fresh_database();
+    let (s3, desk) = (S3::private(), Desk::new());
+    let variables = variables(&s3, &desk);
+    let (address, store) = (free_address(), database.url());
+    let url = format!("http://{address}");
+    let _server = start(
+        &desk,
+        &["serve", "--store", &store, "--listen", &address],
+        &variables,
+    );
+    until(&url, "/readyz", |_| true).await;
+    let _worker = start(&desk, &["worker", "--server", &url], &variables);
+    let client = wire::Client::new(std::slice::from_ref(&url), None).unwrap();
+    let request = json!({"path": "hand", "playbook": PLAYBOOK});
+    let started: Value = client.post("/api/execute", &request).await.unwrap();
+    let id = started["execution_id"].as_str().unwrap();
+    let over = |run: &Value| run["status"] == "COMPLETED";
+    until(&url, &format!("/api/executions/{id}/status"), over).await;
+    let list = until(&url, &format!("/api/result/{id}/list"), |_| true).await;
+    let reference = &list["results"][0]["reference"];
+    assert_eq!(reference["store"], "s3");
+    assert_eq!(reference["meta"]["bucket"], S3::BUCKET);
+    let key = reference["meta"]["key"].as_str().unwrap();
+    assert!(s3.get(key).is_some(), "the bucket holds {key}");
+    assert_eq!(reference["meta"]["compression"], "zstd");
+    std::fs::remove_dir_all(desk.path("cache")).unwrap();
+    let uri = reference["ref"].as_str().unwrap();
+    let body = until(&url, &format!("/api/result/resolve?ref={uri}"), |_| true).await;
+    assert_eq!(body["rows"].as_array().unwrap().len(), 9000);
+}
+
+const LARGE: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: large, path: large}
+workflow:
+  - step: start
+    tool:
+      kind: python
+      code: 'result = {\"text\": \"x\" * 300000}'
+      spec: {result: {store: {kind: pvc, compression: gzip}}}
+";
+
+#[test]
+fn a_store_that_is_not_configured_fails_its_task_and_one_that_is_takes_the_body() {
+    let desk = Desk::new();
+    desk.write("large.yaml", LARGE);
+    let said = desk.run(&["run", "large.yaml"]);
+    assert_ne!(said.code, Some(0), "{said:?}");
+    let all = format!("{}{}", said.out, said.err);
+    assert!(
+        all.contains("STORE_NOT_CONFIGURED") && all.contains("NOETL_STORAGE_DIR"),
+        "{all}"
+    );
+    let mut command = desk.command(&["run", "large.yaml", "-o", "json"]);
+    command.env("NOETL_STORAGE_DIR", desk.path("shared"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let packed = std::fs::read_dir(desk.path("shared/bodies")).unwrap();
+    assert_eq!(
+        packed.count(),
+        2,
+        "a rack with the body, and the place for drafts"
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("xxxxxxxx"), "{said}");
+}
