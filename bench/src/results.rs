@@ -118,7 +118,7 @@ async fn large() -> anyhow::Result<Vec<Figure>> {
         raw += begin.elapsed();
         let begin = now();
         stored.push(
-            stores
+            bodies
                 .put_as(Source::Bytes(part), &wish(Kind::Auto))
                 .await?,
         );
