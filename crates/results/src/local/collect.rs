@@ -1,6 +1,6 @@
 //! Old bodies in a directory: which there are, and how one is removed without losing one that is just being stored.
 //!
-//! Whoever stores holds a shared lock on the directory's `.lock` while the body takes its place; whoever removes holds it
+//! Whoever stores holds a shared lock on `bodies.lock` beside the directory while the body takes its place; whoever removes holds it
 //! alone while it looks at the age and removes. So what is removed is what was looked at.
 
 use std::fs::{self, File, Metadata};
@@ -14,8 +14,8 @@ use super::{Local, name};
 use crate::bodies::Old;
 use crate::error::Error;
 
-/// The file that is locked.
-const LOCK: &str = ".lock";
+/// What the file that is locked ends with; it stands beside the bodies.
+const LOCK: &str = "lock";
 
 impl Local {
     /// Holds while a body takes its place.
@@ -24,7 +24,7 @@ impl Local {
     }
 
     fn locked(&self, lock: fn(&File) -> io::Result<()>) -> Result<File, Error> {
-        let path = self.dir.join(LOCK);
+        let path = self.dir.with_extension(LOCK);
         let file = File::options().create(true).append(true).open(&path);
         let locked = file.and_then(|file| lock(&file).map(|()| file));
         locked.map_err(|error| name(&path, error))
