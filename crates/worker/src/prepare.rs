@@ -98,7 +98,8 @@ async fn addressed(
     })
 }
 
-/// The reference that the log keeps of the elements. A body that may go before the run does is copied.
+/// The reference that the log keeps of the elements. A body that may go before the run does is copied, and so is one that
+/// is compressed: each range of it would be unpacked from its beginning.
 async fn fixed(
     hand: &Hand,
     source: &ResultRef,
@@ -107,7 +108,8 @@ async fn fixed(
 ) -> Result<ResultRef, Trouble> {
     let own = format!("noetl://execution/{}/", hand.execution());
     let is_short = source.scope == Life::Step || source.expires_at.is_some();
-    let (mut reference, places) = if source.uri.starts_with(&own) && !is_short {
+    let is_plain = source.meta.compression.is_none();
+    let (mut reference, places) = if source.uri.starts_with(&own) && !is_short && is_plain {
         (source.clone(), places)
     } else {
         let copy = || copied(hand, source, range.clone());
