@@ -169,6 +169,59 @@ fn a_loop_runs_over_the_result_of_another_run() {
     assert_eq!(result, json!({"sum": 499_500, "count": 1000}));
 }
 
+/// Four pages of 3 000 rows, more than a template may load in a guard; then a task for each row.
+const PAGES: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: pages, path: tests/pages}
+workflow:
+  - step: fetch
+    tool:
+      - begin:
+          kind: noop
+          spec: {policy: {rules: [{else: {then: {do: continue, set_iter: {page: 1}}}}]}}
+      - page:
+          kind: python
+          input: {page: "{{ iter.page }}"}
+          code: "result = {'rows': [{'n': page * 10000 + n, 'text': 'x' * 200} for n in range(3000)]}"
+          spec:
+            result: {accumulate: {strategy: append, merge_path: "$.rows"}}
+            policy:
+              rules:
+                - when: "{{ outcome.status == 'error' }}"
+                  then: {do: fail}
+                - when: "{{ iter.page < 4 }}"
+                  then: {do: jump, to: page, set_iter: {page: "{{ iter.page + 1 }}"}}
+                - else: {then: {do: break}}
+    next: each
+  - step: each
+    loop: {in: "{{ fetch }}", iterator: row, spec: {mode: parallel, max_in_flight: 20}}
+    tool:
+      - take:
+          kind: noop
+          result: 1
+          spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {sum: {$add: "{{ iter.row.n }}"}}}}}]}}
+    next: {arcs: [{step: some, when: "{{ event.name == 'loop.done' }}"}]}
+  - step: some
+    tool:
+      - slice: {kind: artifact, ref: "{{ fetch }}", slice: [2999, 3001]}
+    next: end
+  - step: end
+    tool: {kind: noop, result: {sum: "{{ ctx.sum }}", some: "{{ some.data | map(attribute='n') | list }}"}}
+"#;
+
+#[test]
+fn a_loop_runs_over_pages_that_were_collected() {
+    let desk = Desk::new();
+    desk.write("pages.yaml", PAGES);
+    // 3 000 times (10 000 + 20 000 + 30 000 + 40 000), and four times 0 + 1 + … + 2 999.
+    let expected = json!({"sum": 300_000_000 + 4 * 4_498_500, "some": [12_999, 20_000]});
+    assert_eq!(desk.json(&["run", "pages.yaml"]), expected);
+    let cluster = Cluster::start(&desk);
+    let there = desk.json(&["run", "pages.yaml", "--server", &cluster.1]);
+    assert_eq!(there, expected);
+}
+
 const FILES: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook

@@ -1,8 +1,10 @@
 //! `test`: everything a change must pass, in one command.
 
+use std::process::Command;
+
 use crate::check;
 use crate::prerequisite::{NEXTEST, ensure_postgres, ensure_python};
-use crate::shell::cargo;
+use crate::shell::{cargo, root, run as shell, target_directory};
 
 /// The gates of `check`, then every test, then a short storm; arguments go to the test runner.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -10,24 +12,17 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let python = ensure_python()?;
     ensure_postgres(&python)?;
     check::gates()?;
-    // Tests of the command line use the binary that lies beside their own.
-    crate::shell::run(&mut cargo(["build", "--package", "noetl"]))?;
+    // Everything in one build: tests use the binaries that lie beside their own, and what both share is built once.
+    shell(&mut cargo(["build", "--workspace", "--all-targets"]))?;
+    let programs = target_directory()?.join("debug");
     // One server for the whole run; it is stopped however the run ends.
-    let beside = [
-        "run",
-        "--quiet",
-        "--package",
-        "tests",
-        "--bin",
-        "with_postgres",
-        "--",
-    ];
-    crate::shell::run(
-        cargo(beside)
+    shell(
+        Command::new(programs.join("with_postgres"))
             .args(["cargo", "nextest", "run", "--workspace", "--no-fail-fast"])
             .args(args)
+            .current_dir(root())
             .env("NOETL_TEST_PYTHON", python),
     )?;
     // Alone on the machine: it is about time, and about processes that get none.
-    crate::e2e::run(&[])
+    shell(Command::new(programs.join("e2e")).current_dir(root()))
 }

@@ -37,6 +37,8 @@ pub(super) struct Drive {
     pub(super) work: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Executions with decisions that are not handed to the store yet.
     pub(super) gathering: BTreeSet<ExecutionId>,
+    /// Batches that the store is writing.
+    pub(super) batches: usize,
     drains: Vec<oneshot::Sender<()>>,
 }
 
@@ -67,6 +69,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         claims: Claims::default(),
         work: FuturesUnordered::new(),
         gathering: BTreeSet::new(),
+        batches: 0,
         drains: Vec::new(),
     };
     let mut taken = Vec::with_capacity(ORDERS_AT_ONCE);

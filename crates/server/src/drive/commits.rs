@@ -22,6 +22,10 @@ use crate::loading::SNAPSHOT_VERSION;
 /// A snapshot is taken when this many events have come since the last.
 const SNAPSHOT_EVERY: u64 = 5_000;
 
+/// So many batches are under way at once; what comes meanwhile goes together in the next. Several, so that one that waits
+/// in the store does not hold up everything.
+const BATCHES_MAX: usize = 4;
+
 /// What became of a commit, and everything that hangs on it.
 pub(super) struct Outcome {
     result: Result<Committed, Error>,
@@ -138,6 +142,10 @@ impl Drive {
 
     /// Hands what has gathered to the store in one batch, one commit per execution at a time.
     pub(super) fn flush(&mut self) {
+        if self.batches >= BATCHES_MAX {
+            // The end of one of them asks again.
+            return;
+        }
         let mut batch = Vec::new();
         for execution in std::mem::take(&mut self.gathering) {
             let Some(slot) = self.slots.get_mut(&execution) else {
@@ -170,6 +178,7 @@ impl Drive {
             batch.push((commit, bodies, rest));
         }
         if !batch.is_empty() {
+            self.batches += 1;
             let shared = self.shared.clone();
             self.work.push(Box::pin(async move {
                 Done::Committed(write(&shared, batch).await)
@@ -179,6 +188,7 @@ impl Drive {
 
     /// Takes up what became of a batch.
     pub(super) fn batch_committed(&mut self, outcomes: Vec<(ExecutionId, Outcome)>) {
+        self.batches -= 1;
         for (execution, outcome) in outcomes {
             self.committed(execution, outcome);
             self.gathering.insert(execution);
