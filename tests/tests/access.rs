@@ -291,6 +291,7 @@ workflow:
       - make:
           kind: python
           code: "result = {'data': ['x' * 100] * 60000}"
+          spec: {result: {store: {compression: none}}}
       - spoil:
           kind: shell
           command: |

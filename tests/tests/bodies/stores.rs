@@ -117,6 +117,10 @@ impl Site for InS3 {
         Arc::new(wishing(&config, &self.dir, Kind::Disk, self.compression))
     }
 
+    fn tells_the_old(&self) -> bool {
+        false
+    }
+
     async fn damage(&self, stored: &Stored) {
         assert_eq!(
             (stored.store, stored.location["bucket"].as_str()),
@@ -175,6 +179,10 @@ impl Site for InGcs {
         Arc::new(wishing(&config, &self.dir, Kind::Gcs, Packing::Plain))
     }
 
+    fn tells_the_old(&self) -> bool {
+        false
+    }
+
     async fn damage(&self, stored: &Stored) {
         assert_eq!(stored.store, "gcs");
         let object = stored.location["object"].as_str().unwrap();
@@ -218,6 +226,10 @@ impl Site for InNats {
             ..nothing(&self.dir)
         };
         Arc::new(wishing(&config, &self.dir, self.kind, Packing::Plain))
+    }
+
+    fn tells_the_old(&self) -> bool {
+        false
     }
 
     async fn damage(&self, stored: &Stored) {
@@ -277,6 +289,10 @@ impl Site for InDirectory {
             ..nothing(&self.dir)
         };
         Arc::new(wishing(&config, &self.dir, self.kind, self.compression))
+    }
+
+    fn tells_the_old(&self) -> bool {
+        false
     }
 
     async fn damage(&self, stored: &Stored) {

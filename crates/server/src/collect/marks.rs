@@ -1,6 +1,6 @@
 //! What one log keeps alive.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use model::event::{Body, Event};
@@ -49,7 +49,7 @@ pub(super) struct Marks {
     routed: HashSet<StepRunId>,
     released: HashSet<String>,
     /// The runs that this one leans on.
-    pub(super) pins: Vec<ExecutionId>,
+    pub(super) pins: BTreeSet<ExecutionId>,
 }
 
 /// A reference that an event holds.
@@ -151,4 +151,46 @@ impl Marks {
 fn hashes(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(|c: char| !c.is_ascii_hexdigit());
     parts.filter(|part| part.len() == 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kept(reference: &Value) -> Vec<String> {
+        let mut marks = Marks::default();
+        marks.walk(reference, None);
+        let life = Life {
+            run: true,
+            root: true,
+            now: Time(0),
+        };
+        marks.kept(life).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_compressed_body_is_kept_under_the_hash_that_it_is_stored_under() {
+        let (own, stored) = ("ab".repeat(32), "cd".repeat(32));
+        let mut reference = json!({
+            "kind": "result_ref", "ref": "noetl://execution/1/x", "store": "disk",
+            "meta": {"content_type": "application/json", "bytes": 9, "sha256": own},
+        });
+        assert_eq!(kept(&reference), [own.clone()]);
+        reference["meta"]["compression"] = "zstd".into();
+        reference["meta"]["stored_sha256"] = stored.clone().into();
+        assert_eq!(kept(&reference), [own, stored]);
+    }
+
+    #[test]
+    fn the_parts_of_another_runs_manifest_are_looked_for_in_its_log() {
+        let mut marks = Marks::default();
+        let manifest = json!({
+            "kind": "manifest", "ref": "noetl://execution/7/step/a/task/b/run/1/manifest", "store": "log",
+            "meta": {"content_type": "application/json", "bytes": 9, "sha256": ""},
+        });
+        marks.walk(&manifest, None);
+        assert_eq!(marks.pins, BTreeSet::from([ExecutionId(7)]));
+    }
 }

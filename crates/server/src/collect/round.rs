@@ -143,7 +143,7 @@ impl Pass<'_> {
         }
         let (marks, seq) = self.log(row.id, Seq(0)).await?;
         // What this run leans on is kept as long as it is itself, however old it is.
-        for pinned in &marks.pins {
+        for pinned in marks.pins.iter().filter(|pinned| **pinned != row.id) {
             let marks = self.log(*pinned, Seq(0)).await?.0;
             self.keep(&marks, life);
         }
