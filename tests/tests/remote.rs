@@ -334,9 +334,10 @@ fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
     ];
     let (mut worker, mut said) = begin(&desk, &worker);
     line(&mut said, "working");
-    let followed = desk.run(&["resume", &id]);
+    let followed = desk.run(&["events", &id, "-f"]);
     assert_eq!(followed.code, Some(0), "{followed:?}");
-    assert!(followed.out.contains('9'), "{followed:?}");
+    let result = desk.run(&["result", &id]);
+    assert!(result.out.contains('9'), "{result:?}");
     let told = Command::new("kill")
         .args(["-TERM", &worker.id().to_string()])
         .status();

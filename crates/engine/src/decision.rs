@@ -37,6 +37,16 @@ pub struct Decision {
     pub stops: Vec<(Seq, WorkerId)>,
 }
 
+impl Decision {
+    /// Whether there is nothing to write.
+    pub fn is_nothing(&self) -> bool {
+        self.events.is_empty()
+            && self.commands.is_empty()
+            && self.timers.is_empty()
+            && self.messages.is_empty()
+    }
+}
+
 /// A body referenced by one of the events.
 #[derive(Debug, Clone)]
 pub struct BodyToKeep {

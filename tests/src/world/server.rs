@@ -223,7 +223,12 @@ impl Server {
                     return Ok(Posted::Refused(refusal));
                 }
             };
-            match self.commit(server, execution, decision, consumed)? {
+            let written = self.commit(server, execution, decision, consumed)?;
+            if matches!(written, Written::Unknown) && !matches!(input, Input::GoOn) {
+                // What was to follow from it, if it happened.
+                self.post(server, execution, Input::GoOn, None)?;
+            }
+            match written {
                 Written::Again => {}
                 Written::Fenced => return Ok(Posted::Refused(Refusal::Fenced)),
                 // Nobody knows whether it is in the log. What is safe to say twice is said again.

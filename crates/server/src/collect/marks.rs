@@ -177,7 +177,7 @@ mod tests {
             "kind": "result_ref", "ref": "noetl://execution/1/x", "store": "disk",
             "meta": {"content_type": "application/json", "bytes": 9, "sha256": own},
         });
-        assert_eq!(kept(&reference), [own.clone()]);
+        assert_eq!(kept(&reference), std::slice::from_ref(&own));
         reference["meta"]["compression"] = "zstd".into();
         reference["meta"]["stored_sha256"] = stored.clone().into();
         assert_eq!(kept(&reference), [own, stored]);

@@ -252,6 +252,10 @@ impl Drive {
         }
         if first.is_some() {
             self.catch_up(execution, unseen);
+            if let Some(slot) = self.slots.get_mut(&execution) {
+                // What was to follow from the commit whose answer was lost.
+                slot.queue.push_front(Waiting::new(Input::GoOn));
+            }
         }
         self.decide(execution);
     }
@@ -302,7 +306,11 @@ impl Drive {
                 Ok(decision) => {
                     slot.loaded = model::template::Loaded::default();
                     slot.net = Some(net);
-                    self.gather(execution, waiting, decision);
+                    if matches!(waiting.input, Input::GoOn) && decision.is_nothing() {
+                        waiting.done();
+                    } else {
+                        self.gather(execution, waiting, decision);
+                    }
                 }
                 Err(Undecided::Needs(needs)) => {
                     slot.queue.push_front(waiting);

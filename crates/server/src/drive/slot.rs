@@ -97,6 +97,18 @@ pub(super) struct Offered {
 }
 
 impl Waiting {
+    /// Nothing followed from it, and nothing needs to be written.
+    pub(super) fn done(self) {
+        if let Some(reply) = self.reply {
+            // Nobody waits for the answer any more: nothing to do.
+            let _ = reply.send(Ok(Reply {
+                verdict: Verdict::Proceed,
+                next: Vec::new(),
+                recorded: Vec::new(),
+            }));
+        }
+    }
+
     /// An input that nobody waits for.
     pub(super) fn new(input: Input) -> Self {
         Self {

@@ -135,7 +135,8 @@ async fn what_is_put_is_a_body_whatever_its_size() {
 #[tokio::test]
 async fn files_are_written_read_listed_and_deleted() {
     let dir = TempDir::new().unwrap();
-    let uri = "file://out.json";
+    std::fs::create_dir(dir.path().join("files")).unwrap();
+    let uri = "file://files/out.json";
     let put = artifact(
         &dir,
         json!({"action": "put", "uri": uri, "data": [1]}),
@@ -148,7 +149,7 @@ async fn files_are_written_read_listed_and_deleted() {
     let listed = result(
         artifact(
             &dir,
-            json!({"action": "list", "uri": "file://."}),
+            json!({"action": "list", "uri": "file://files"}),
             &json!(0),
         )
         .await,
