@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use model::result_ref::{BodyMeta, RefKind, ResultRef, Scope};
 use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use results::{Bodies, Home, Kind, Local, Packing, Source, Stored, Stores, StoresConfig, Wish};
-use serde_json::Map;
+use results::contract::reference;
+use results::{Bodies, Home, Kind, Local, Packing, Source, Stores, StoresConfig, Wish};
 use tempfile::TempDir;
 use tests::peers::S3;
 
@@ -68,25 +67,6 @@ fn wish(kind: Kind) -> Wish {
     Wish {
         kind,
         compression: Packing::Auto,
-    }
-}
-
-fn reference(stored: &Stored) -> ResultRef {
-    ResultRef {
-        kind: RefKind::Result,
-        uri: "noetl://execution/1/step/a/task/b/run/1.1/attempt/1".to_owned(),
-        store: stored.store.to_owned(),
-        scope: Scope::Execution,
-        expires_at: None,
-        meta: BodyMeta {
-            content_type: "application/json".to_owned(),
-            bytes: stored.bytes,
-            sha256: stored.sha256.clone(),
-            compression: stored.compression.map(str::to_owned),
-            location: stored.location.clone(),
-        },
-        extracted: Map::new(),
-        preview: None,
     }
 }
 

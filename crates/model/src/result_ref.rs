@@ -9,6 +9,9 @@ use crate::time::Time;
 /// A body up to this size stays inline in its event unless the task says otherwise.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
+/// A body up to this size may be brought into memory whole: for a template, for a tool, to combine parts.
+pub const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
 /// How the address of a result begins.
 pub const SCHEME: &str = "noetl://";
 

@@ -112,6 +112,15 @@ pub struct Old {
     pub bytes: u64,
 }
 
+/// A body as a value: JSON where its reference says so, else text.
+pub fn value(reference: &ResultRef, bytes: &[u8]) -> Value {
+    let json = match reference.meta.content_type.as_str() {
+        "application/json" => serde_json::from_slice(bytes).ok(),
+        _ => None,
+    };
+    json.unwrap_or_else(|| Value::String(String::from_utf8_lossy(bytes).into_owned()))
+}
+
 /// As much of a range as a body of this size has.
 pub(crate) fn within(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
     let Some(range) = range else {

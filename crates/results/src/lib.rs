@@ -30,7 +30,7 @@ mod stores;
 mod wish;
 mod within;
 
-pub use bodies::{Bodies, Old, Pieces, Reading, Source, Stored};
+pub use bodies::{Bodies, Old, Pieces, Reading, Source, Stored, value};
 pub use config::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, StoresConfig};
 pub use error::{Error, why_missing};
 pub use extract::{extract, preview};

@@ -176,17 +176,10 @@ pub(crate) async fn adopt(shared: &Shared, id: ExecutionId) -> Result<Adoption, 
     let adoption = shared.store.adopt(id, &shared.owner).await?;
     if let (Adoption::Mine, Some(former)) = (&adoption, former) {
         release_former(shared, id, &former).await?;
-        go_on(shared, id).await?;
+        // It may have died between two decisions.
+        shared.drive.go_on(id).await?;
     }
     Ok(adoption)
-}
-
-/// A driver that died between two decisions left the second one to whoever comes after.
-async fn go_on(shared: &Shared, id: ExecutionId) -> Result<(), Error> {
-    match shared.drive.post(id, Input::GoOn, Extras::default()).await {
-        Ok(_) | Err(Posted::Refused(_)) => Ok(()),
-        Err(Posted::Failed(error)) => Err(error),
-    }
 }
 
 /// The former driver is dead, and with it the workers in its process: that is an outage, not the work's fault. Workers
@@ -204,10 +197,7 @@ async fn release_former(shared: &Shared, id: ExecutionId, former: &OwnerId) -> R
             lease_epoch: open.lease_epoch,
             is_strike: false,
         };
-        match shared.drive.post(id, input, Extras::default()).await {
-            Ok(_) | Err(Posted::Refused(_)) => {}
-            Err(Posted::Failed(error)) => return Err(error),
-        }
+        shared.drive.tell(id, input, Extras::default()).await?;
     }
     shared.drive.send(Order::Offered).await
 }

@@ -149,14 +149,9 @@ async fn timers(shared: Arc<Shared>) {
 
 async fn fire_due(shared: &Shared) -> Result<(), Error> {
     for (execution, timer) in shared.store.due_timers(Some(&shared.owner), BATCH).await? {
-        match shared
-            .drive
-            .post(execution, Input::Timer(timer), Extras::default())
-            .await
-        {
-            Ok(_) | Err(Posted::Refused(_)) => {}
-            Err(Posted::Failed(error)) => return Err(error),
-        }
+        let fired = Input::Timer(timer);
+        let told = shared.drive.tell(execution, fired, Extras::default());
+        told.await?;
     }
     Ok(())
 }
@@ -267,10 +262,7 @@ async fn retry(shared: &Shared, message: &Message, version: Option<u32>) -> Resu
         ..Extras::consuming(Some(message.key))
     };
     let input = Input::Retry { switch: None };
-    match shared.drive.post(message.to, input, extras).await {
-        Ok(_) | Err(Posted::Refused(_)) => Ok(()),
-        Err(Posted::Failed(error)) => Err(error),
-    }
+    shared.drive.tell(message.to, input, extras).await
 }
 
 async fn post(
@@ -279,14 +271,8 @@ async fn post(
     input: Input,
     consumed: Option<MessageKey>,
 ) -> Result<(), Error> {
-    match shared
-        .drive
-        .post(to, input, Extras::consuming(consumed))
-        .await
-    {
-        Ok(_) | Err(Posted::Refused(_)) => Ok(()),
-        Err(Posted::Failed(error)) => Err(error),
-    }
+    let extras = Extras::consuming(consumed);
+    shared.drive.tell(to, input, extras).await
 }
 
 fn cannot_start(path: &str, unusable: &Unusable) -> TaskError {

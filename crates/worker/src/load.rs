@@ -9,7 +9,7 @@ use model::event::{Body, Event};
 use model::id::Seq;
 use model::manifest;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::result_ref::ResultRef;
+use model::result_ref::{HELD_BYTES_MAX, ResultRef};
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope};
 use serde_json::Value;
 
@@ -21,8 +21,6 @@ use crate::scratch;
 
 /// How often a rendering may ask for more.
 const ROUNDS_MAX: usize = 8;
-/// A body larger than this is not put into a worker's memory for a template.
-const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// So many events are asked for at once.
 const EVENTS_MAX: usize = 1_000;
@@ -138,7 +136,7 @@ async fn loop_results(hand: &Hand, pointer: &LoopPointer) -> Result<Data, Troubl
 
 /// The value behind a reference.
 pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Trouble> {
-    if reference.meta.bytes > BODY_BYTES_MAX {
+    if reference.meta.bytes > HELD_BYTES_MAX {
         let message = format!(
             "the body {} has {} bytes, more than a template may load; lift what is needed out of it with `select`",
             reference.uri, reference.meta.bytes
@@ -147,7 +145,7 @@ pub(crate) async fn body(hand: &Hand, reference: &ResultRef) -> Result<Value, Tr
     }
     let read = || hand.shared.config.bodies.get(reference);
     let bytes = reading(hand, reference, read).await?;
-    Ok(parsed(reference, &bytes))
+    Ok(results::value(reference, &bytes))
 }
 
 /// Reads something of a body; a store that cannot answer is asked again.
@@ -179,15 +177,6 @@ where
             }
         }
     }
-}
-
-/// A body as templates see it: what is not JSON is text.
-fn parsed(reference: &ResultRef, bytes: &[u8]) -> Value {
-    let json = match reference.meta.content_type.as_str() {
-        "application/json" => serde_json::from_slice(bytes).ok(),
-        _ => None,
-    };
-    json.unwrap_or_else(|| Value::String(String::from_utf8_lossy(bytes).into_owned()))
 }
 
 /// Asks the server until it answers, or the worker is told to stop.

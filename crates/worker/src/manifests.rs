@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, future};
-use model::result_ref::{RefKind, ResultRef};
+use model::result_ref::{HELD_BYTES_MAX, RefKind, ResultRef};
 use results::{Bodies, Error, Pieces, Reading, Source, Stored, Wish};
 use wire::Transport;
 
-/// What the parts of a manifest come to is held in memory up to this size.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Where manifests are read, in the words of errors.
+const PLACE: &str = "the server's log";
 
 /// Bodies, and manifests among them.
 pub(crate) struct WithManifests {
@@ -26,8 +26,19 @@ impl WithManifests {
             wire::Error::NotFound(_) => Error::NotAvailable {
                 uri: manifest.uri.clone(),
             },
-            error => Error::Interrupted(std::io::Error::other(error)),
+            wire::Error::Refused(_) => too_large(),
+            error => Error::Unavailable {
+                file: PLACE.into(),
+                source: std::io::Error::other(error),
+            },
         })
+    }
+}
+
+/// Why a server does not put the parts together.
+fn too_large() -> Error {
+    Error::TooLarge {
+        bytes_max: HELD_BYTES_MAX,
     }
 }
 
@@ -49,10 +60,8 @@ impl Bodies for WithManifests {
         let mut whole = BytesMut::new();
         while let Some(piece) = results::next(&mut pieces).await? {
             whole.extend_from_slice(&piece);
-            if whole.len() > HELD_BYTES_MAX {
-                return Err(Error::TooLarge {
-                    bytes_max: HELD_BYTES_MAX as u64,
-                });
+            if whole.len() as u64 > HELD_BYTES_MAX {
+                return Err(too_large());
             }
         }
         Ok(whole.freeze())

@@ -33,9 +33,6 @@ const PAGE: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to wait before a call is made again.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Long enough for another server to take up a word.
-const WORD_PATIENCE: Duration = Duration::from_secs(3);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A run that goes on elsewhere.
 pub(super) struct DrivenElsewhere<'a> {
@@ -113,7 +110,7 @@ async fn start(client: &Client, request: &ExecuteRequest) -> Result<ExecutionId,
     Ok(started.execution_id)
 }
 
-/// Lets a run go on, and waits until its log says so: another server may have to take the word up first.
+/// Lets a run go on; its log says so when this returns.
 async fn again(
     driven: &mut DrivenElsewhere<'_>,
     row: ExecutionRow,
@@ -122,18 +119,11 @@ async fn again(
     let client = driven.client;
     driven.id = row.id;
     driven.since = row.finished_at.unwrap_or_else(clock::now);
-    let said = say(client, row.id, word).await.map_err(|mut problem| {
+    say(client, row.id, word).await.map_err(|mut problem| {
         let status = row.status.name().to_ascii_lowercase();
         problem.message = format!("run {}: {}", row.id, problem.message);
         problem.help(format!("it is {status}: look at `noetl show {}`", row.id))
     })?;
-    let until = tokio::time::Instant::now() + WORD_PATIENCE;
-    let mut seq = said.seq;
-    while seq <= row.version && tokio::time::Instant::now() < until {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let now: Result<Execution, CallError> = client.get(&paths::run(row.id, "/status")).await;
-        seq = now.map_err(|error| unanswered(&error))?.seq;
-    }
     Ok(())
 }
 

@@ -159,6 +159,33 @@ impl Handle {
         answer.await.unwrap_or(Err(Posted::Failed(Error::Stopping)))
     }
 
+    /// The same for an input that changes nothing where it does not fit.
+    pub(crate) async fn tell(
+        &self,
+        execution: ExecutionId,
+        input: Input,
+        extras: Extras,
+    ) -> Result<(), Error> {
+        match self.post(execution, input, extras).await {
+            Ok(_) | Err(Posted::Refused(_)) => Ok(()),
+            Err(Posted::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Lets an execution go on with whatever its log leaves undone; nobody waits for it.
+    pub(crate) async fn go_on(&self, execution: ExecutionId) -> Result<(), Error> {
+        let (reply, _) = oneshot::channel();
+        let extras = Extras::default();
+        let input = Input::GoOn;
+        self.send(Order::Move {
+            execution,
+            input,
+            extras,
+            reply,
+        })
+        .await
+    }
+
     /// Waits until everything taken in so far is durable.
     pub(crate) async fn drain(&self) {
         let (reply, answer) = oneshot::channel();

@@ -11,7 +11,7 @@ use store::{Message, MessageKey};
 use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus};
 
 use crate::Shared;
-use crate::drive::{Extras, Posted};
+use crate::drive::Extras;
 use crate::error::Error;
 use crate::ingest::intake::{Refused, take};
 
@@ -172,10 +172,7 @@ async fn record(
 ) -> Result<(), Error> {
     let input = Input::Record(Box::new(body));
     let extras = Extras::consuming(consumed);
-    match shared.drive.post(execution, input, extras).await {
-        Ok(_) | Err(Posted::Refused(_)) => Ok(()),
-        Err(Posted::Failed(error)) => Err(error),
-    }
+    shared.drive.tell(execution, input, extras).await
 }
 
 /// How a batch stands.

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use model::id::{ExecutionId, Name, Seq};
 use model::manifest::{Rule, Strategy, execution_of};
-use model::result_ref::ResultRef;
+use model::result_ref::{HELD_BYTES_MAX, ResultRef};
 use model::template::{Content, Latest};
 use serde_json::Value;
 use store::Store;
@@ -18,9 +18,6 @@ use crate::loading;
 use crate::reading::address::Best;
 use crate::reading::parts::{self, Parts};
 use crate::reading::{Found, ResultAddress, pieces};
-
-/// What parts come to is put together in memory up to this size; a list is read piece by piece instead.
-const WHOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Reads results. Cheap to clone.
 #[derive(Clone)]
@@ -151,9 +148,7 @@ impl Reader {
                 Found::Value(value) => Ok(value),
                 Found::Body(reference) => {
                     let bytes = self.bodies.get(&reference).await?;
-                    // A body that is no JSON is text that a task stored.
-                    Ok(serde_json::from_slice(&bytes)
-                        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into())))
+                    Ok(::results::value(&reference, &bytes))
                 }
                 Found::Manifest(reference, rule) => self.collected(&reference, &rule).await,
                 found @ Found::Loop(..) => list(self.pieces(found).await?).await.map(Value::Array),
@@ -163,9 +158,9 @@ impl Reader {
 
     /// What the parts of a manifest come to.
     async fn collected(&self, reference: &ResultRef, rule: &Rule) -> Result<Value, Error> {
-        if reference.meta.bytes > WHOLE_BYTES_MAX {
+        if reference.meta.bytes > HELD_BYTES_MAX {
             let uri = reference.uri.clone();
-            return Err(Error::TooLarge(uri, WHOLE_BYTES_MAX));
+            return Err(Error::TooLarge(uri, HELD_BYTES_MAX));
         }
         let parts = self.parts(reference, rule).await?;
         let bodies = list(pieces::each(self, parts)).await?;

@@ -4,9 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use model::outcome::{ErrorKind, TaskError};
+use model::result_ref::HELD_BYTES_MAX;
 use serde_json::{Value, json};
-
-use super::parts::HELD_BYTES_MAX;
 
 /// Reads a file: JSON as its value, anything else as text.
 pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {

@@ -3,13 +3,11 @@
 use std::ops::Range;
 
 use model::outcome::{ErrorKind, TaskError};
+use model::result_ref::HELD_BYTES_MAX;
 use model::template::{Bound, Segment};
 use serde_json::{Value, json};
 
 use crate::call::{Access, Call, not_read};
-
-/// The largest value that is brought into a worker's memory.
-pub(super) const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The rows that `slice` asks for: `[a, b]`, `"a..b"` or `"a:b"`; `b` is not among them.
 pub(super) fn rows(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
@@ -53,8 +51,7 @@ pub(super) async fn whole(access: &Access, bound: &Bound) -> Result<Value, TaskE
     }
     let bytes = access.bodies.get(reference).await;
     let bytes = bytes.map_err(|error| not_read(&error, reference))?;
-    let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
-    let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
+    let value = results::value(reference, &bytes);
     Ok(at(&value, &bound.paths).cloned().unwrap_or_default())
 }
 
