@@ -30,7 +30,7 @@ pub use budget::{
 pub use data::Data;
 pub use gathered::{Gathered, Part};
 pub use latest::Latest;
-pub use reference::{Bound, Segment};
+pub use reference::{Bound, Segment, find};
 pub use rewrite::PathUse;
 pub use scope::{
     Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,

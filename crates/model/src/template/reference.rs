@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, Serde, Value as Native};
+use serde_json::Value;
 
 use crate::result_ref::ResultRef;
 use crate::template::convert;
@@ -66,6 +67,16 @@ impl Bound {
             paths: self.paths.iter().map(down).collect(),
         }
     }
+}
+
+/// The value at the first of these paths that leads anywhere.
+pub fn find<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Value> {
+    paths.iter().find_map(|path| {
+        path.iter().try_fold(value, |value, segment| match segment {
+            Segment::Key(key) => value.get(key),
+            Segment::Index(index) => value.get(usize::try_from(*index).ok()?),
+        })
+    })
 }
 
 /// Stands for what is not loaded yet: everything may be asked of it, and the rendering ends in `Needs`, or where bodies

@@ -11,7 +11,7 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
-use crate::template::reference::{self, Bound, Segment};
+use crate::template::reference::{self, Bound};
 use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard};
 use crate::template::tree::{Piece, RenderError, Rendered, Template};
@@ -66,18 +66,12 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
     if scope.loaded.bodies.is_empty() {
         return None;
     }
-    let Bound { reference, paths } = bound(template, scope).ok()??;
-    if reference.meta.bytes <= TAKEN_BYTES_MIN {
+    let named = bound(template, scope).ok()??;
+    if named.reference.meta.bytes <= TAKEN_BYTES_MIN {
         return None;
     }
-    let body = scope.loaded.bodies.get(&reference.uri)?.json();
-    let down = |path: &Vec<Segment>| {
-        path.iter().try_fold(body, |value, segment| match segment {
-            Segment::Key(key) => value.get(key),
-            Segment::Index(index) => value.get(usize::try_from(*index).ok()?),
-        })
-    };
-    paths.iter().find_map(down).cloned()
+    let body = scope.loaded.bodies.get(&named.reference.uri)?.json();
+    reference::find(body, &named.paths).cloned()
 }
 
 /// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.

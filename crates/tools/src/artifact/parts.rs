@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use model::outcome::{ErrorKind, TaskError};
 use model::result_ref::HELD_BYTES_MAX;
-use model::template::{Bound, Segment};
+use model::template::{Bound, Segment, find};
 use serde_json::{Value, json};
 
 use crate::call::{Access, Call, not_read};
@@ -52,17 +52,7 @@ pub(super) async fn whole(access: &Access, bound: &Bound) -> Result<Value, TaskE
     let bytes = access.bodies.get(reference).await;
     let bytes = bytes.map_err(|error| not_read(&error, reference))?;
     let value = results::value(reference, &bytes);
-    Ok(at(&value, &bound.paths).cloned().unwrap_or_default())
-}
-
-/// The value at the first of these paths that leads anywhere.
-pub(super) fn at<'v>(value: &'v Value, paths: &[Vec<Segment>]) -> Option<&'v Value> {
-    paths.iter().find_map(|path| {
-        path.iter().try_fold(value, |value, segment| match segment {
-            Segment::Key(key) => value.get(key),
-            Segment::Index(index) => value.get(usize::try_from(*index).ok()?),
-        })
-    })
+    Ok(find(&value, &bound.paths).cloned().unwrap_or_default())
 }
 
 /// Some rows of a list inside a body, which is never held whole.
@@ -110,7 +100,7 @@ pub(super) async fn sliced(
 
 /// Some rows of a list at hand.
 pub(super) fn cut(value: &Value, rows: Range<u64>) -> Result<Value, TaskError> {
-    let list = at(value, &list_paths(&[Vec::new()]))
+    let list = find(value, &list_paths(&[Vec::new()]))
         .and_then(Value::as_array)
         .ok_or_else(no_list)?;
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(list.len());
