@@ -68,6 +68,7 @@ async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
         files: None,
         bus: None,
         takes_over: false,
+        keychain: server::KeychainConfig::default(),
         retention: None,
         cluster_secret: site.secret(&*store).await?,
     };
