@@ -102,7 +102,7 @@ fn look(desk: &Desk, id: &str, place: &[&str]) {
         &["events", id, "-o", "ndjson"],
         &["logs", id],
         &["result", id],
-        &["result", id, "--step", "speak"],
+        &["result", id, "speak"],
         &["secret", "list", "-j"],
     ] {
         let said = desk.run(&[verb, place].concat());

@@ -92,3 +92,24 @@ fn without_its_key_a_credential_stays_closed() {
         "{err}"
     );
 }
+
+#[test]
+fn a_child_whose_credential_is_missing_fails_its_parents_task() {
+    let desk = Desk::new();
+    desk.write("uses.yaml", PLAYBOOK);
+    let parent = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: parent, path: parent}
+workflow:
+  - step: start
+    tool: {kind: playbook, path: uses.yaml}
+"#;
+    desk.write("parent.yaml", parent);
+    let said = desk.run(&["run", "parent.yaml", "-j"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let error = &said.json()["error"];
+    assert_eq!(error["code"], "CREDENTIAL_NOT_FOUND", "{said:?}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("noetl secret set door"), "{message}");
+}

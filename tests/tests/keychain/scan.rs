@@ -23,7 +23,19 @@ pub(crate) fn needles(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
             },
         )
         .collect();
+    let url: String = secret
+        .chars()
+        .map(|c| match c.is_ascii() && !" \"<>#'".contains(c) {
+            true => c.to_string(),
+            false => c
+                .to_string()
+                .bytes()
+                .map(|byte| format!("%{byte:02X}"))
+                .collect(),
+        })
+        .collect();
     let mut all = vec![
+        ("url", url.into_bytes()),
         ("raw", bytes.to_vec()),
         ("json", quoted.as_bytes()[1..quoted.len() - 1].to_vec()),
         ("ascii json", ascii.into_bytes()),

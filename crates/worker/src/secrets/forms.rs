@@ -61,6 +61,18 @@ const OPEN_KEYS: &[&str] = &[
     "universe_domain",
 ];
 
+/// Signs that stay as they are in a part of a URL, by who writes it: nothing but what never needs an escape, Python,
+/// scripts in a browser, and URLs that were read and written again, in their query, path and userinfo.
+const KEPT_IN_URLS: &[&str] = &[
+    "-_.~",
+    "-_.~/",
+    "-_.~!'()*",
+    "-_.~!'()*;/?:@&=+$,#",
+    "-_.~!()*;/?:@&=+$,%[]\\^`{|}",
+    "-_.~!'()*;/:@&=+$,%[]\\|",
+    "-_.~!'()*&+$,%",
+];
+
 /// The texts in a credential that must not show.
 pub(super) fn texts(value: &Value, into: &mut BTreeSet<String>) {
     match value {
@@ -142,9 +154,11 @@ pub(super) fn forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     let lower = hex::encode(bytes);
     into.insert(lower.to_ascii_uppercase().into_bytes());
     into.insert(lower.into_bytes());
-    for space in ["%20", "+"] {
-        for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
-            into.insert(percent_encoded(bytes, space, digits).into_bytes());
+    for kept in KEPT_IN_URLS {
+        for space in ["%20", "+"] {
+            for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
+                into.insert(percent_encoded(bytes, kept, space, digits).into_bytes());
+            }
         }
     }
     for encoded in [
@@ -174,14 +188,14 @@ fn inside_base64(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
     both.into_iter().map(cut).filter(long).collect()
 }
 
-fn percent_encoded(bytes: &[u8], space: &str, digits: &[u8; 16]) -> String {
+fn percent_encoded(bytes: &[u8], kept: &str, space: &str, digits: &[u8; 16]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+            b' ' => out.push_str(space),
+            byte if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(byte) => {
                 out.push(char::from(*byte));
             }
-            b' ' => out.push_str(space),
             other => {
                 let digit = |half: u8| char::from(digits[usize::from(half)]);
                 out.extend(['%', digit(other >> 4), digit(other & 15)]);

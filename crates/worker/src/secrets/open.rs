@@ -131,13 +131,16 @@ impl Pipeline<'_> {
 
     /// Masks what an attempt came to, before anything is made of it.
     pub(crate) fn mask_outcome(&mut self, outcome: &mut Outcome) {
+        let masks = self.hand.masks();
+        if let Some(masks) = &masks {
+            masks.outcome(outcome);
+        }
         if let Outcome::Error(failure) = outcome {
             without_userinfo(&mut failure.error);
         }
-        let Some(masks) = self.hand.masks() else {
+        let Some(masks) = masks else {
             return;
         };
-        masks.outcome(outcome);
         // Rules and writes see the input too.
         let mut input = self.scope.input.json().clone();
         masks.value(&mut input);
