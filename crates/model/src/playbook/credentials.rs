@@ -107,22 +107,50 @@ impl Opens {
     }
 
     fn read(&mut self, template: &Template) {
-        for path in template.paths() {
-            let mut parts = path
-                .split(['.', '[', ']'])
-                .map(|part| part.trim_matches(['\'', '"']));
-            if parts.next() != Some("keychain") {
-                continue;
-            }
-            match parts.find(|part| !part.is_empty()) {
+        for entry in entries_read(template) {
+            match entry {
                 Some(name) => {
-                    self.names.insert(name.to_owned());
-                    self.keychain.insert(name.to_owned());
+                    self.names.insert(name.clone());
+                    self.keychain.insert(name);
                 }
                 None => self.any_entry = true,
             }
         }
     }
+}
+
+/// The entries of the keychain that a template reads; none for one whose name only a rendering tells.
+pub fn entries_read(template: &Template) -> Vec<Option<String>> {
+    let uses = template.path_uses();
+    let places = uses
+        .iter()
+        .filter_map(|found| template.source().get(found.range.clone()));
+    places.filter_map(entry_read).collect()
+}
+
+/// The entry that an expression reads, from its text.
+fn entry_read(text: &str) -> Option<Option<String>> {
+    let rest = text.trim_start().strip_prefix("keychain")?;
+    if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+        return None;
+    }
+    let rest = rest.trim_start();
+    if let Some(name) = rest.strip_prefix('.') {
+        let name = name.trim_start();
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let end = name.find(|c| !is_word(c)).unwrap_or(name.len());
+        let (name, after) = name.split_at(end);
+        let is_call = after.trim_start().starts_with('(');
+        return Some((!is_call).then(|| name.to_owned()));
+    }
+    let quoted = rest.strip_prefix('[').map(str::trim_start);
+    let quote = quoted.and_then(|text| text.chars().next());
+    Some(match (quoted, quote) {
+        (Some(text), Some(quote @ ('"' | '\''))) => {
+            text[1..].split(quote).next().map(str::to_owned)
+        }
+        _ => None,
+    })
 }
 
 /// What stands at a key of a task, however deep.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use model::playbook::credentials::entries_read;
 use model::playbook::{KeychainEntry, KeychainKind};
-use model::template::{Data, Scope, Tree};
+use model::template::{Data, Scope};
 use serde_json::{Map, Value};
 
 use crate::keychain::cached::{Kept, Owner};
@@ -205,14 +206,7 @@ fn given(mut fields: Map<String, Value>) -> Value {
 fn read_by(entry: &KeychainEntry) -> Vec<String> {
     let mut names = Vec::new();
     for tree in entry.fields.values() {
-        Tree::walk(tree, &mut |template| {
-            for path in template.paths() {
-                let mut parts = path.split(['.', '[', ']', '\'', '"']);
-                if parts.next() == Some("keychain") {
-                    names.extend(parts.find(|part| !part.is_empty()).map(str::to_owned));
-                }
-            }
-        });
+        tree.walk(&mut |template| names.extend(entries_read(template).into_iter().flatten()));
     }
     names
 }
