@@ -3,44 +3,50 @@
 use std::fs;
 use std::path::Path;
 
+/// A text with some of its letters written in another way.
+fn escaped(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if stays(c) {
+            out.push(c);
+        } else {
+            out.push_str(&escape(c));
+        }
+    }
+    out
+}
+
+fn percent(c: char) -> String {
+    let mut out = String::new();
+    for byte in c.to_string().bytes() {
+        out.push_str(&format!("%{byte:02X}"));
+    }
+    out
+}
+
 /// The forms of a secret, each with its name. They are made here anew, without the code that masks them.
 pub(crate) fn needles(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
     let bytes = secret.as_bytes();
     let quoted = serde_json::Value::from(secret).to_string();
-    let ascii: String = quoted[1..quoted.len() - 1]
-        .chars()
-        .map(|c| match c.is_ascii() {
-            true => c.to_string(),
-            false => format!("\\u{:04x}", u32::from(c)),
-        })
-        .collect();
-    let percent: String = bytes
-        .iter()
-        .map(
-            |byte| match byte.is_ascii_alphanumeric() || b"-_.~".contains(byte) {
-                true => char::from(*byte).to_string(),
-                false => format!("%{byte:02X}"),
-            },
-        )
-        .collect();
-    let url: String = secret
-        .chars()
-        .map(|c| match c.is_ascii() && !" \"<>#'".contains(c) {
-            true => c.to_string(),
-            false => c
-                .to_string()
-                .bytes()
-                .map(|byte| format!("%{byte:02X}"))
-                .collect(),
-        })
-        .collect();
+    let quoted = &quoted[1..quoted.len() - 1];
+    let ascii = escaped(
+        quoted,
+        |c| c.is_ascii(),
+        |c| format!("\\u{:04x}", u32::from(c)),
+    );
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
+    let all_percent = escaped(secret, is_plain, percent);
+    let in_url = |c: char| c.is_ascii() && !" \"<>#'".contains(c);
     let mut all = vec![
-        ("url", url.into_bytes()),
         ("raw", bytes.to_vec()),
-        ("json", quoted.as_bytes()[1..quoted.len() - 1].to_vec()),
+        ("url", escaped(secret, in_url, percent).into_bytes()),
+        ("json", quoted.as_bytes().to_vec()),
         ("ascii json", ascii.into_bytes()),
-        ("percent", percent.clone().into_bytes()),
-        ("percent, lower", percent.to_ascii_lowercase().into_bytes()),
+        ("percent", all_percent.clone().into_bytes()),
+        (
+            "percent, lower",
+            all_percent.to_ascii_lowercase().into_bytes(),
+        ),
         ("hex", hex::encode(bytes).into_bytes()),
         ("hex, upper", hex::encode_upper(bytes).into_bytes()),
     ];

@@ -1,5 +1,6 @@
 //! Entries of a playbook's keychain, resolved in order: a later one may use those before it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::playbook::credentials::entries_read;
@@ -25,6 +26,8 @@ pub(super) struct Resolving<'k> {
     scope: Scope,
     /// What was resolved so far.
     done: Map<String, Value>,
+    /// The credentials that were opened for it.
+    pub(super) opened: BTreeSet<String>,
 }
 
 impl<'k> Resolving<'k> {
@@ -40,6 +43,7 @@ impl<'k> Resolving<'k> {
             owner,
             scope,
             done: Map::new(),
+            opened: BTreeSet::new(),
         }
     }
 
@@ -52,8 +56,13 @@ impl<'k> Resolving<'k> {
             .position(|entry| entry.name == *name);
         match position {
             Some(position) => self.entry(position).await,
-            None => Ok(lasting(self.keychain.credential(name).await?)),
+            None => Ok(lasting(self.credential(name).await?)),
         }
+    }
+
+    async fn credential(&mut self, name: &str) -> Result<Value, Error> {
+        self.opened.insert(name.to_owned());
+        self.keychain.credential(name).await
     }
 
     async fn entry(&mut self, position: usize) -> Result<Kept, Error> {
@@ -69,7 +78,7 @@ impl<'k> Resolving<'k> {
             KeychainKind::Credential => {
                 let named = text(&fields, &["credential", "ref", "key", "auth"]);
                 let named = named.unwrap_or(name);
-                lasting(self.keychain.credential(named).await?)
+                lasting(self.credential(named).await?)
             }
             KeychainKind::Static => lasting(given(fields)),
             KeychainKind::Env => lasting(self.each(name, &fields, |this, variable| {
@@ -111,7 +120,7 @@ impl<'k> Resolving<'k> {
                     let why = format!("it uses `{name}`, which does not come before it");
                     return Err(unresolved(entry.name.as_str(), why));
                 }
-                None => self.keychain.credential(&name).await?,
+                None => self.credential(&name).await?,
             };
             self.done.insert(name, value);
         }

@@ -82,6 +82,9 @@ pub(crate) async fn secrets(shared: &Shared, ask: &SecretsAsk) -> Result<Vec<Sec
         used(shared, ask, name, &kept).await?;
         secrets.push(secret(shared, name, kept?));
     }
+    for name in &resolving.opened {
+        shared.store.safe().touch_credential(name).await?;
+    }
     Ok(secrets)
 }
 
@@ -189,8 +192,5 @@ async fn used<T>(
         source: None,
     };
     shared.keychain.audit(actor, done).await?;
-    if result.is_ok() {
-        shared.store.safe().touch_credential(name).await?;
-    }
     Ok(())
 }
