@@ -9,7 +9,7 @@ pub(crate) enum SecretVerb {
     Set {
         /// What playbooks call it
         name: String,
-        /// What it opens: postgres, bearer, basic, api_key …
+        /// What it opens: postgres, bearer, basic, `api_key` …
         #[arg(long = "type", value_name = "TYPE")]
         kind: String,
         /// A file with what it opens with, a map in JSON or YAML

@@ -129,14 +129,12 @@ impl<'k> Resolving<'k> {
         scope.reveals_secrets = true;
         let mut fields = Map::new();
         for (key, tree) in &entry.fields {
-            let rendered = tree.render(&scope).map_err(|error| {
-                // The message of a template may quote what it was given.
-                let _ = error;
-                unresolved(
-                    entry.name.as_str(),
-                    format!("its `{key}` cannot be rendered"),
-                )
-            })?;
+            // The message of a template may quote what it was given.
+            let why = |_| {
+                let why = format!("its `{key}` cannot be rendered");
+                unresolved(entry.name.as_str(), why)
+            };
+            let rendered = tree.render(&scope).map_err(why)?;
             fields.insert(key.clone(), rendered.value);
         }
         Ok(fields)

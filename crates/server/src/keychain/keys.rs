@@ -188,7 +188,10 @@ mod tests {
             " AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAP8\n",
         ];
         for text in texts {
-            assert_eq!(MasterKey::parse(text).map(|key| key.id()), Some(id.clone()));
+            assert_eq!(
+                MasterKey::parse(text).as_ref().map(MasterKey::id),
+                Some(id.clone())
+            );
         }
         for text in ["", "secret", "AAAA", &hex[2..]] {
             assert!(MasterKey::parse(text).is_none(), "{text}");
