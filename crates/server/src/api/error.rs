@@ -147,9 +147,7 @@ impl From<KeychainError> for ApiError {
             }
             KeychainError::NotFound(_) => StatusCode::NOT_FOUND,
             KeychainError::NotDeclared { .. } => StatusCode::FORBIDDEN,
-            KeychainError::MasterKeyMissing | KeychainError::CannotRotate(_) => {
-                StatusCode::CONFLICT
-            }
+            KeychainError::MasterKeyMissing => StatusCode::CONFLICT,
             KeychainError::MasterKeyInvalid(_)
             | KeychainError::MasterKeyFile { .. }
             | KeychainError::MasterKeyWrong { .. }

@@ -55,9 +55,6 @@ pub enum Error {
     /// What was given is no credential.
     #[error("{0}")]
     Invalid(String),
-    /// Nothing opens any more: another change of keys runs, or the source of keys does not allow it.
-    #[error("the master key cannot be changed: {0}")]
-    CannotRotate(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -75,7 +72,6 @@ impl Error {
             Self::Unresolved { .. } => "KEYCHAIN_UNRESOLVED",
             Self::NotDeclared { .. } => "CREDENTIAL_NOT_DECLARED",
             Self::Invalid(_) => "CREDENTIAL_INVALID",
-            Self::CannotRotate(_) => "MASTER_KEY_UNCHANGED",
             Self::Store(error) => error.code(),
         }
     }
