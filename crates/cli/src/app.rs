@@ -73,6 +73,7 @@ fn verb(app: &App, verb: Verb) -> Ended {
         Verb::Result(args) => block_on(verbs::result::result(app, &args)),
         Verb::Register(args) => block_on(verbs::register::register(app, &args)),
         Verb::Catalog(verb) => block_on(verbs::catalog::catalog(app, &verb)),
+        Verb::Secret(verb) => block_on(verbs::secret::secret(app, verb)),
         Verb::Token(verb) => block_on(verbs::token::token(app, verb)),
         Verb::Context(verb) => verbs::context::context(app, &verb),
         Verb::Validate(args) => verbs::validate::validate(app, &args),

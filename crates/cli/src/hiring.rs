@@ -85,7 +85,11 @@ fn tools(app: &App, slots: u32) -> tools::Config {
             ..tools::PythonConfig::default()
         },
         environment,
-        forbidden_files: vec![dir.join("noetl.db")],
+        forbidden_files: vec![
+            dir.join("noetl.db"),
+            dir.join("master.key"),
+            dir.join("master.key.old"),
+        ],
         scratch_dir: dir,
         ..tools::Config::default()
     }

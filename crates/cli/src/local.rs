@@ -61,6 +61,7 @@ fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<L
     Ok(Log {
         store: Arc::new(store),
         bodies: bodies(settings, results::Local::open(&dir.join(BODIES))?)?,
+        keychain: settings.keychain.0.clone(),
     })
 }
 
@@ -151,6 +152,7 @@ pub(crate) async fn open_place(
                 log: Log {
                     store: Arc::new(store),
                     bodies: bodies(settings, own)?,
+                    keychain: settings.keychain.0.clone(),
                 },
                 is_cluster: true,
             })
@@ -218,6 +220,7 @@ impl Session {
             bus: setup.bus,
             takes_over: setup.takes_over,
             retention: setup.retention,
+            keychain: log.keychain.clone(),
             cluster_secret: setup.cluster_secret,
         };
         let server = Server::start(config)?;
@@ -280,8 +283,30 @@ impl From<results::Error> for Problem {
     }
 }
 
+impl From<server::KeychainError> for Problem {
+    fn from(error: server::KeychainError) -> Self {
+        let exit = match &error {
+            server::KeychainError::NotFound(_) => Exit::NotFound,
+            server::KeychainError::Invalid(_) => Exit::Usage,
+            server::KeychainError::Store(_) => Exit::Unreachable,
+            _ => Exit::NotAllowed,
+        };
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let message = format!("{error}{}", cause.unwrap_or_default());
+        let problem = Problem::coded(exit, error.code(), message);
+        match error.remedy() {
+            Some(remedy) => problem.help(remedy),
+            None => problem,
+        }
+    }
+}
+
 impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
+        let error = match error {
+            server::Error::Keychain(error) => return error.into(),
+            error => error,
+        };
         let exit = match &error {
             server::Error::NotFound(_)
             | server::Error::NoPlaybook(_)
@@ -291,6 +316,7 @@ impl From<server::Error> for Problem {
             | server::Error::BrokenLog(_)
             | server::Error::TooLarge(..)
             | server::Error::Elsewhere(_)
+            | server::Error::Keychain(_)
             | server::Error::Stopping => Exit::Unreachable,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));

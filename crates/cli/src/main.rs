@@ -7,6 +7,7 @@ mod args;
 mod clock;
 mod config;
 mod drive;
+mod fetching;
 mod find;
 mod graph;
 mod hiring;

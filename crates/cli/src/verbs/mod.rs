@@ -17,6 +17,7 @@ pub(crate) mod resume;
 pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod token;

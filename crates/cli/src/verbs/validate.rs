@@ -110,9 +110,9 @@ pub(crate) fn collect(
     paths.sort();
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_yaml = path
-            .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let is_yaml = path.extension().is_some_and(|extension| {
+            extension == "yaml" || extension == "yml" || extension == "json"
+        });
         if name.starts_with('.') {
             continue;
         }
