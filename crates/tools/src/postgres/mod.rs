@@ -16,6 +16,5 @@ mod target;
 mod tls;
 mod tool;
 
-
-pub use tool::PostgresConfig;
 pub(crate) use tool::Postgres;
+pub use tool::PostgresConfig;

@@ -29,7 +29,7 @@ pub(super) fn is_reusable(statements: &[Statement]) -> bool {
 pub(super) async fn prepare(client: &Client, call: &Call) -> Result<(), Failure> {
     let mut settings = Vec::new();
     if let Some(limit) = call.timeout.total {
-        let limit = limit.as_millis().clamp(1, i32::MAX as u128);
+        let limit = limit.as_millis().clamp(1, 2_147_483_647);
         settings.push(format!("SET statement_timeout = {limit}"));
     }
     if let Some(path) = search_path(call)? {
@@ -49,7 +49,11 @@ fn search_path(call: &Call) -> Result<Option<String>, Failure> {
         Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
             names.iter().filter_map(Value::as_str).collect()
         }
-        Some(other) => return Err(call.wrong_type("schema", "a name or a list of names", other).into()),
+        Some(other) => {
+            return Err(call
+                .wrong_type("schema", "a name or a list of names", other)
+                .into());
+        }
     };
     let quoted = names
         .into_iter()

@@ -242,6 +242,12 @@ impl Binder<'_> {
         if self.place == Place::Code {
             return self.value_in_code(value, after);
         }
+        if matches!(self.place, Place::Text { .. } | Place::Dollar(_)) && self.words.holds_program()
+        {
+            return Err(BindError::Place(
+                "in the body of a routine, where it would be read as a program; hand it over as an argument",
+            ));
+        }
         let text = text_of(value)?;
         let escaped = match &self.place {
             Place::Code => unreachable!("values among tokens are bound above"),

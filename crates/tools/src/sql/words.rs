@@ -94,6 +94,12 @@ impl Words {
         ends
     }
 
+    /// Whether the statement's quoted text is a program: the body of a routine.
+    pub(crate) fn holds_program(&self) -> bool {
+        self.dialect == Dialect::Postgres
+            && (self.first.first().is_some_and(|word| word == "DO") || self.is_routine())
+    }
+
     /// Whether nothing but blanks and comments has come so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
