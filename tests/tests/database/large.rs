@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::outcome::Outcome;
 use model::playbook::{Effect, ResultControl};
-use results::{Keeper, Local};
+use results::{Bodies as _, Keeper, Local};
 use serde_json::json;
 use tools::Call;
 
@@ -71,9 +71,8 @@ async fn a_kept_result_has_the_shape_of_a_small_one_and_a_second_try_refers_to_i
     }
     assert_eq!(references[0], references[1]);
     assert_eq!(house.value("SELECT count(*) FROM t").await, 1);
-    let body = results::value(bodies.as_ref(), &references[0])
-        .await
-        .expect("it is there");
+    let bytes = bodies.get(&references[0]).await.expect("it is there");
+    let body = results::value(&references[0], &bytes);
     assert_eq!(body["row_count"], 3000);
     assert_eq!(body["affected_rows"], 2);
     assert_eq!(body["columns"], json!(["n", "t"]));
