@@ -59,7 +59,7 @@ async fn a_kept_result_has_the_shape_of_a_small_one_and_a_second_try_refers_to_i
     let dir = tempfile::tempdir().expect("a folder");
     let bodies = Arc::new(Local::open(dir.path()).expect("a store"));
     let sql = "CREATE TABLE IF NOT EXISTS t (n int); INSERT INTO t VALUES (1); \
-        SELECT n, 'it''s' AS t FROM generate_series(1, 3000) n; UPDATE t SET n = 2";
+        SELECT n, 'it''s' AS t FROM generate_series(1, 9000) n; UPDATE t SET n = 2";
     let mut references = Vec::new();
     for _ in 0..2 {
         let mut call = keeping(house.sql(sql), &bodies);
@@ -73,10 +73,10 @@ async fn a_kept_result_has_the_shape_of_a_small_one_and_a_second_try_refers_to_i
     assert_eq!(house.value("SELECT count(*) FROM t").await, 1);
     let bytes = bodies.get(&references[0]).await.expect("it is there");
     let body = results::value(&references[0], &bytes);
-    assert_eq!(body["row_count"], 3000);
+    assert_eq!(body["row_count"], 9000);
     assert_eq!(body["affected_rows"], 2);
     assert_eq!(body["columns"], json!(["n", "t"]));
-    assert_eq!(body["rows"][2999], json!({"n": 3000, "t": "it's"}));
+    assert_eq!(body["rows"][8999], json!({"n": 9000, "t": "it's"}));
     assert_eq!(body["command_2"]["rows"], body["rows"]);
     assert_eq!(
         body["command_1"],

@@ -59,7 +59,7 @@ fn table() -> Vec<(&'static str, &'static str, Value)> {
         ),
         (
             "json",
-            "{\"b\": 1, \"a\": [null, 1.5]}",
+            "{\"b\":1,\"a\":[null,1.5]}",
             json!({"b": 1, "a": [null, 1.5]}),
         ),
         ("jsonb", "[{\"k\": \"v\"}, true]", json!([{"k": "v"}, true])),
