@@ -32,6 +32,7 @@ fn every_example_has_a_test_here() {
         "approvals",
         "child",
         "children",
+        "etl-postgres",
         "etl-sqlite",
         "fan-out",
         "hello",
@@ -59,6 +60,21 @@ fn every_example_has_a_test_here() {
         })
         .collect();
     assert_eq!(found, tested.map(str::to_owned).into_iter().collect());
+}
+
+#[test]
+fn etl_postgres_loads_twice_and_counts_once() {
+    let database = tests::peers::Postgres::shared().fresh_database();
+    let desk = desk();
+    let dsn = format!("dsn={}", database.url());
+    for _ in 0..2 {
+        let totals = result(&desk, "etl-postgres", &["--set", &dsn]);
+        let expected = json!([
+            {"region": "north", "total": 30.0, "orders": 2, "ids": [1, 2]},
+            {"region": "o'south", "total": 12.0, "orders": 1, "ids": [3]},
+        ]);
+        assert_eq!(totals["rows"], expected);
+    }
 }
 
 #[test]

@@ -84,6 +84,11 @@ fn tools(app: &App, slots: u32) -> tools::Config {
             pool_max: slots as usize,
             ..tools::PythonConfig::default()
         },
+        postgres: tools::PostgresConfig {
+            connections_max: slots as usize,
+            allow: settings.postgres_allow.clone(),
+            ..tools::PostgresConfig::default()
+        },
         environment,
         forbidden_files: vec![
             dir.join("noetl.db"),

@@ -27,6 +27,7 @@ mod capture;
 mod http;
 mod isolation;
 mod noop;
+mod postgres;
 mod process;
 mod python;
 mod registry;
@@ -39,4 +40,5 @@ mod testing;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
+pub use postgres::PostgresConfig;
 pub use registry::{Config, HttpLimits, PythonConfig, Registry};

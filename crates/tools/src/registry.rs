@@ -11,6 +11,7 @@ use crate::artifact::Artifact;
 use crate::call::Tool;
 use crate::http::{Clients, Http};
 use crate::noop::Noop;
+use crate::postgres::{Postgres, PostgresConfig};
 use crate::python::Python;
 use crate::rhai::Rhai;
 use crate::shell::Shell;
@@ -24,6 +25,8 @@ pub struct Config {
     pub python: PythonConfig,
     /// Bounds of the `http` tool.
     pub http: HttpLimits,
+    /// Connections of the `postgres` tool.
+    pub postgres: PostgresConfig,
     /// Whether `http` may reach private and loopback addresses; metadata addresses it never may.
     pub allow_private_addresses: bool,
     /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
@@ -73,6 +76,7 @@ impl Default for Config {
         Self {
             python: PythonConfig::default(),
             http: HttpLimits::default(),
+            postgres: PostgresConfig::default(),
             allow_private_addresses: true,
             environment: BTreeMap::from([(
                 "PATH".to_owned(),
@@ -122,6 +126,8 @@ impl Registry {
         let python = Python::new(&config.python, config.environment, clients.clone());
         let mut registry = Self::empty();
         registry.insert("noop", Arc::new(Noop));
+        let postgres = Postgres::new(config.postgres, config.scratch_dir.clone());
+        registry.insert("postgres", Arc::new(postgres));
         registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));

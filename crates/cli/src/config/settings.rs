@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) is_server_flagged: bool,
     /// The token file that was named.
     pub(crate) token_file: Option<PathBuf>,
+    /// Databases that tasks may reach although an engine keeps its runs there.
+    pub(crate) postgres_allow: Vec<String>,
     /// Where bodies are kept besides the server's own store.
     pub(crate) storage: results::StoresConfig,
     /// How credentials are sealed and resolved.
@@ -101,6 +103,7 @@ impl Settings {
             is_local,
             is_server_flagged: !flags.server.is_empty(),
             token_file: flags.token_file.clone(),
+            postgres_allow: names(environment.get("NOETL_POSTGRES_ALLOW")),
         };
         if !(1..=SLOTS_MAX).contains(&settings.slots) {
             return Err(invalid(
@@ -111,6 +114,15 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+/// Names with commas between them.
+fn names(text: Option<&str>) -> Vec<String> {
+    let names = text.unwrap_or_default().split(',').map(str::trim);
+    names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn pick<T>(layers: &[Layer], read: impl Fn(&Layer) -> Option<T>) -> Option<T> {

@@ -78,7 +78,7 @@ codes! {
         => "Jump to a label of the same step, or `previous`."
     "E0115" "A loop with neither or both of `in` and `cursor`."
         => "Give it exactly one of them."
-    "E0116" "A cursor loop, which needs the `postgres` kind that this version does not have built in."
+    "E0116" "A cursor loop, which is not built into this version."
         => "Read the rows in a task and loop over them with `in`."
     "E0117" "A policy without `rules`."
         => "Write `policy: {rules: [{when: …, then: {do: …}}]}`, or remove it."
