@@ -85,8 +85,23 @@ fn tools(app: &App, slots: u32) -> tools::Config {
             ..tools::PythonConfig::default()
         },
         environment,
+        duckdb: duckdb(app),
         forbidden_files: vec![dir.join("noetl.db")],
         scratch_dir: dir,
         ..tools::Config::default()
+    }
+}
+
+/// Where `DuckDB` is, and what it may take.
+fn duckdb(app: &App) -> tools::DuckdbConfig {
+    let default = tools::DuckdbConfig::default();
+    let get = |name: &str| app.environment.get(name);
+    let memory = get("NOETL_DUCKDB_MEMORY").and_then(|text| model::duration::parse_size(&text.into()));
+    let threads = get("NOETL_DUCKDB_THREADS").and_then(|text| text.parse().ok());
+    tools::DuckdbConfig {
+        library: get("NOETL_DUCKDB_LIB").map(PathBuf::from),
+        extensions: get("NOETL_DUCKDB_EXTENSIONS").map(PathBuf::from),
+        memory_bytes_max: memory.unwrap_or(default.memory_bytes_max),
+        threads_max: threads.unwrap_or(default.threads_max),
     }
 }

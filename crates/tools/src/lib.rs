@@ -24,9 +24,11 @@
 mod artifact;
 mod call;
 mod capture;
+mod duckdb;
 mod http;
 mod isolation;
 mod noop;
+mod objects;
 mod process;
 mod python;
 mod registry;
@@ -39,4 +41,4 @@ mod testing;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
-pub use registry::{Config, HttpLimits, PythonConfig, Registry};
+pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};

@@ -9,8 +9,10 @@ use model::id::Name;
 
 use crate::artifact::Artifact;
 use crate::call::Tool;
-use crate::http::{Clients, Http};
+use crate::duckdb::{Databases, Duckdb, Libraries};
+use crate::http::{Clients, Guard, Http};
 use crate::noop::Noop;
+use crate::objects::{Objects, Reach};
 use crate::python::Python;
 use crate::rhai::Rhai;
 use crate::shell::Shell;
@@ -30,8 +32,23 @@ pub struct Config {
     pub environment: BTreeMap<String, String>,
     /// Where responses wait while they are received; best on the disk that also holds bodies.
     pub scratch_dir: PathBuf,
-    /// Files that `sqlite` and `artifact` refuse to open: the engine's own store.
+    /// Files that tools refuse to open: the engine's own store.
     pub forbidden_files: Vec<PathBuf>,
+    /// The library of the `duckdb` tool.
+    pub duckdb: DuckdbConfig,
+}
+
+/// The library of the `duckdb` tool, and what it may take.
+#[derive(Debug, Clone)]
+pub struct DuckdbConfig {
+    /// Where it is; looked for under its usual names if nothing is said.
+    pub library: Option<PathBuf>,
+    /// Where its extensions are, if not where it looks by itself.
+    pub extensions: Option<PathBuf>,
+    /// How much memory one database may take before it uses the disk.
+    pub memory_bytes_max: u64,
+    /// How many threads one database may use.
+    pub threads_max: u32,
 }
 
 /// Interpreters of the `python` tool.
@@ -80,6 +97,18 @@ impl Default for Config {
             )]),
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
+            duckdb: DuckdbConfig::default(),
+        }
+    }
+}
+
+impl Default for DuckdbConfig {
+    fn default() -> Self {
+        Self {
+            library: None,
+            extensions: None,
+            memory_bytes_max: 1024 * 1024 * 1024,
+            threads_max: 4,
         }
     }
 }
@@ -120,7 +149,17 @@ impl Registry {
         let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
         let shell = Shell::new(config.environment.clone());
         let python = Python::new(&config.python, config.environment, clients.clone());
+        let reach = Reach {
+            forbidden: config.forbidden_files.clone(),
+            guard: Guard {
+                allow_private: config.allow_private_addresses,
+            },
+            scratch_dir: config.scratch_dir.clone(),
+        };
         let mut registry = Self::empty();
+        for kind in ["s3", "gcs"] {
+            registry.insert(kind, Arc::new(Objects::new(reach.clone())));
+        }
         registry.insert("noop", Arc::new(Noop));
         registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
         registry.insert("python", Arc::new(python));
@@ -129,6 +168,8 @@ impl Registry {
         registry.insert("transform", Arc::new(Transform));
         let artifact = Artifact::new(config.forbidden_files.clone());
         registry.insert("artifact", Arc::new(artifact));
+        let databases = Databases::new(Libraries::new(config.duckdb), &config.forbidden_files);
+        registry.insert("duckdb", Arc::new(Duckdb::new(databases)));
         registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
         registry
     }

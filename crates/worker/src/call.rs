@@ -38,6 +38,7 @@ pub(crate) async fn make(
         input: input(ready.input.as_ref().map(model::template::Data::json)),
         context: Arc::new(|| Value::Object(Map::new())),
         knobs: ready.knobs,
+        effect: task.effect,
         timeout: ready.timeout,
         idempotency_key: scope.idempotency_key.clone().unwrap_or_else(|| "".into()),
         attempt: at.attempt,

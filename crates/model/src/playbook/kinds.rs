@@ -76,11 +76,8 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 /// Kinds of the language that are not in [`KINDS`].
 pub const NOT_BUILT_IN: &[&str] = &[
     "postgres",
-    "duckdb",
     "transfer",
     "nats",
-    "s3",
-    "gcs",
     "container",
     "mcp",
     "snowflake",
@@ -137,6 +134,21 @@ const fn spec(name: &'static str, keys: &'static [KeySpec]) -> KindSpec {
         is_pure: false,
     }
 }
+
+/// The keys of the kinds for objects in buckets.
+const OBJECT_KEYS: &[KeySpec] = &[
+    key("action"),
+    required(key("uri")),
+    reference(key("source")),
+    key("data"),
+    key("content_type"),
+    key("format"),
+    key("range"),
+    key("limit"),
+    key("after"),
+    key("expires"),
+    key("method"),
+];
 
 /// Every built-in kind.
 pub const KINDS: &[KindSpec] = &[
@@ -247,6 +259,24 @@ pub const KINDS: &[KindSpec] = &[
             key("schema"),
         ],
     ),
+    spec(
+        "duckdb",
+        &[
+            required(pieces(also("command", &["query", "commands"]))),
+            key("params"),
+            key("database"),
+            key("memory_limit"),
+            key("threads"),
+        ],
+    ),
+    KindSpec {
+        at_most_one_of: &["source", "data"],
+        ..spec("s3", OBJECT_KEYS)
+    },
+    KindSpec {
+        at_most_one_of: &["source", "data"],
+        ..spec("gcs", OBJECT_KEYS)
+    },
 ];
 
 #[cfg(test)]

@@ -1,0 +1,6 @@
+//! The data tools against the real thing: DuckDB's library, buckets, databases.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+
+mod bench;
+mod duckdb;
+
