@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -267,6 +268,19 @@ pub(crate) async fn elapsed(limit: Option<Duration>) -> Duration {
             limit
         }
         None => std::future::pending().await,
+    }
+}
+
+/// The error of a disk that does not take or give what waits on it.
+pub(crate) fn storage(error: &std::io::Error) -> TaskError {
+    let code = match error.kind() {
+        IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "STORAGE_FULL",
+        _ => "STORAGE_UNAVAILABLE",
+    };
+    let message = format!("the response cannot be put aside: {error}");
+    TaskError {
+        retryable: true,
+        ..TaskError::new(ErrorKind::Storage, code, message)
     }
 }
 

@@ -29,6 +29,7 @@ mod http;
 mod isolation;
 mod noop;
 mod objects;
+mod postgres;
 mod process;
 mod python;
 mod registry;
@@ -41,4 +42,5 @@ mod testing;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
+pub use postgres::PostgresConfig;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};

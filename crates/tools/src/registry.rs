@@ -13,6 +13,7 @@ use crate::duckdb::{Databases, Duckdb, Libraries};
 use crate::http::{Clients, Guard, Http};
 use crate::noop::Noop;
 use crate::objects::{Objects, Reach};
+use crate::postgres::{Postgres, PostgresConfig};
 use crate::python::Python;
 use crate::rhai::Rhai;
 use crate::shell::Shell;
@@ -26,6 +27,8 @@ pub struct Config {
     pub python: PythonConfig,
     /// Bounds of the `http` tool.
     pub http: HttpLimits,
+    /// Connections of the `postgres` tool.
+    pub postgres: PostgresConfig,
     /// Whether `http` may reach private and loopback addresses; metadata addresses it never may.
     pub allow_private_addresses: bool,
     /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
@@ -90,6 +93,7 @@ impl Default for Config {
         Self {
             python: PythonConfig::default(),
             http: HttpLimits::default(),
+            postgres: PostgresConfig::default(),
             allow_private_addresses: true,
             environment: BTreeMap::from([(
                 "PATH".to_owned(),
@@ -161,6 +165,8 @@ impl Registry {
             registry.insert(kind, Arc::new(Objects::new(reach.clone())));
         }
         registry.insert("noop", Arc::new(Noop));
+        let postgres = Postgres::new(config.postgres.clone(), config.scratch_dir.clone());
+        registry.insert("postgres", Arc::new(postgres));
         registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));

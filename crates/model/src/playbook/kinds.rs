@@ -75,7 +75,6 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 
 /// Kinds of the language that are not in [`KINDS`].
 pub const NOT_BUILT_IN: &[&str] = &[
-    "postgres",
     "transfer",
     "nats",
     "container",
@@ -250,6 +249,14 @@ pub const KINDS: &[KindSpec] = &[
             ],
         )
     },
+    spec(
+        "postgres",
+        &[
+            required(pieces(also("command", &["query", "commands"]))),
+            key("params"),
+            key("schema"),
+        ],
+    ),
     spec(
         "sqlite",
         &[

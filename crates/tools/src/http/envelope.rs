@@ -11,8 +11,7 @@ use serde_json::{Map, Value};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use crate::call::not_kept;
-use crate::http::receive::storage;
+use crate::call::{not_kept, storage};
 
 /// What is read at a time: a multiple of three, so that pieces of base64 join without padding.
 const PIECE_BYTES: usize = 192 * 1024;

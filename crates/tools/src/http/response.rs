@@ -11,8 +11,9 @@ use reqwest::{StatusCode, Url};
 use results::Keeper;
 use serde_json::{Map, Value, json};
 
+use crate::call::storage;
 use crate::http::envelope::{self, Around, Form};
-use crate::http::receive::{Body, Spool, storage};
+use crate::http::receive::{Body, Spool};
 use crate::http::request::{Manner, ResponseType};
 
 /// Of a failed response's body no more than this is put into the error.

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::address::{Place, Reach, shown, told};
 use super::files;
-use crate::call::Call;
-use crate::http::{Around, Form, Spool, Type, keep, storage};
+use crate::call::{Call, storage};
+use crate::http::{Around, Form, Spool, Type, keep};
 
 /// What cannot pass into a store is held up to this size.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
