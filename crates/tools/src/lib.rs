@@ -39,6 +39,7 @@ mod sql;
 mod sqlite;
 #[cfg(test)]
 mod testing;
+mod transfer;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};

@@ -13,11 +13,12 @@ use crate::duckdb::{Databases, Duckdb, Libraries};
 use crate::http::{Clients, Guard, Http};
 use crate::noop::Noop;
 use crate::objects::{Objects, Reach};
-use crate::postgres::{Postgres, PostgresConfig};
+use crate::postgres::{Pools, Postgres, PostgresConfig};
 use crate::python::Python;
 use crate::rhai::Rhai;
 use crate::shell::Shell;
 use crate::sqlite::Sqlite;
+use crate::transfer::Transfer;
 use crate::transform::Transform;
 
 /// How the built-in tools are set up.
@@ -167,14 +168,22 @@ impl Registry {
         registry.insert("noop", Arc::new(Noop));
         let postgres = Postgres::new(config.postgres.clone(), config.scratch_dir.clone());
         registry.insert("postgres", Arc::new(postgres));
-        registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
+        let http = Arc::new(Http::new(clients, config.scratch_dir));
+        registry.insert("http", http.clone());
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));
         registry.insert("rhai", Arc::new(Rhai));
         registry.insert("transform", Arc::new(Transform));
-        let artifact = Artifact::new(config.forbidden_files.clone());
+        let artifact = Artifact::new(reach.clone());
         registry.insert("artifact", Arc::new(artifact));
         let databases = Databases::new(Libraries::new(config.duckdb), &config.forbidden_files);
+        let transfer = Transfer {
+            reach,
+            databases: databases.clone(),
+            pools: Arc::new(Pools::new(config.postgres)),
+            http,
+        };
+        registry.insert("transfer", Arc::new(transfer));
         registry.insert("duckdb", Arc::new(Duckdb::new(databases)));
         registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
         registry

@@ -3,4 +3,6 @@
 
 mod bench;
 mod duckdb;
-
+mod large;
+mod objects;
+mod transfer;

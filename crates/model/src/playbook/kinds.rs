@@ -39,6 +39,8 @@ pub enum FieldMode {
     Verbatim,
     /// To the author's text and the values between, which the worker quotes or binds by their place.
     Pieces,
+    /// To a map whose `query` and `command` are kept in pieces, the rest as values.
+    End,
     /// To the reference of what it names where that is a body, which is not loaded; else to a value.
     Reference,
 }
@@ -75,7 +77,6 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 
 /// Kinds of the language that are not in [`KINDS`].
 pub const NOT_BUILT_IN: &[&str] = &[
-    "transfer",
     "nats",
     "container",
     "mcp",
@@ -120,6 +121,13 @@ const fn pieces(key: KeySpec) -> KeySpec {
 const fn reference(key: KeySpec) -> KeySpec {
     KeySpec {
         mode: FieldMode::Reference,
+        ..key
+    }
+}
+
+const fn end(key: KeySpec) -> KeySpec {
+    KeySpec {
+        mode: FieldMode::End,
         ..key
     }
 }
@@ -274,6 +282,16 @@ pub const KINDS: &[KindSpec] = &[
             key("database"),
             key("memory_limit"),
             key("threads"),
+        ],
+    ),
+    spec(
+        "transfer",
+        &[
+            required(end(key("source"))),
+            required(end(key("target"))),
+            key("mode"),
+            key("key"),
+            key("chunk_size"),
         ],
     ),
     KindSpec {

@@ -27,11 +27,6 @@ impl Fault {
         self.message.is_empty()
     }
 
-    /// Whether the library was told to stop.
-    pub(crate) fn is_interrupt(&self) -> bool {
-        self.class() == "INTERRUPT"
-    }
-
     /// The word before `Error`, in capitals: `PARSER`.
     fn class(&self) -> String {
         let head = self.message.split_once(" Error").map_or("", |(head, _)| head);

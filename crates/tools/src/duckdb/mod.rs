@@ -17,7 +17,7 @@ mod text;
 mod tool;
 
 pub(crate) use failure::{Fault, failed};
-pub(crate) use ffi::{Answer, Appender, Connection, Rows};
+pub(crate) use ffi::{Appender, Connection};
 pub(crate) use library::Libraries;
 pub(crate) use pool::{Databases, Lease, check_statement};
 pub(crate) use tool::Duckdb;

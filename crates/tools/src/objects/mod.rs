@@ -10,6 +10,6 @@ mod put;
 mod tool;
 
 pub(crate) use address::{Address, Place, Reach};
-pub(crate) use files::allowed;
-pub(crate) use put::{Content, content};
-pub(crate) use tool::Objects;
+pub(crate) use get::open;
+pub(crate) use put::{Content, put};
+pub(crate) use tool::{Objects, act};

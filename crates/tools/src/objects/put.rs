@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio_util::io::StreamReader;
 
 use super::address::{Place, Reach, told};
-use super::{allowed, files};
+use super::files::{self, allowed};
 use crate::call::{Call, not_read};
 
 /// What is to be written.
@@ -25,7 +25,7 @@ const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What `data` or `source` says.
-pub(crate) async fn content(call: &Call, reach: &Reach) -> Result<Content, TaskError> {
+pub(super) async fn content(call: &Call, reach: &Reach) -> Result<Content, TaskError> {
     if let Some(data) = call.fields.get("data") {
         return Ok(value(data));
     }

@@ -35,23 +35,7 @@ impl Objects {
     async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
         let place = self.place(call).await?;
         let action = call.text("action")?.unwrap_or("get");
-        match action {
-            "get" => return get::get(call, &place, &self.reach).await,
-            "put" => put_object(call, &place, &self.reach).await,
-            "head" => place.head().await.map(|found| shown(&found)),
-            "list" => list(call, &place).await,
-            "delete" => {
-                let deleted = place.delete().await?;
-                Ok(json!({"uri": place.uri(), "deleted": deleted}))
-            }
-            "presign" => presign(call, &place).await,
-            other => {
-                let message =
-                    format!("`action` is `{other}`, not one of get, put, head, list, delete, presign");
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action"))
-            }
-        }
-        .map(Outcome::ok)
+        act(call, action, &place, &self.reach).await
     }
 
     async fn place(&self, call: &Call) -> Result<Place, TaskError> {
@@ -93,6 +77,32 @@ impl Tool for Objects {
         };
         done.unwrap_or_else(Outcome::error)
     }
+}
+
+/// Does with an object what a task asks for.
+pub(crate) async fn act(
+    call: &Call,
+    action: &str,
+    place: &Place,
+    reach: &Reach,
+) -> Result<Outcome, TaskError> {
+    match action {
+        "get" => return get::get(call, place, reach).await,
+        "put" => put_object(call, place, reach).await,
+        "head" => place.head().await.map(|found| shown(&found)),
+        "list" => list(call, place).await,
+        "delete" => {
+            let deleted = place.delete().await?;
+            Ok(json!({"uri": place.uri(), "deleted": deleted}))
+        }
+        "presign" => presign(call, place).await,
+        other => {
+            let message =
+                format!("`action` is `{other}`, not one of get, put, head, list, delete, presign");
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "action"))
+        }
+    }
+    .map(Outcome::ok)
 }
 
 async fn put_object(call: &Call, place: &Place, reach: &Reach) -> Result<Value, TaskError> {

@@ -14,5 +14,5 @@ mod view;
 
 pub(crate) use appender::Appender;
 pub(crate) use connection::{Connection, Database};
-pub(crate) use engine::{Engine, LoadError};
-pub(crate) use rows::{Answer, Chunk, Rows};
+pub(crate) use engine::Engine;
+pub(crate) use rows::{Answer, Rows};
