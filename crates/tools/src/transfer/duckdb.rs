@@ -158,7 +158,7 @@ pub(super) fn copy_out(base: &Base, query: &Statement, file: &Path, format: Form
     Ok(totals(rows, columns))
 }
 
-/// Lets the library read a file into a table.
+/// Lets the library read a file into a table; an upsert goes another way.
 pub(super) fn copy_in(
     base: &Base,
     file: (&Path, Format),
@@ -179,11 +179,7 @@ pub(super) fn copy_in(
     if *mode == Mode::Replace {
         connection.execute(&format!("DELETE FROM {name}")).map_err(told)?;
     }
-    let conflict = match mode {
-        Mode::Upsert(key) => on_conflict(&columns, key)?,
-        Mode::Append | Mode::Replace => String::new(),
-    };
-    let insert = format!("INSERT INTO {name} ({}) SELECT {} FROM {source} {conflict}", listed(&columns), listed(&picked));
+    let insert = format!("INSERT INTO {name} ({}) SELECT {} FROM {source}", listed(&columns), listed(&picked));
     let rows = changed(connection, &insert)?;
     connection.execute("COMMIT").map_err(told)?;
     Ok(totals(rows, columns))

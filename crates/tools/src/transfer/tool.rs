@@ -155,7 +155,9 @@ impl Transfer {
                 file::sent(&draft, &place, format).await?;
                 Ok(totals)
             }
-            (From::File(place, format, None), To::Duckdb(base, table)) => {
+            (From::File(place, format, None), To::Duckdb(base, table))
+                if !matches!(manner.mode, Some(Mode::Upsert(_))) =>
+            {
                 let (path, _guard) = file::fetched(&place, &self.reach.scratch_dir).await?;
                 let (mode, mapping) = (manner.table_mode(), manner.mapping);
                 blocking(move || duckdb::copy_in(&base, (&path, format), &table, (&mode, mapping.as_ref()))).await
