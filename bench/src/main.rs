@@ -34,7 +34,9 @@ fn main() -> anyhow::Result<()> {
         .build()?;
     let mut figures = Vec::new();
     let asked = |flag: &str| arguments.iter().any(|word| word == flag);
-    let is_apart = ["--distributed", "--results", "--transfer"].map(asked).contains(&true);
+    let is_apart = ["--distributed", "--results", "--transfer"]
+        .map(asked)
+        .contains(&true);
     if is_apart {
         figures = if asked("--results") {
             runtime.block_on(results::measure())?

@@ -49,10 +49,30 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Figure>> {
     let parquet = json!({"uri": "file://x.parquet"});
     let mut figures = Vec::new();
     for (work, source, target, raw) in [
-        ("Postgres to DuckDB, beside raw COPY TO", postgres("big"), duckdb.clone(), raw_out),
-        ("Postgres to Parquet, beside raw COPY TO", postgres("big"), parquet.clone(), raw_out),
-        ("DuckDB to Postgres, beside raw COPY FROM", duckdb, postgres("back"), raw_in),
-        ("Parquet to Postgres, beside raw COPY FROM", parquet, postgres("again"), raw_in),
+        (
+            "Postgres to DuckDB, beside raw COPY TO",
+            postgres("big"),
+            duckdb.clone(),
+            raw_out,
+        ),
+        (
+            "Postgres to Parquet, beside raw COPY TO",
+            postgres("big"),
+            parquet.clone(),
+            raw_out,
+        ),
+        (
+            "DuckDB to Postgres, beside raw COPY FROM",
+            duckdb,
+            postgres("back"),
+            raw_in,
+        ),
+        (
+            "Parquet to Postgres, beside raw COPY FROM",
+            parquet,
+            postgres("again"),
+            raw_in,
+        ),
     ] {
         let begin = now();
         transfer(&tools, dir.path(), source, target).await?;
@@ -83,7 +103,11 @@ async fn connect(database: &Database) -> anyhow::Result<Client> {
 /// Rows a second of bare `COPY` out of the server, and back into it.
 async fn raw(from: &Client, to: &Client) -> anyhow::Result<(f64, f64)> {
     let begin = now();
-    let pieces: Vec<bytes::Bytes> = from.copy_out("COPY big TO STDOUT").await?.try_collect().await?;
+    let pieces: Vec<bytes::Bytes> = from
+        .copy_out("COPY big TO STDOUT")
+        .await?
+        .try_collect()
+        .await?;
     let out = f64::from(ROWS) / begin.elapsed().as_secs_f64();
     let begin = now();
     let sink = to.copy_in("COPY raw FROM STDIN").await?;
@@ -95,7 +119,12 @@ async fn raw(from: &Client, to: &Client) -> anyhow::Result<(f64, f64)> {
     Ok((out, f64::from(ROWS) / begin.elapsed().as_secs_f64()))
 }
 
-async fn transfer(tools: &Registry, dir: &Path, source: Value, target: Value) -> anyhow::Result<()> {
+async fn transfer(
+    tools: &Registry,
+    dir: &Path,
+    source: Value,
+    target: Value,
+) -> anyhow::Result<()> {
     let mut call = Call::new("transfer");
     call.place.base_dir = dir.to_owned();
     call.fields = map(json!({"source": source, "target": target}));

@@ -96,7 +96,8 @@ fn tools(app: &App, slots: u32) -> tools::Config {
 fn duckdb(app: &App) -> tools::DuckdbConfig {
     let default = tools::DuckdbConfig::default();
     let get = |name: &str| app.environment.get(name);
-    let memory = get("NOETL_DUCKDB_MEMORY").and_then(|text| model::duration::parse_size(&text.into()));
+    let memory =
+        get("NOETL_DUCKDB_MEMORY").and_then(|text| model::duration::parse_size(&text.into()));
     let threads = get("NOETL_DUCKDB_THREADS").and_then(|text| text.parse().ok());
     tools::DuckdbConfig {
         library: get("NOETL_DUCKDB_LIB").map(PathBuf::from),

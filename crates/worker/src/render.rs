@@ -185,7 +185,8 @@ fn end(
     let entries = match tree {
         Tree::Map(entries) => entries.clone(),
         Tree::Literal(Value::Object(map)) => {
-            let entry = |(name, value): (&String, &Value)| (name.clone(), Tree::Literal(value.clone()));
+            let entry =
+                |(name, value): (&String, &Value)| (name.clone(), Tree::Literal(value.clone()));
             map.iter().map(entry).collect()
         }
         other => return value(other, scope),

@@ -186,7 +186,9 @@ impl State {
         const PAGE: usize = 2;
         let folder = format!("{}/", asked.path.trim_end_matches('/'));
         let prefix = asked.param("prefix").unwrap_or_default();
-        let after = asked.param("continuation-token").or(asked.param("start-after"));
+        let after = asked
+            .param("continuation-token")
+            .or(asked.param("start-after"));
         let names = self.objects.iter().filter_map(|(path, body)| {
             let name = path.strip_prefix(&folder)?;
             let is_after = after.is_none_or(|after| name > after);
@@ -203,7 +205,9 @@ impl State {
             ));
         }
         if let Some((last, _)) = names.last().filter(|_| has_more) {
-            body.push_str(&format!("<NextContinuationToken>{last}</NextContinuationToken>"));
+            body.push_str(&format!(
+                "<NextContinuationToken>{last}</NextContinuationToken>"
+            ));
         }
         plain(200, &format!("{body}</ListBucketResult>"))
     }

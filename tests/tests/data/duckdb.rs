@@ -43,7 +43,15 @@ async fn every_type_has_its_json_form() {
         assert_eq!(&row[key], value, "{key}");
     }
     assert_eq!(got["row_count"], 1);
-    let odd = run(&tools, sql(dir.path(), "SELECT 12345678901234567890123::VARINT AS v", json!({}))).await;
+    let odd = run(
+        &tools,
+        sql(
+            dir.path(),
+            "SELECT 12345678901234567890123::VARINT AS v",
+            json!({}),
+        ),
+    )
+    .await;
     assert!(error(odd).message.contains("VARCHAR"));
 }
 
@@ -54,7 +62,10 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
     let on = json!({"database": "shop.duckdb"});
     let make = "CREATE TABLE t(n INTEGER, s TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b')";
     let made = result(run(&tools, sql(dir.path(), make, on.clone())).await);
-    assert_eq!((&made["affected_rows"], &made["command_0"]["row_count"]), (&json!(2), &json!(0)));
+    assert_eq!(
+        (&made["affected_rows"], &made["command_0"]["row_count"]),
+        (&json!(2), &json!(0))
+    );
     let insert = |n: i64| {
         let pieces = vec![
             Piece::Text("INSERT INTO t SELECT ".to_owned()),
@@ -70,7 +81,10 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
     assert_eq!(count["rows"], json!([{"n": 2002}]));
     let apart = run(&tools, sql(dir.path(), "SELECT * FROM t", json!({}))).await;
     let gone = error(apart);
-    assert_eq!((gone.code.as_str(), &gone.details["sqlstate"]), ("DUCKDB_CATALOG", &json!("42P01")));
+    assert_eq!(
+        (gone.code.as_str(), &gone.details["sqlstate"]),
+        ("DUCKDB_CATALOG", &json!("42P01"))
+    );
 }
 
 #[tokio::test]
@@ -90,7 +104,10 @@ async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
         Piece::Ident(json!("n")),
     ];
     let got = result(run(&tools, command(dir.path(), pieces, json!({}))).await);
-    assert_eq!(got["rows"][1], json!({"a": evil, "b": format!("<{evil}>"), "c": "{{", "n": 2}));
+    assert_eq!(
+        got["rows"][1],
+        json!({"a": evil, "b": format!("<{evil}>"), "c": "{{", "n": 2})
+    );
     for (text, params) in [
         ("SELECT $1 + $2 AS n", json!([1, 2])),
         ("SELECT ? + ? AS n", json!([1, 2])),
@@ -108,11 +125,24 @@ async fn several_statements_are_all_or_none() {
     let dir = tempdir().unwrap();
     let tools = tools(dir.path());
     let on = json!({"database": "a.duckdb"});
-    result(run(&tools, sql(dir.path(), "CREATE TABLE t(n INTEGER PRIMARY KEY)", on.clone())).await);
+    result(
+        run(
+            &tools,
+            sql(
+                dir.path(),
+                "CREATE TABLE t(n INTEGER PRIMARY KEY)",
+                on.clone(),
+            ),
+        )
+        .await,
+    );
     let twice = "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)";
     let failed = error(run(&tools, sql(dir.path(), twice, on.clone())).await);
     assert_eq!(failed.code, "DUCKDB_CONSTRAINT");
-    assert_eq!((&failed.details["sqlstate"], &failed.details["statement"]), (&json!("23505"), &json!(1)));
+    assert_eq!(
+        (&failed.details["sqlstate"], &failed.details["statement"]),
+        (&json!("23505"), &json!(1))
+    );
     let count = result(run(&tools, sql(dir.path(), "SELECT count(*) AS n FROM t", on)).await);
     assert_eq!(count["rows"][0]["n"], 0);
     let wrong = error(run(&tools, sql(dir.path(), "SELEC 1", json!({}))).await);
@@ -141,7 +171,10 @@ async fn many_rows_pass_into_the_store_and_are_not_held() {
     assert_eq!(reference.extracted["row_count"], 200_000);
     let body = keeper.bodies.get(&reference).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["rows"][199_999], json!({"i": 199_999, "s": "some text 199999"}));
+    assert_eq!(
+        body["rows"][199_999],
+        json!({"i": 199_999, "s": "some text 199999"})
+    );
     let mut broken = sql(
         dir.path(),
         "SELECT CASE WHEN i = 190000 THEN error('no') ELSE i::VARCHAR END AS s FROM range(200000) r(i)",
@@ -155,7 +188,8 @@ async fn many_rows_pass_into_the_store_and_are_not_held() {
 async fn a_call_ends_when_it_is_stopped_or_too_late() {
     let dir = tempdir().unwrap();
     let tools = tools(dir.path());
-    let endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
+    let endless =
+        "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
     let mut late = sql(dir.path(), endless, json!({}));
     late.timeout.total = Some(Duration::from_millis(100));
     assert_eq!(error(run(&tools, late).await).code, "TIMEOUT");
@@ -174,7 +208,13 @@ async fn a_call_ends_when_it_is_stopped_or_too_late() {
     }
     stop.cancel();
     assert_eq!(error(running.await).code, "CANCELLED");
-    let after = result(run(&tools, sql(dir.path(), "SELECT 1 AS n", json!({"database": "x.duckdb"}))).await);
+    let after = result(
+        run(
+            &tools,
+            sql(dir.path(), "SELECT 1 AS n", json!({"database": "x.duckdb"})),
+        )
+        .await,
+    );
     assert_eq!(after["rows"][0]["n"], 1);
 }
 
@@ -197,8 +237,14 @@ async fn files_of_a_result_are_read_and_the_engine_s_own_are_refused() {
         ("SELECT 1".to_owned(), json!({"database": "noetl.db"})),
         (format!("SELECT * FROM read_blob('{own}')"), json!({})),
         (format!("ATTACH '{own}' AS a"), json!({})),
-        ("SELECT * FROM read_text($1)".to_owned(), json!({"params": [own]})),
-        ("SELECT 1".to_owned(), json!({"auth": {"a": {"type": "duckdb", "database": "noetl.db"}}})),
+        (
+            "SELECT * FROM read_text($1)".to_owned(),
+            json!({"params": [own]}),
+        ),
+        (
+            "SELECT 1".to_owned(),
+            json!({"auth": {"a": {"type": "duckdb", "database": "noetl.db"}}}),
+        ),
     ] {
         let refused = error(run(&tools, sql(dir.path(), &text, fields)).await);
         assert_eq!(refused.code, "DATABASE_FORBIDDEN", "{text}");
@@ -210,11 +256,23 @@ async fn an_alias_is_attached_for_one_call_and_a_missing_extension_is_named() {
     let dir = tempdir().unwrap();
     let tools = tools(dir.path());
     let other = json!({"database": "other.duckdb"});
-    result(run(&tools, sql(dir.path(), "CREATE TABLE t AS SELECT 7 AS n", other)).await);
+    result(
+        run(
+            &tools,
+            sql(dir.path(), "CREATE TABLE t AS SELECT 7 AS n", other),
+        )
+        .await,
+    );
     let auth = json!({"far": {"type": "duckdb", "database": "other.duckdb"}});
     let fields = json!({"database": "near.duckdb", "auth": auth});
     for _ in 0..2 {
-        let got = result(run(&tools, sql(dir.path(), "SELECT n FROM far.t", fields.clone())).await);
+        let got = result(
+            run(
+                &tools,
+                sql(dir.path(), "SELECT n FROM far.t", fields.clone()),
+            )
+            .await,
+        );
         assert_eq!(got["rows"][0]["n"], 7);
     }
     let bare = json!({"database": "near.duckdb"});
@@ -226,7 +284,13 @@ async fn an_alias_is_attached_for_one_call_and_a_missing_extension_is_named() {
     let missing = error(missing);
     assert_eq!(missing.code, "DUCKDB_EXTENSION", "{missing:?}");
     assert!(!format!("{missing:?}").contains(secret));
-    let named = error(run(&tools, sql(dir.path(), "SELECT 1", json!({"auth": {"pg": "name"}}))).await);
+    let named = error(
+        run(
+            &tools,
+            sql(dir.path(), "SELECT 1", json!({"auth": {"pg": "name"}})),
+        )
+        .await,
+    );
     assert_eq!(named.code, "AUTH_UNRESOLVED");
 }
 

@@ -15,7 +15,10 @@ const PEAK_KIB_MAX: u64 = 512 * 1024;
 
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -35,20 +38,31 @@ async fn carry(url: &str, dir: &Path) {
         (duckdb, postgres("back")),
         (parquet, postgres("again")),
     ] {
-        let done = result(run(&tools, call("transfer", dir, json!({"source": source, "target": target}))).await);
+        let done = result(
+            run(
+                &tools,
+                call("transfer", dir, json!({"source": source, "target": target})),
+            )
+            .await,
+        );
         assert_eq!(done["rows_transferred"], ROWS);
     }
     println!("\nSAID {}", peak_kib());
 }
 
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "the child is told by its environment what it is")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the child is told by its environment what it is"
+)]
 async fn a_million_rows_go_over_in_constant_memory() {
     if let (Ok(url), Ok(dir)) = (std::env::var("LARGE_URL"), std::env::var("LARGE_DIR")) {
         return carry(&url, Path::new(&dir)).await;
     }
     let database = Postgres::shared().fresh_database();
-    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
+        .await
+        .unwrap();
     tokio::spawn(connection);
     let made = format!(
         "CREATE TABLE big AS SELECT i::bigint AS id, 'name number ' || i AS name, i / 7.0::float8 AS price, \
@@ -58,7 +72,11 @@ async fn a_million_rows_go_over_in_constant_memory() {
     client.batch_execute(&made).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "large::a_million_rows_go_over_in_constant_memory", "--nocapture"])
+        .args([
+            "--exact",
+            "large::a_million_rows_go_over_in_constant_memory",
+            "--nocapture",
+        ])
         .env("LARGE_URL", database.url())
         .env("LARGE_DIR", dir.path())
         .output()

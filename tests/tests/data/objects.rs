@@ -21,11 +21,24 @@ async fn round(kind: &str, base: &str, auth: Value) {
         call.fields.insert("auth".to_owned(), auth.clone());
         call
     };
-    for (name, data) in [("a.json", json!({"n": 1})), ("b.txt", json!("text é")), ("c.json", json!([1, 2]))] {
+    for (name, data) in [
+        ("a.json", json!({"n": 1})),
+        ("b.txt", json!("text é")),
+        ("c.json", json!([1, 2])),
+    ] {
         let uri = format!("{base}/in/{name}");
-        let put = result(run(&tools, make(json!({"action": "put", "uri": uri, "data": data}))).await);
+        let put = result(
+            run(
+                &tools,
+                make(json!({"action": "put", "uri": uri, "data": data})),
+            )
+            .await,
+        );
         assert_eq!(put["uri"], uri);
-        assert!(put["size"].as_u64().unwrap() > 4 && put["etag"].is_string(), "{put}");
+        assert!(
+            put["size"].as_u64().unwrap() > 4 && put["etag"].is_string(),
+            "{put}"
+        );
         let got = result(run(&tools, make(json!({"uri": uri}))).await);
         assert_eq!((&got["data"], &got["size"]), (&data, &put["size"]), "{got}");
         let head = result(run(&tools, make(json!({"action": "head", "uri": uri}))).await);
@@ -34,15 +47,31 @@ async fn round(kind: &str, base: &str, auth: Value) {
     let part = make(json!({"uri": format!("{base}/in/b.txt"), "range": [0, 4]}));
     assert_eq!(result(run(&tools, part).await)["data"], "text");
     let folder = format!("{base}/in/");
-    let first = result(run(&tools, make(json!({"action": "list", "uri": folder, "limit": 2}))).await);
-    assert_eq!((&first["count"], first["objects"][0]["uri"].as_str()), (&json!(2), Some(format!("{base}/in/a.json").as_str())));
+    let first = result(
+        run(
+            &tools,
+            make(json!({"action": "list", "uri": folder, "limit": 2})),
+        )
+        .await,
+    );
+    assert_eq!(
+        (&first["count"], first["objects"][0]["uri"].as_str()),
+        (&json!(2), Some(format!("{base}/in/a.json").as_str()))
+    );
     let next = json!({"action": "list", "uri": folder, "limit": 2, "after": first["next"]});
     let second = result(run(&tools, make(next)).await);
-    assert_eq!((&second["count"], &second["next"]), (&json!(1), &json!(null)), "{second}");
+    assert_eq!(
+        (&second["count"], &second["next"]),
+        (&json!(1), &json!(null)),
+        "{second}"
+    );
     let gone = json!({"action": "delete", "uri": format!("{base}/in/a.json")});
     assert_eq!(result(run(&tools, make(gone)).await)["deleted"], true);
     let missing = error(run(&tools, make(json!({"uri": format!("{base}/in/a.json")}))).await);
-    assert!(matches!(missing.code.as_str(), "OBJECT_NOT_FOUND" | "FILE_NOT_FOUND"), "{missing:?}");
+    assert!(
+        matches!(missing.code.as_str(), "OBJECT_NOT_FOUND" | "FILE_NOT_FOUND"),
+        "{missing:?}"
+    );
     assert!(!missing.retryable);
 }
 
@@ -69,12 +98,18 @@ async fn files_of_a_folder_come_and_go_as_objects_do() {
 async fn a_large_body_streams_into_a_bucket_and_back() {
     let dir = tempdir().unwrap();
     let (s3, tools) = (S3::private(), tools(dir.path()));
-    let rows: Vec<Value> = (0..400_000).map(|n| json!({"n": n, "text": "some more text"})).collect();
+    let rows: Vec<Value> = (0..400_000)
+        .map(|n| json!({"n": n, "text": "some more text"}))
+        .collect();
     let body = json!({"data": rows}).to_string();
     let keeper = keeper(dir.path());
     let reference = keeper.keep(&mut body.as_bytes()).await.unwrap();
     let uri = format!("s3://{}/large.json", S3::BUCKET);
-    let mut put = call("s3", dir.path(), json!({"action": "put", "uri": uri, "source": reference, "auth": s3_auth(&s3)}));
+    let mut put = call(
+        "s3",
+        dir.path(),
+        json!({"action": "put", "uri": uri, "source": reference, "auth": s3_auth(&s3)}),
+    );
     put.access = Some(tools::Access {
         bodies: keeper.bodies.clone(),
         references: std::sync::Arc::new(Nobody),
@@ -98,7 +133,10 @@ struct Nobody;
 
 #[async_trait::async_trait]
 impl tools::References for Nobody {
-    async fn look_up(&self, _uri: &str) -> Result<model::result_ref::Resolved, model::outcome::TaskError> {
+    async fn look_up(
+        &self,
+        _uri: &str,
+    ) -> Result<model::result_ref::Resolved, model::outcome::TaskError> {
         unreachable!("nothing is looked up")
     }
 }
@@ -109,10 +147,24 @@ async fn a_signed_url_opens_an_object_without_a_credential() {
     let (s3, tools) = (S3::private(), tools(dir.path()));
     s3.put("x.json", b"{\"n\": 5}");
     let uri = format!("s3://{}/x.json", S3::BUCKET);
-    let signed = call("s3", dir.path(), json!({"action": "presign", "uri": uri, "expires": "10m", "auth": s3_auth(&s3)}));
+    let signed = call(
+        "s3",
+        dir.path(),
+        json!({"action": "presign", "uri": uri, "expires": "10m", "auth": s3_auth(&s3)}),
+    );
     let signed = result(run(&tools, signed).await);
     assert_eq!(signed["expires_in"], 600);
-    let got = result(run(&tools, call("http", dir.path(), json!({"url": signed["url"], "response_type": "json"}))).await);
+    let got = result(
+        run(
+            &tools,
+            call(
+                "http",
+                dir.path(),
+                json!({"url": signed["url"], "response_type": "json"}),
+            ),
+        )
+        .await,
+    );
     assert_eq!(got["data"], json!({"n": 5}));
     assert!(!signed["url"].as_str().unwrap().contains(s3.secret()));
 }
@@ -124,21 +176,37 @@ async fn errors_say_what_is_wrong_and_never_a_secret() {
     let try_ = |fields: Value| run(&tools, call("s3", dir.path(), fields));
     let uri = format!("s3://{}/x", S3::BUCKET);
     assert_eq!(error(try_(json!({"uri": uri})).await).code, "AUTH_INVALID");
-    assert_eq!(error(try_(json!({"uri": uri, "auth": "name"})).await).code, "AUTH_UNRESOLVED");
-    assert_eq!(error(try_(json!({"uri": "gs://b/k", "auth": {}})).await).code, "TOOL_INPUT");
+    assert_eq!(
+        error(try_(json!({"uri": uri, "auth": "name"})).await).code,
+        "AUTH_UNRESOLVED"
+    );
+    assert_eq!(
+        error(try_(json!({"uri": "gs://b/k", "auth": {}})).await).code,
+        "TOOL_INPUT"
+    );
     let none = error(try_(json!({"uri": "s3://no-such-bucket/x", "auth": s3_auth(&s3)})).await);
     assert_eq!(none.code, "OBJECT_NOT_FOUND");
     let mut away = s3_auth(&s3);
     away["endpoint"] = "http://127.0.0.1:1".into();
     let away = error(try_(json!({"uri": uri, "auth": away})).await);
-    assert!(away.code == "OBJECT_UNAVAILABLE" && away.retryable, "{away:?}");
+    assert!(
+        away.code == "OBJECT_UNAVAILABLE" && away.retryable,
+        "{away:?}"
+    );
     assert!(!format!("{away:?}").contains(s3.secret()));
     let mut metadata = s3_auth(&s3);
     metadata["endpoint"] = "http://169.254.169.254".into();
-    assert_eq!(error(try_(json!({"uri": uri, "auth": metadata})).await).code, "OBJECT_INVALID");
+    assert_eq!(
+        error(try_(json!({"uri": uri, "auth": metadata})).await).code,
+        "OBJECT_INVALID"
+    );
     gcs.fail(403, 10);
     let auth = json!({"endpoint": format!("http://127.0.0.1:{}", gcs.port())});
-    let denied = call("gcs", dir.path(), json!({"uri": "gs://results/x", "auth": auth}));
+    let denied = call(
+        "gcs",
+        dir.path(),
+        json!({"uri": "gs://results/x", "auth": auth}),
+    );
     assert_eq!(error(run(&tools, denied).await).code, "OBJECT_DENIED");
     std::fs::write(dir.path().join("noetl.db"), "x").unwrap();
     let own = error(try_(json!({"uri": "file://noetl.db"})).await);
@@ -173,12 +241,26 @@ async fn artifact_reaches_buckets_and_nats() {
             call
         };
         let uri = format!("{base}.json");
-        let put = result(run(&tools, make(json!({"action": "put", "uri": uri, "data": {"n": 7}}))).await);
-        assert_eq!((&put["uri"], &put["size_bytes"]), (&json!(uri), &json!(7)), "{base}");
+        let put = result(
+            run(
+                &tools,
+                make(json!({"action": "put", "uri": uri, "data": {"n": 7}})),
+            )
+            .await,
+        );
+        assert_eq!(
+            (&put["uri"], &put["size_bytes"]),
+            (&json!(uri), &json!(7)),
+            "{base}"
+        );
         let got = result(run(&tools, make(json!({"uri": uri}))).await);
         assert_eq!(got["data"], json!({"n": 7}), "{base}");
         let listed = result(run(&tools, make(json!({"action": "list", "uri": base}))).await);
-        assert_eq!((&listed["count"], &listed["data"][0]["uri"]), (&json!(1), &json!(uri)), "{base}");
+        assert_eq!(
+            (&listed["count"], &listed["data"][0]["uri"]),
+            (&json!(1), &json!(uri)),
+            "{base}"
+        );
         let deleted = result(run(&tools, make(json!({"action": "delete", "uri": uri}))).await);
         assert_eq!(deleted["deleted"], true, "{base}");
         let gone = error(run(&tools, make(json!({"uri": uri}))).await);

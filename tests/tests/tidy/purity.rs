@@ -89,7 +89,8 @@ fn sql_stays_with_the_databases(files: &[File]) -> Vec<Finding> {
 const UNSAFE_ROOM: &str = "crates/tools/src/duckdb/ffi/";
 
 fn unsafe_code_stays_in_its_room(files: &[File]) -> Vec<Finding> {
-    let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b").expect("the pattern is valid");
+    let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b")
+        .expect("the pattern is valid");
     // The parent says why the room is there.
     let is_judged = |file: &&File| {
         file.is_rust()
@@ -101,7 +102,8 @@ fn unsafe_code_stays_in_its_room(files: &[File]) -> Vec<Finding> {
     for file in files.iter().filter(is_judged) {
         for (number, line) in file.code_lines() {
             if lifted.is_match(line) {
-                findings.push(file.finding(number, "unsafe code belongs in `tools/src/duckdb/ffi`"));
+                findings
+                    .push(file.finding(number, "unsafe code belongs in `tools/src/duckdb/ffi`"));
             }
         }
     }
@@ -119,12 +121,18 @@ fn unsafe_code_elsewhere_is_caught() {
         unsafe_code_stays_in_its_room,
         &[
             ("crates/server/src/a.rs", "    let a = unsafe { *b };\n"),
-            ("crates/tools/src/b.rs", "#[expect(unsafe_code, reason = \"x\")]\nmod c;\n"),
+            (
+                "crates/tools/src/b.rs",
+                "#[expect(unsafe_code, reason = \"x\")]\nmod c;\n",
+            ),
         ],
     );
     assert_passes(
         unsafe_code_stays_in_its_room,
-        &[("crates/tools/src/duckdb/ffi/a.rs", "    let a = unsafe { *b };\n")],
+        &[(
+            "crates/tools/src/duckdb/ffi/a.rs",
+            "    let a = unsafe { *b };\n",
+        )],
     );
 }
 

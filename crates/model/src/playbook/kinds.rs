@@ -76,13 +76,7 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 }
 
 /// Kinds of the language that are not in [`KINDS`].
-pub const NOT_BUILT_IN: &[&str] = &[
-    "nats",
-    "container",
-    "mcp",
-    "snowflake",
-    "ducklake",
-];
+pub const NOT_BUILT_IN: &[&str] = &["nats", "container", "mcp", "snowflake", "ducklake"];
 
 const fn key(name: &'static str) -> KeySpec {
     also(name, &[])

@@ -269,7 +269,10 @@ impl Bucket {
         } else {
             reqwest::Method::GET
         };
-        let signed = self.signer.signed_url(method, &self.path(key)?, valid).await;
+        let signed = self
+            .signer
+            .signed_url(method, &self.path(key)?, valid)
+            .await;
         let signed = signed.map_err(|fault| self.named(fault, key))?;
         Ok(signed.to_string())
     }

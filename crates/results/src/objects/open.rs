@@ -47,7 +47,12 @@ pub(super) fn gcs(config: &GcsConfig, silence_max: Duration) -> Result<GoogleClo
         (None, Some(_)) => GcsIdentity::Anybody,
         (None, None) => GcsIdentity::Machine,
     };
-    gcs_as(&config.bucket, config.endpoint.as_deref(), &identity, silence_max)
+    gcs_as(
+        &config.bucket,
+        config.endpoint.as_deref(),
+        &identity,
+        silence_max,
+    )
 }
 
 /// A client for a bucket of Google Cloud Storage that asks as somebody.

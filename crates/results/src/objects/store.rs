@@ -75,7 +75,9 @@ impl Objects {
     pub(crate) async fn put_staged(&self, staged: &Staged) -> Result<Stored, Error> {
         let key = key(&staged.sha256);
         let sent = match &staged.held {
-            Held::Memory(bytes) => whole(&*self.client, &key, bytes.clone(), Attributes::new()).await,
+            Held::Memory(bytes) => {
+                whole(&*self.client, &key, bytes.clone(), Attributes::new()).await
+            }
             Held::File(_) => {
                 let pieces = staged.pieces(0..staged.bytes)?;
                 parts(&*self.client, &key, pieces, Attributes::new()).await

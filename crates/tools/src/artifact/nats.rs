@@ -52,7 +52,10 @@ impl NatsAddress {
             ("list", true) => self.object_list(&context).await?,
             ("delete", false) => {
                 let store = self.kv(&context).await?;
-                store.delete(&self.key).await.map_err(|error| self.away(&error))?;
+                store
+                    .delete(&self.key)
+                    .await
+                    .map_err(|error| self.away(&error))?;
                 json!({"uri": self.uri, "deleted": true})
             }
             ("delete", true) => {
@@ -70,7 +73,10 @@ impl NatsAddress {
         found.map_err(|_| self.missing("there is no such bucket"))
     }
 
-    async fn objects(&self, context: &Context) -> Result<jetstream::object_store::ObjectStore, TaskError> {
+    async fn objects(
+        &self,
+        context: &Context,
+    ) -> Result<jetstream::object_store::ObjectStore, TaskError> {
         let found = context.get_object_store(&self.bucket).await;
         found.map_err(|_| self.missing("there is no such bucket"))
     }
@@ -87,7 +93,11 @@ impl NatsAddress {
         let object = found.map_err(|_| self.missing("it is not there"))?;
         if object.info().size as u64 > HELD_BYTES_MAX {
             let message = format!("`{}` is larger than a worker holds in memory", self.uri);
-            return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
+            return Err(TaskError::new(
+                ErrorKind::Storage,
+                "BODY_TOO_LARGE",
+                message,
+            ));
         }
         let mut bytes = Vec::new();
         let mut object = object.take(HELD_BYTES_MAX + 1);
@@ -106,7 +116,11 @@ impl NatsAddress {
 
     async fn object_put(&self, call: &Call, context: &Context) -> Result<Value, TaskError> {
         let bytes = data(call)?;
-        let put = self.objects(context).await?.put(self.key.as_str(), &mut bytes.as_slice()).await;
+        let put = self
+            .objects(context)
+            .await?
+            .put(self.key.as_str(), &mut bytes.as_slice())
+            .await;
         put.map_err(|error| self.away(&error))?;
         Ok(json!({"uri": self.uri, "size_bytes": bytes.len()}))
     }
@@ -114,17 +128,28 @@ impl NatsAddress {
     async fn kv_list(&self, context: &Context) -> Result<Value, TaskError> {
         let keys = self.kv(context).await?.keys().await;
         let keys = keys.map_err(|error| self.away(&error))?;
-        let keys: Vec<String> = keys.try_collect().await.map_err(|error| self.away(&error))?;
-        let mut keys: Vec<String> = keys.into_iter().filter(|key| key.starts_with(&self.key)).collect();
+        let keys: Vec<String> = keys
+            .try_collect()
+            .await
+            .map_err(|error| self.away(&error))?;
+        let mut keys: Vec<String> = keys
+            .into_iter()
+            .filter(|key| key.starts_with(&self.key))
+            .collect();
         keys.sort();
-        let shown = keys.iter().map(|key| json!({"uri": format!("nats-kv://{}/{key}", self.bucket)}));
+        let shown = keys
+            .iter()
+            .map(|key| json!({"uri": format!("nats-kv://{}/{key}", self.bucket)}));
         Ok(json!({"uri": self.uri, "count": keys.len(), "data": shown.collect::<Vec<_>>()}))
     }
 
     async fn object_list(&self, context: &Context) -> Result<Value, TaskError> {
         let listed = self.objects(context).await?.list().await;
         let listed = listed.map_err(|error| self.away(&error))?;
-        let found: Vec<_> = listed.try_collect().await.map_err(|error| self.away(&error))?;
+        let found: Vec<_> = listed
+            .try_collect()
+            .await
+            .map_err(|error| self.away(&error))?;
         let found = found.iter().filter(|info| info.name.starts_with(&self.key));
         let shown: Vec<Value> = found
             .map(|info| json!({"uri": format!("nats-obj://{}/{}", self.bucket, info.name), "size_bytes": info.size}))
@@ -165,8 +190,11 @@ async fn connect(call: &Call) -> Result<Context, TaskError> {
         }
         _ => return Err(invalid("a bucket of NATS needs a `credential` with `url`")),
     };
-    let url = text(auth, &["url", "nats_url", "server"]).ok_or_else(|| invalid("it has no `url`"))?;
-    let mut options = ConnectOptions::new().name("noetl").connection_timeout(SILENCE_MAX);
+    let url =
+        text(auth, &["url", "nats_url", "server"]).ok_or_else(|| invalid("it has no `url`"))?;
+    let mut options = ConnectOptions::new()
+        .name("noetl")
+        .connection_timeout(SILENCE_MAX);
     if let (Some(user), Some(password)) = (
         text(auth, &["user", "username", "nats_user"]),
         text(auth, &["password", "nats_password"]),
@@ -186,5 +214,6 @@ async fn connect(call: &Call) -> Result<Context, TaskError> {
 }
 
 fn text<'a>(auth: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str> {
-    keys.iter().find_map(|key| auth.get(*key).and_then(Value::as_str))
+    keys.iter()
+        .find_map(|key| auth.get(*key).and_then(Value::as_str))
 }

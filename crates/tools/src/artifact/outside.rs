@@ -17,7 +17,8 @@ pub(super) async fn object(
         return Err(unknown(action));
     }
     if call.field("slice").is_some() || call.field("compress").is_some() {
-        let message = "`slice` and `compress` are for results; an object is read and written as it is";
+        let message =
+            "`slice` and `compress` are for results; an object is read and written as it is";
         return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
     }
     let mut outcome = act(call, action, place, reach).await?;
@@ -48,7 +49,9 @@ pub(super) fn held(uri: &str, bytes: &[u8]) -> Value {
     let mut result = json!({"uri": uri, "size_bytes": bytes.len()});
     result["data"] = json().or_else(text).unwrap_or_else(|| {
         result["encoding"] = "base64".into();
-        base64::engine::general_purpose::STANDARD.encode(bytes).into()
+        base64::engine::general_purpose::STANDARD
+            .encode(bytes)
+            .into()
     });
     result
 }

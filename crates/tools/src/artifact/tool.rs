@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::target::Target;
 use super::{files, outside, parts};
-use crate::objects::Reach;
 use crate::call::{Access, Call, LogSink, Tool, cancelled, not_kept, timed_out};
+use crate::objects::Reach;
 
 /// The artifact tool.
 pub(crate) struct Artifact {

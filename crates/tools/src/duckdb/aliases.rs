@@ -120,7 +120,11 @@ impl Aliases {
         self.secret(alias, "postgres", &fields, credential);
         let name = quoted(alias);
         let secret = quoted(&secret_name(alias));
-        self.step(alias, false, format!("ATTACH '' AS {name} (TYPE postgres, SECRET {secret})"));
+        self.step(
+            alias,
+            false,
+            format!("ATTACH '' AS {name} (TYPE postgres, SECRET {secret})"),
+        );
         self.after.push(format!("DETACH {name}"));
         Ok(())
     }
@@ -134,7 +138,10 @@ impl Aliases {
         self.load(alias, "httpfs");
         let fields = [
             ("KEY_ID", &["access_key_id", "key_id", "hmac_key_id"][..]),
-            ("SECRET", &["secret_access_key", "secret_key", "secret", "hmac_secret"]),
+            (
+                "SECRET",
+                &["secret_access_key", "secret_key", "secret", "hmac_secret"],
+            ),
             ("SESSION_TOKEN", &["session_token"]),
             ("REGION", &["region"]),
         ];
@@ -147,7 +154,9 @@ impl Aliases {
         let mut fields = fields.to_vec();
         if let Some(endpoint) = text(credential, &["endpoint", "endpoint_url"]) {
             let is_clear = endpoint.starts_with("http://");
-            let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, host)| host);
+            let host = endpoint
+                .split_once("://")
+                .map_or(endpoint.as_str(), |(_, host)| host);
             own.insert("endpoint".to_owned(), host.trim_end_matches('/').into());
             own.insert("use_ssl".to_owned(), (!is_clear).to_string().into());
             own.insert("url_style".to_owned(), "path".into());
@@ -165,7 +174,11 @@ impl Aliases {
         }
         let name = quoted(alias);
         let path = literal(&file.display().to_string());
-        self.step(alias, false, format!("ATTACH {path} AS {name} (TYPE {kind})"));
+        self.step(
+            alias,
+            false,
+            format!("ATTACH {path} AS {name} (TYPE {kind})"),
+        );
         self.after.push(format!("DETACH {name}"));
     }
 

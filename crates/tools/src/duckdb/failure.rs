@@ -29,8 +29,12 @@ impl Fault {
 
     /// The word before `Error`, in capitals: `PARSER`.
     fn class(&self) -> String {
-        let head = self.message.split_once(" Error").map_or("", |(head, _)| head);
-        let is_class = head.len() <= 24 && head.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
+        let head = self
+            .message
+            .split_once(" Error")
+            .map_or("", |(head, _)| head);
+        let is_class =
+            head.len() <= 24 && head.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
         if is_class {
             head.to_ascii_uppercase().replace(' ', "_")
         } else {
@@ -45,14 +49,18 @@ impl Fault {
             "CATALOG" if says("Table with name") && says("does not exist") => {
                 (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P01")
             }
-            "CATALOG" if says("already exists") => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P07"),
+            "CATALOG" if says("already exists") => {
+                (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P07")
+            }
             "CATALOG" => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42704"),
             "BINDER" if says("column") => (ErrorKind::ClientError, "DUCKDB_BINDER", "42703"),
             "BINDER" => (ErrorKind::ClientError, "DUCKDB_BINDER", "42000"),
             "CONSTRAINT" if says("uplicate key") => {
                 (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23505")
             }
-            "CONSTRAINT" if says("NOT NULL") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23502"),
+            "CONSTRAINT" if says("NOT NULL") => {
+                (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23502")
+            }
             "CONSTRAINT" if says("foreign key") => {
                 (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23503")
             }
@@ -125,7 +133,10 @@ mod tests {
     #[test]
     fn errors_are_told_apart_by_their_class() {
         let code = |text: &str| failed(&Fault::new(text.to_owned())).code;
-        assert_eq!(code("Parser Error: syntax error at or near \"x\""), "DUCKDB_SYNTAX");
+        assert_eq!(
+            code("Parser Error: syntax error at or near \"x\""),
+            "DUCKDB_SYNTAX"
+        );
         assert_eq!(
             code("IO Error: Could not set lock on file \"/tmp/x\": Conflicting lock"),
             "DUCKDB_LOCKED"

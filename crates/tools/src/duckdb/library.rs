@@ -36,7 +36,9 @@ impl Libraries {
             return Ok(engine);
         }
         let engine = match &self.config.library {
-            Some(file) => Engine::load(file).map_err(|error| missing(Some(file), &error.to_string())),
+            Some(file) => {
+                Engine::load(file).map_err(|error| missing(Some(file), &error.to_string()))
+            }
             None => by_name(),
         }?;
         tracing::debug!(version = engine.version(), "DuckDB is loaded");
@@ -57,7 +59,10 @@ fn by_name() -> Result<Engine, TaskError> {
 
 fn missing(file: Option<&PathBuf>, problem: &str) -> TaskError {
     let what = match file {
-        Some(file) => format!("`{}`, which NOETL_DUCKDB_LIB names, cannot be used", file.display()),
+        Some(file) => format!(
+            "`{}`, which NOETL_DUCKDB_LIB names, cannot be used",
+            file.display()
+        ),
         None => "DuckDB's library is not on this worker".to_owned(),
     };
     let message = format!(

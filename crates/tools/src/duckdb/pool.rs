@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use model::outcome::TaskError;
 
+use super::failed;
 use super::ffi::{Connection, Database};
 use super::library::Libraries;
-use super::failed;
 use crate::sql::{Dialect, literals};
 use crate::sqlite::check_file;
 

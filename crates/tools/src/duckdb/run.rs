@@ -24,8 +24,22 @@ const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Statements that begin with these manage transactions by themselves, or cannot run inside one.
 const OWN_TRANSACTION: [&str; 16] = [
-    "BEGIN", "START", "COMMIT", "ROLLBACK", "ABORT", "ATTACH", "DETACH", "USE", "SET", "RESET", "PRAGMA",
-    "INSTALL", "LOAD", "CHECKPOINT", "VACUUM", "EXPORT",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "ROLLBACK",
+    "ABORT",
+    "ATTACH",
+    "DETACH",
+    "USE",
+    "SET",
+    "RESET",
+    "PRAGMA",
+    "INSTALL",
+    "LOAD",
+    "CHECKPOINT",
+    "VACUUM",
+    "EXPORT",
 ];
 
 /// What a call runs.
@@ -72,7 +86,9 @@ impl Write for Out {
 /// Runs everything; several statements are one transaction unless they say otherwise.
 pub(super) fn run(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
     for setting in &work.settings {
-        connection.execute(setting).map_err(|fault| refused(&fault))?;
+        connection
+            .execute(setting)
+            .map_err(|fault| refused(&fault))?;
     }
     work.aliases.begin(connection).map_err(Outcome::error)?;
     let done = transact(connection, work, out);
@@ -82,12 +98,15 @@ pub(super) fn run(connection: &Connection, work: &Work, out: &mut Out) -> Result
 
 fn transact(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
     let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
-    let wraps =
-        work.statements.len() > 1 && work.aliases.is_empty() && work.statements.iter().all(is_plain);
+    let wraps = work.statements.len() > 1
+        && work.aliases.is_empty()
+        && work.statements.iter().all(is_plain);
     if !wraps {
         return run_each(connection, work, out);
     }
-    connection.execute("BEGIN").map_err(|fault| refused(&fault))?;
+    connection
+        .execute("BEGIN")
+        .map_err(|fault| refused(&fault))?;
     let done = run_each(connection, work, out);
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = connection.execute(end).map_err(|fault| refused(&fault));
@@ -100,8 +119,13 @@ fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), O
     let last = work.statements.len() - 1;
     for (index, statement) in work.statements.iter().enumerate() {
         let told = |fault: &Fault| outcome(fault, index, !statement.params.is_empty());
-        check_statement(&statement.text, &statement.params, &work.base, &work.forbidden)
-            .map_err(Outcome::error)?;
+        check_statement(
+            &statement.text,
+            &statement.params,
+            &work.base,
+            &work.forbidden,
+        )
+        .map_err(Outcome::error)?;
         let rows = connection.run(&statement.text, &statement.params);
         let rows = rows.map_err(|fault| told(&fault))?;
         if index < last {
@@ -186,7 +210,10 @@ fn write(mut rows: Rows<'_>, earlier: &Map<String, Value>, out: &mut Out) -> Res
     } else {
         Vec::new()
     };
-    let keys: Vec<String> = columns.iter().map(|name| Value::from(name.as_str()).to_string()).collect();
+    let keys: Vec<String> = columns
+        .iter()
+        .map(|name| Value::from(name.as_str()).to_string())
+        .collect();
     write!(out, "{{\"columns\":{},\"rows\":[", json!(columns))?;
     let (mut count, mut changed) = (0_u64, Value::from(0));
     if is_rows {
@@ -228,7 +255,10 @@ fn affected(rows: &mut Rows<'_>) -> Result<Value, Fault> {
 
 fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), Outcome> {
     let mut rows = connection
-        .run("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL", &[])
+        .run(
+            "SELECT path FROM duckdb_databases() WHERE path IS NOT NULL",
+            &[],
+        )
         .map_err(|fault| refused(&fault))?;
     while let Some(chunk) = rows.next().map_err(|fault| refused(&fault))? {
         for row in chunk.rows() {
@@ -249,7 +279,12 @@ fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 8,
         Value::Array(items) => items.iter().map(size).sum::<usize>() + 8,
-        Value::Object(map) => map.iter().map(|(key, value)| key.len() + size(value)).sum::<usize>() + 8,
+        Value::Object(map) => {
+            map.iter()
+                .map(|(key, value)| key.len() + size(value))
+                .sum::<usize>()
+                + 8
+        }
         _ => 8,
     }
 }

@@ -170,7 +170,8 @@ async fn keep(
     if let Err(failure) = ended(work).await {
         return Ok(failure);
     }
-    let mut result: Value = serde_json::from_slice(&head).map_err(|error| lost(&error.to_string()))?;
+    let mut result: Value =
+        serde_json::from_slice(&head).map_err(|error| lost(&error.to_string()))?;
     name_last(&mut result);
     Ok(Outcome::ok(result))
 }
@@ -181,7 +182,10 @@ fn name_last(result: &mut Value) {
     let own = ["columns", "rows", "row_count", "affected_rows"];
     let last = map.len() - own.len();
     let answer = own.map(|key| (key.to_owned(), map[key].clone()));
-    map.insert(format!("command_{last}"), Value::Object(answer.into_iter().collect()));
+    map.insert(
+        format!("command_{last}"),
+        Value::Object(answer.into_iter().collect()),
+    );
 }
 
 async fn ended(work: Running) -> Result<(), Outcome> {
@@ -201,7 +205,8 @@ fn settings(call: &Call) -> Result<Vec<String>, TaskError> {
     let mut settings = Vec::new();
     if let Some(value) = call.field("memory_limit") {
         let bytes = duration::parse_size(value);
-        let bytes = bytes.ok_or_else(|| call.wrong_type("memory_limit", "a size such as `512MiB`", value))?;
+        let bytes = bytes
+            .ok_or_else(|| call.wrong_type("memory_limit", "a size such as `512MiB`", value))?;
         settings.push(format!("SET memory_limit = '{bytes}B'"));
     }
     if let Some(value) = call.field("threads") {
@@ -210,7 +215,8 @@ fn settings(call: &Call) -> Result<Vec<String>, TaskError> {
             other => other.as_u64(),
         };
         let threads = threads.filter(|threads| (1..=1024).contains(threads));
-        let threads = threads.ok_or_else(|| call.wrong_type("threads", "a number from 1 to 1024", value))?;
+        let threads =
+            threads.ok_or_else(|| call.wrong_type("threads", "a number from 1 to 1024", value))?;
         settings.push(format!("SET threads = {threads}"));
     }
     Ok(settings)

@@ -52,7 +52,9 @@ impl Address {
             let (bucket, key) = split(rest);
             return Some(Self::S3 { bucket, key });
         }
-        let google = uri.strip_prefix("gs://").or_else(|| uri.strip_prefix("gcs://"));
+        let google = uri
+            .strip_prefix("gs://")
+            .or_else(|| uri.strip_prefix("gcs://"));
         if let Some(rest) = google {
             let (bucket, key) = split(rest);
             return Some(Self::Gcs { bucket, key });
@@ -62,7 +64,11 @@ impl Address {
     }
 
     /// The place, reached with a credential where it needs one.
-    pub(crate) async fn open(self, auth: Option<&Value>, reach: &Reach) -> Result<Place, TaskError> {
+    pub(crate) async fn open(
+        self,
+        auth: Option<&Value>,
+        reach: &Reach,
+    ) -> Result<Place, TaskError> {
         match self {
             Self::File(file) => Ok(Place::File(files::allowed(file, &reach.forbidden)?)),
             Self::S3 { bucket, key } => {
@@ -154,11 +160,21 @@ async fn check_endpoint(endpoint: Option<&str>, guard: Guard) -> Result<(), Task
         return Ok(());
     };
     let blocked = |problem: String| {
-        TaskError::new(ErrorKind::ClientError, "OBJECT_INVALID", format!("`endpoint`: {problem}"))
+        TaskError::new(
+            ErrorKind::ClientError,
+            "OBJECT_INVALID",
+            format!("`endpoint`: {problem}"),
+        )
     };
     let url = Url::parse(endpoint).map_err(|_| blocked("it is no URL".to_owned()))?;
-    guard.check_url(&url).map_err(|why| blocked(why.to_string()))?;
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    guard
+        .check_url(&url)
+        .map_err(|why| blocked(why.to_string()))?;
+    let host = url
+        .host_str()
+        .unwrap_or_default()
+        .trim_matches(['[', ']'])
+        .to_owned();
     let port = url.port_or_known_default().unwrap_or(443);
     // A name that leads nowhere is the client's to tell of.
     let Ok(addresses) = tokio::net::lookup_host((host.as_str(), port)).await else {

@@ -12,10 +12,18 @@ pub(super) struct Endpoint {
 
 /// The keys of a credential for S3, and what the client calls them.
 const S3_KEYS: [(&str, &[&str]); 3] = [
-    ("aws_access_key_id", &["access_key_id", "aws_access_key_id", "key_id", "access_key"]),
+    (
+        "aws_access_key_id",
+        &["access_key_id", "aws_access_key_id", "key_id", "access_key"],
+    ),
     (
         "aws_secret_access_key",
-        &["secret_access_key", "aws_secret_access_key", "secret_key", "secret"],
+        &[
+            "secret_access_key",
+            "aws_secret_access_key",
+            "secret_key",
+            "secret",
+        ],
     ),
     ("aws_session_token", &["session_token", "aws_session_token"]),
 ];
@@ -38,7 +46,9 @@ pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskE
     Ok(S3Config {
         bucket,
         endpoint: text(auth, &["endpoint", "endpoint_url", "url"]),
-        region: Some(text(auth, &["region", "aws_region"]).unwrap_or_else(|| "us-east-1".to_owned())),
+        region: Some(
+            text(auth, &["region", "aws_region"]).unwrap_or_else(|| "us-east-1".to_owned()),
+        ),
         credentials,
     })
 }
@@ -47,10 +57,17 @@ pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskE
 pub(super) fn gcs(auth: Option<&Value>) -> Result<Endpoint, TaskError> {
     let auth = map(auth)?;
     let endpoint = text(auth, &["endpoint", "endpoint_url", "url"]);
-    let key = ["service_account", "service_account_json", "key", "credentials"];
+    let key = [
+        "service_account",
+        "service_account_json",
+        "key",
+        "credentials",
+    ];
     let key = key.iter().find_map(|name| auth.get(*name));
     let identity = match key {
-        Some(Value::Object(key)) => GcsIdentity::Key(Secret::new(Value::Object(key.clone()).to_string())),
+        Some(Value::Object(key)) => {
+            GcsIdentity::Key(Secret::new(Value::Object(key.clone()).to_string()))
+        }
         Some(Value::String(key)) => GcsIdentity::Key(Secret::new(key.as_str())),
         // The credential may be the service account's JSON itself.
         _ if auth.contains_key("private_key") => {
@@ -59,7 +76,11 @@ pub(super) fn gcs(auth: Option<&Value>) -> Result<Endpoint, TaskError> {
         _ => match (text(auth, &["access_token", "token"]), &endpoint) {
             (Some(token), _) => GcsIdentity::Token(Secret::new(token)),
             (None, Some(_)) => GcsIdentity::Anybody,
-            (None, None) => return Err(invalid("it has neither `service_account` nor `access_token`")),
+            (None, None) => {
+                return Err(invalid(
+                    "it has neither `service_account` nor `access_token`",
+                ));
+            }
         },
     };
     Ok(Endpoint { endpoint, identity })
@@ -82,7 +103,9 @@ fn map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
 }
 
 fn text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
-    let found = keys.iter().find_map(|key| auth.get(*key).and_then(Value::as_str));
+    let found = keys
+        .iter()
+        .find_map(|key| auth.get(*key).and_then(Value::as_str));
     found.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 

@@ -13,7 +13,9 @@ const PIECE_BYTES: usize = 256 * 1024;
 
 /// What is known of a file.
 pub(super) async fn head(file: &Path) -> Result<Found, TaskError> {
-    let meta = tokio::fs::metadata(file).await.map_err(|error| named(file, &error))?;
+    let meta = tokio::fs::metadata(file)
+        .await
+        .map_err(|error| named(file, &error))?;
     if !meta.is_file() {
         return Err(named(file, &io::ErrorKind::IsADirectory.into()));
     }
@@ -21,7 +23,10 @@ pub(super) async fn head(file: &Path) -> Result<Found, TaskError> {
 }
 
 /// A file, or a part of it.
-pub(super) async fn get(file: &Path, range: Option<std::ops::Range<u64>>) -> Result<Opened, TaskError> {
+pub(super) async fn get(
+    file: &Path,
+    range: Option<std::ops::Range<u64>>,
+) -> Result<Opened, TaskError> {
     let found = head(file).await?;
     let range = range.unwrap_or(0..found.bytes);
     let start = range.start.min(found.bytes);
@@ -58,12 +63,18 @@ pub(super) async fn put(file: &Path, body: Source<'_>) -> Result<Found, TaskErro
             .map_err(io::Error::other)??;
         Ok(())
     };
-    written.await.map_err(|error: io::Error| named(file, &error))?;
+    written
+        .await
+        .map_err(|error: io::Error| named(file, &error))?;
     head(file).await
 }
 
 /// The files whose paths begin so, in the order of their paths.
-pub(super) async fn list(prefix: &Path, after: Option<&str>, limit: usize) -> Result<Listed, TaskError> {
+pub(super) async fn list(
+    prefix: &Path,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Listed, TaskError> {
     let begin = prefix.to_string_lossy().into_owned();
     let after = after.map(str::to_owned);
     let (prefix, shown) = (prefix.to_owned(), prefix.to_owned());
@@ -95,7 +106,9 @@ pub(super) async fn list(prefix: &Path, after: Option<&str>, limit: usize) -> Re
         let objects = objects.collect::<io::Result<Vec<_>>>()?;
         Ok::<_, io::Error>(Listed { objects, has_more })
     });
-    let walked = walked.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    let walked = walked
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)));
     walked.map_err(|error| named(&shown, &error))
 }
 
@@ -125,7 +138,12 @@ fn found(file: &Path, meta: &std::fs::Metadata) -> Found {
         uri: uri(file),
         bytes: meta.len(),
         // As a bucket's tag it changes when the content does.
-        etag: Some(format!("\"{:x}-{:x}-{:x}\"", meta.ino(), meta.mtime_nsec(), meta.len())),
+        etag: Some(format!(
+            "\"{:x}-{:x}-{:x}\"",
+            meta.ino(),
+            meta.mtime_nsec(),
+            meta.len()
+        )),
         modified: seconds.map(|time| time.to_string()),
         content_type: None,
     }
@@ -134,7 +152,9 @@ fn found(file: &Path, meta: &std::fs::Metadata) -> Found {
 fn named(file: &Path, error: &io::Error) -> TaskError {
     let (kind, code) = match error.kind() {
         io::ErrorKind::NotFound => (ErrorKind::NotFound, "FILE_NOT_FOUND"),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (ErrorKind::Storage, "STORAGE_FULL"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (ErrorKind::Storage, "STORAGE_FULL")
+        }
         _ => (ErrorKind::Storage, "FILE_UNUSABLE"),
     };
     TaskError::new(kind, code, format!("`{}`: {error}", file.display()))

@@ -56,7 +56,11 @@ pub(super) async fn get(call: &Call, place: &Place, reach: &Reach) -> Result<Out
     let format = Format::of(call)?;
     let range = range(call)?;
     let is_part = range.is_some();
-    let Opened { found, range, mut pieces } = open(place, range).await?;
+    let Opened {
+        found,
+        range,
+        mut pieces,
+    } = open(place, range).await?;
     let keeper = call.keeper.as_ref().filter(|keeper| keeper.can_stream());
     let held_bytes_max = keeper.map_or(HELD_BYTES_MAX, |_| call.inline_bytes_max);
     let mut before = match shown(&found) {
@@ -130,7 +134,11 @@ async fn kept(
         (Format::Auto, Type::Json | Type::Unknown) if spool.is_utf8() => Form::Text,
         _ => Form::Base64,
     };
-    let encoding = if form == Form::Base64 { "base64" } else { "none" };
+    let encoding = if form == Form::Base64 {
+        "base64"
+    } else {
+        "none"
+    };
     let after = Map::from_iter([("encoding".to_owned(), Value::from(encoding))]);
     let body = spool.rewind().await.map_err(|error| storage(&error))?;
     let reference = keep(Around { before, after }, form, body, keeper).await?;
@@ -142,8 +150,14 @@ async fn kept(
 
 /// What an object is, by what its bucket says, else by its name.
 fn kind(uri: &str, content_type: Option<&str>) -> Type {
-    let vague = ["application/octet-stream", "binary/octet-stream", "application/binary"];
-    let said = content_type.filter(|said| !vague.contains(said)).unwrap_or("");
+    let vague = [
+        "application/octet-stream",
+        "binary/octet-stream",
+        "application/binary",
+    ];
+    let said = content_type
+        .filter(|said| !vague.contains(said))
+        .unwrap_or("");
     let ending = uri.rsplit('.').next().unwrap_or("").to_ascii_lowercase();
     match (Type::of(&said.to_ascii_lowercase()), ending.as_str()) {
         (Type::Unknown, "json") => Type::Json,

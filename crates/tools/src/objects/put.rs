@@ -18,7 +18,10 @@ pub(crate) enum Content {
     /// All of it.
     Bytes(Bytes, &'static str),
     /// To be read to its end.
-    Stream(Box<dyn tokio::io::AsyncRead + Send + Unpin>, Option<&'static str>),
+    Stream(
+        Box<dyn tokio::io::AsyncRead + Send + Unpin>,
+        Option<&'static str>,
+    ),
 }
 
 const JSON: &str = "application/json";
@@ -35,7 +38,10 @@ pub(super) async fn content(call: &Call, reach: &Reach) -> Result<Content, TaskE
             let path = text.strip_prefix("file://").unwrap_or(text);
             let file = allowed(call.resolve(path), &reach.forbidden)?;
             let opened = files::get(&file, None).await?;
-            Ok(Content::Stream(Box::new(StreamReader::new(opened.pieces)), None))
+            Ok(Content::Stream(
+                Box::new(StreamReader::new(opened.pieces)),
+                None,
+            ))
         }
         Some(Value::String(text)) if text.starts_with(SCHEME) => {
             let access = call.access.as_ref().ok_or_else(no_access)?;
@@ -82,22 +88,33 @@ async fn body(call: &Call, bound: &Bound) -> Result<Content, TaskError> {
         if located.is_text {
             return text(reading.pieces, reference).await;
         }
-        return Ok(Content::Stream(Box::new(StreamReader::new(reading.pieces)), Some(JSON)));
+        return Ok(Content::Stream(
+            Box::new(StreamReader::new(reading.pieces)),
+            Some(JSON),
+        ));
     }
     let reading = access.bodies.read(reference, None).await.map_err(failed)?;
     let kind = if is_json { JSON } else { TEXT };
-    Ok(Content::Stream(Box::new(StreamReader::new(reading.pieces)), Some(kind)))
+    Ok(Content::Stream(
+        Box::new(StreamReader::new(reading.pieces)),
+        Some(kind),
+    ))
 }
 
 /// A text inside a body, without its quotes.
 async fn text(mut pieces: Pieces, reference: &ResultRef) -> Result<Content, TaskError> {
     let mut held = Vec::new();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| not_read(&results::Error::Interrupted(error), reference))?;
+        let piece =
+            piece.map_err(|error| not_read(&results::Error::Interrupted(error), reference))?;
         held.extend_from_slice(&piece);
         if held.len() as u64 > HELD_BYTES_MAX {
             let message = "a text inside a result is larger than a worker holds in memory; keep it as a result of its own";
-            return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
+            return Err(TaskError::new(
+                ErrorKind::Storage,
+                "BODY_TOO_LARGE",
+                message,
+            ));
         }
     }
     Ok(value(&serde_json::from_slice(&held).unwrap_or_default()))

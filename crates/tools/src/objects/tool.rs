@@ -43,7 +43,9 @@ impl Objects {
             "gcs" => "`gs://bucket/key`, or `file:///folder/file`",
             _ => "`s3://bucket/key`, or `file:///folder/file`",
         };
-        let uri = call.text("uri")?.ok_or_else(|| call.missing("uri", example))?;
+        let uri = call
+            .text("uri")?
+            .ok_or_else(|| call.missing("uri", example))?;
         let address = Address::read(call, uri);
         let is_own = match &address {
             Some(Address::S3 { .. }) => call.kind != "gcs",
@@ -54,7 +56,10 @@ impl Objects {
         match address.filter(|_| is_own) {
             Some(address) => address.open(call.field("auth"), &self.reach).await,
             None => {
-                let message = format!("`{uri}` is no address of a `{}` task: give {example}", call.kind);
+                let message = format!(
+                    "`{uri}` is no address of a `{}` task: give {example}",
+                    call.kind
+                );
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
             }
         }
@@ -116,7 +121,9 @@ async fn list(call: &Call, place: &Place) -> Result<Value, TaskError> {
         None => LISTED,
         Some(value) => {
             let wanted = format!("a number from 1 to {LISTED_MAX}");
-            let limit = value.as_u64().filter(|limit| (1..=LISTED_MAX).contains(limit));
+            let limit = value
+                .as_u64()
+                .filter(|limit| (1..=LISTED_MAX).contains(limit));
             limit.ok_or_else(|| call.wrong_type("limit", &wanted, value))?
         }
     };
@@ -133,7 +140,10 @@ async fn list(call: &Call, place: &Place) -> Result<Value, TaskError> {
         Place::File(file) => files::list(file, after, limit).await?,
     };
     let Listed { objects, has_more } = listed;
-    let next = objects.last().filter(|_| has_more).map(|last| last.uri.clone());
+    let next = objects
+        .last()
+        .filter(|_| has_more)
+        .map(|last| last.uri.clone());
     let shown: Vec<Value> = objects.iter().map(shown).collect();
     Ok(json!({"uri": place.uri(), "count": shown.len(), "objects": shown, "next": next}))
 }
@@ -147,13 +157,19 @@ async fn presign(call: &Call, place: &Place) -> Result<Value, TaskError> {
     let valid = match call.field("expires") {
         None => SIGNED,
         Some(value) => {
-            let valid = duration::parse(value).filter(|valid| !valid.is_zero() && *valid <= SIGNED_MAX);
-            valid.ok_or_else(|| call.wrong_type("expires", "a duration of at most 7 days", value))?
+            let valid =
+                duration::parse(value).filter(|valid| !valid.is_zero() && *valid <= SIGNED_MAX);
+            valid
+                .ok_or_else(|| call.wrong_type("expires", "a duration of at most 7 days", value))?
         }
     };
     let Place::Object { bucket, key } = place else {
         let message = "a file has no address that others could use; sign an object of a bucket";
-        return Err(TaskError::new(ErrorKind::ClientError, "TOOL_INPUT", message));
+        return Err(TaskError::new(
+            ErrorKind::ClientError,
+            "TOOL_INPUT",
+            message,
+        ));
     };
     let url = bucket.presign(key, is_put, valid).await;
     let url = url.map_err(|error| told(&error))?;

@@ -51,7 +51,11 @@ impl Place {
             Self::Block(depth) if c == '/' && next == Some('*') && dialect.reads_as_postgres() => {
                 (Self::Block(depth + 1), 2)
             }
-            Self::Dollar(tag) if tag.chars().eq(text.iter().copied().take(tag.chars().count())) => {
+            Self::Dollar(tag)
+                if tag
+                    .chars()
+                    .eq(text.iter().copied().take(tag.chars().count())) =>
+            {
                 (Self::Code, tag.chars().count())
             }
             same => (same.clone(), 1),
@@ -113,7 +117,6 @@ fn dollar_tag(text: &[char], before: &str) -> Option<String> {
     }
     let length = text[1..].iter().position(|c| *c == '$')?;
     let tag = &text[1..=length];
-    let is_tag =
-        tag.iter().all(|c| is_word(*c)) && !tag.first().is_some_and(char::is_ascii_digit);
+    let is_tag = tag.iter().all(|c| is_word(*c)) && !tag.first().is_some_and(char::is_ascii_digit);
     is_tag.then(|| text[..=length + 1].iter().collect())
 }

@@ -110,11 +110,16 @@ fn row(value: Value, columns: &[String], number: u64) -> Result<Row, TaskError> 
     let Value::Object(mut map) = value else {
         return Err(broken_row(number, "it is no map of columns"));
     };
-    let row = columns.iter().map(|column| map.shift_remove(column).unwrap_or_default());
+    let row = columns
+        .iter()
+        .map(|column| map.shift_remove(column).unwrap_or_default());
     let row = row.collect();
     match map.keys().next() {
         None => Ok(row),
-        Some(key) => Err(broken_row(number, &format!("its key `{key}` is no column of the first {SAMPLE_ROWS} rows"))),
+        Some(key) => Err(broken_row(
+            number,
+            &format!("its key `{key}` is no column of the first {SAMPLE_ROWS} rows"),
+        )),
     }
 }
 
@@ -136,7 +141,10 @@ impl Csv {
             self.byte(*byte, rows)?;
         }
         if self.field.len() > ROW_BYTES_MAX {
-            return Err(broken_row(self.count, "a field is larger than 64 MiB; is a quote missing?"));
+            return Err(broken_row(
+                self.count,
+                "a field is larger than 64 MiB; is a quote missing?",
+            ));
         }
         Ok(())
     }
@@ -167,9 +175,14 @@ impl Csv {
         if self.count == 0 && self.record.is_empty() && bytes.starts_with(b"\xef\xbb\xbf") {
             bytes.drain(..3);
         }
-        let text = String::from_utf8(bytes).map_err(|_| broken_row(self.count, "it is not UTF-8"))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| broken_row(self.count, "it is not UTF-8"))?;
         let is_null = text.is_empty() && !was_quoted;
-        self.record.push(if is_null { Value::Null } else { Value::String(text) });
+        self.record.push(if is_null {
+            Value::Null
+        } else {
+            Value::String(text)
+        });
         Ok(())
     }
 
@@ -184,13 +197,19 @@ impl Csv {
         self.end_field()?;
         let record = std::mem::take(&mut self.record);
         let Some(columns) = &rows.columns else {
-            let names = record.iter().map(|name| name.as_str().unwrap_or_default().to_owned());
+            let names = record
+                .iter()
+                .map(|name| name.as_str().unwrap_or_default().to_owned());
             rows.columns = Some(names.collect());
             return Ok(());
         };
         self.count += 1;
         if record.len() != columns.len() {
-            let problem = format!("it has {} fields, the header {}", record.len(), columns.len());
+            let problem = format!(
+                "it has {} fields, the header {}",
+                record.len(),
+                columns.len()
+            );
             return Err(broken_row(self.count, &problem));
         }
         rows.plain.push(record);
@@ -293,7 +312,9 @@ impl Json {
         }
         self.count += 1;
         let value = serde_json::from_slice(&bytes);
-        rows.maps.push(value.map_err(|error| broken_row(self.count, &format!("it is not JSON: {error}")))?);
+        rows.maps.push(
+            value.map_err(|error| broken_row(self.count, &format!("it is not JSON: {error}")))?,
+        );
         Ok(())
     }
 
@@ -307,7 +328,11 @@ impl Json {
             Some(b'[') => Err(broken_row(self.count + 1, "the list is not closed")),
             Some(_) => {
                 let value: Value = serde_json::from_slice(&self.value).map_err(|error| {
-                    TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", format!("it is not JSON: {error}"))
+                    TaskError::new(
+                        ErrorKind::Parse,
+                        "TRANSFER_FORMAT",
+                        format!("it is not JSON: {error}"),
+                    )
                 })?;
                 rows.maps = list(value, path)?;
                 Ok(())
@@ -323,7 +348,9 @@ fn list(value: Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
             let parts = path.trim_start_matches("$.").split('.');
             parts.fold(Some(&value), |at, part| at?.get(part))
         }
-        None => ["rows", "data", "items", "results"].iter().find_map(|key| value.get(*key).filter(|v| v.is_array())),
+        None => ["rows", "data", "items", "results"]
+            .iter()
+            .find_map(|key| value.get(*key).filter(|v| v.is_array())),
     };
     match found {
         Some(Value::Array(items)) => Ok(items.clone()),
@@ -357,7 +384,14 @@ mod tests {
     #[test]
     fn quotes_line_ends_and_empty_fields_are_read_as_written() {
         let rows = csv("\u{feff}a,b\r\n1,\"x \"\"y\"\"\n,z\"\r\n,\"\"\n\n3,é").unwrap();
-        assert_eq!(rows, [vec![json!("1"), json!("x \"y\"\n,z")], vec![json!(null), json!("")], vec![json!("3"), json!("é")]]);
+        assert_eq!(
+            rows,
+            [
+                vec![json!("1"), json!("x \"y\"\n,z")],
+                vec![json!(null), json!("")],
+                vec![json!("3"), json!("é")]
+            ]
+        );
         assert_eq!(csv("a,b\n1\n").unwrap_err().code, "TRANSFER_ROW");
         assert_eq!(csv("a\n\"open\n").unwrap_err().code, "TRANSFER_ROW");
     }
@@ -373,10 +407,19 @@ mod tests {
             Ok::<_, TaskError>(rows.maps)
         };
         let list = r#" [{"a": "],\"["}, {"a": [1, {"b": 2}]} ] "#;
-        assert_eq!(read(list, true).unwrap(), [json!({"a": "],\"["}), json!({"a": [1, {"b": 2}]})]);
+        assert_eq!(
+            read(list, true).unwrap(),
+            [json!({"a": "],\"["}), json!({"a": [1, {"b": 2}]})]
+        );
         assert_eq!(read("{\"a\":1}\n\n{\"a\":2}", false).unwrap().len(), 2);
-        assert_eq!(read(r#"{"data": [{"a": 1}]}"#, true).unwrap(), [json!({"a": 1})]);
+        assert_eq!(
+            read(r#"{"data": [{"a": 1}]}"#, true).unwrap(),
+            [json!({"a": 1})]
+        );
         assert_eq!(read("[{\"a\":1}", true).unwrap_err().code, "TRANSFER_ROW");
-        assert_eq!(read("{\"a\":1}\nnonsense\n", false).unwrap_err().code, "TRANSFER_ROW");
+        assert_eq!(
+            read("{\"a\":1}\nnonsense\n", false).unwrap_err().code,
+            "TRANSFER_ROW"
+        );
     }
 }

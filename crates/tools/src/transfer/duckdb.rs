@@ -30,7 +30,12 @@ impl Base {
     }
 
     fn check(&self, query: &Statement) -> Result<(), TaskError> {
-        check_statement(&query.text, &query.params, &self.base_dir, self.databases.forbidden())
+        check_statement(
+            &query.text,
+            &query.params,
+            &self.base_dir,
+            self.databases.forbidden(),
+        )
     }
 }
 
@@ -42,14 +47,26 @@ pub(super) fn read(base: &Base, query: &Statement, outlet: &mut Outlet) -> Resul
 }
 
 /// Reads a file that the library understands.
-pub(super) fn read_file(base: &Base, file: &Path, format: Format, outlet: &mut Outlet) -> Result<(), TaskError> {
+pub(super) fn read_file(
+    base: &Base,
+    file: &Path,
+    format: Format,
+    outlet: &mut Outlet,
+) -> Result<(), TaskError> {
     let lease = base.connect()?;
     let text = format!("SELECT * FROM {}", reader(file, format));
     pump(lease.connection(), &text, &[], outlet)
 }
 
-fn pump(connection: &Connection, sql: &str, params: &[Value], outlet: &mut Outlet) -> Result<(), TaskError> {
-    let mut rows = connection.run(sql, params).map_err(|fault| failed(&fault))?;
+fn pump(
+    connection: &Connection,
+    sql: &str,
+    params: &[Value],
+    outlet: &mut Outlet,
+) -> Result<(), TaskError> {
+    let mut rows = connection
+        .run(sql, params)
+        .map_err(|fault| failed(&fault))?;
     outlet.begin(unique(rows.names().iter().cloned()));
     while let Some(chunk) = rows.next().map_err(|fault| failed(&fault))? {
         for row in chunk.rows() {
@@ -62,7 +79,12 @@ fn pump(connection: &Connection, sql: &str, params: &[Value], outlet: &mut Outle
 }
 
 /// Writes all chunks into a table, in one transaction.
-pub(super) fn write(base: &Base, table: &str, mode: &Mode, mut inlet: Inlet) -> Result<Totals, TaskError> {
+pub(super) fn write(
+    base: &Base,
+    table: &str,
+    mode: &Mode,
+    mut inlet: Inlet,
+) -> Result<Totals, TaskError> {
     let lease = base.connect()?;
     let connection = lease.connection();
     let told = |fault: Fault| failed(&fault);
@@ -79,13 +101,24 @@ pub(super) fn write(base: &Base, table: &str, mode: &Mode, mut inlet: Inlet) -> 
     Ok(inlet.totals)
 }
 
-fn fill(connection: &Connection, table: &str, mode: &Mode, inlet: &mut Inlet) -> Result<(), TaskError> {
+fn fill(
+    connection: &Connection,
+    table: &str,
+    mode: &Mode,
+    inlet: &mut Inlet,
+) -> Result<(), TaskError> {
     let told = |fault: Fault| failed(&fault);
     let name = quoted(table);
     // A table that is not there is told of before anything is read.
-    drop(connection.run(&format!("SELECT * FROM {name} LIMIT 0"), &[]).map_err(told)?);
+    drop(
+        connection
+            .run(&format!("SELECT * FROM {name} LIMIT 0"), &[])
+            .map_err(told)?,
+    );
     if *mode == Mode::Replace {
-        connection.execute(&format!("DELETE FROM {name}")).map_err(told)?;
+        connection
+            .execute(&format!("DELETE FROM {name}"))
+            .map_err(told)?;
     }
     let mut appender: Option<Appender<'_>> = None;
     let mut columns = Vec::new();
@@ -98,10 +131,14 @@ fn fill(connection: &Connection, table: &str, mode: &Mode, inlet: &mut Inlet) ->
             columns = batch.columns.to_vec();
             appender = Some(begin(connection, table, mode, &columns)?);
         }
-        let Some(appender) = &mut appender else { continue };
+        let Some(appender) = &mut appender else {
+            continue;
+        };
         for row in &batch.rows {
             count += 1;
-            appender.row(row).map_err(|fault| failed(&fault).with("row", count))?;
+            appender
+                .row(row)
+                .map_err(|fault| failed(&fault).with("row", count))?;
         }
     }
     let Some(appender) = appender else {
@@ -119,7 +156,9 @@ fn fill(connection: &Connection, table: &str, mode: &Mode, inlet: &mut Inlet) ->
          QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY rowid DESC) = 1 {conflict}"
     );
     connection.execute(&insert).map_err(told)?;
-    connection.execute(&format!("DROP TABLE {STAGE}")).map_err(told)
+    connection
+        .execute(&format!("DROP TABLE {STAGE}"))
+        .map_err(told)
 }
 
 fn begin<'c>(
@@ -132,7 +171,10 @@ fn begin<'c>(
     if let Mode::Upsert(key) = mode {
         on_conflict(columns, key)?;
         let names = listed(columns);
-        let stage = format!("CREATE TEMP TABLE {STAGE} AS SELECT {names} FROM {} LIMIT 0", quoted(table));
+        let stage = format!(
+            "CREATE TEMP TABLE {STAGE} AS SELECT {names} FROM {} LIMIT 0",
+            quoted(table)
+        );
         connection.execute(&stage).map_err(told)?;
         return Appender::new(connection, None, STAGE, columns).map_err(told);
     }
@@ -144,16 +186,28 @@ fn begin<'c>(
 }
 
 /// Lets the library write a file out of a query; how many rows, and their columns.
-pub(super) fn copy_out(base: &Base, query: &Statement, file: &Path, format: Format) -> Result<Totals, TaskError> {
+pub(super) fn copy_out(
+    base: &Base,
+    query: &Statement,
+    file: &Path,
+    format: Format,
+) -> Result<Totals, TaskError> {
     base.check(query)?;
     let lease = base.connect()?;
     let connection = lease.connection();
     let described = format!("SELECT * FROM ({}\n) LIMIT 0", query.text);
-    let rows = connection.run(&described, &query.params).map_err(|fault| failed(&fault))?;
+    let rows = connection
+        .run(&described, &query.params)
+        .map_err(|fault| failed(&fault))?;
     let columns = rows.names().to_vec();
     drop(rows);
     // `COPY` takes no parameters, so values stand in it as literals.
-    let sql = format!("COPY ({}\n) TO {} ({})", query.with_literals(), literal(file), options(format));
+    let sql = format!(
+        "COPY ({}\n) TO {} ({})",
+        query.with_literals(),
+        literal(file),
+        options(format)
+    );
     let rows = changed(connection, &sql)?;
     Ok(totals(rows, columns))
 }
@@ -170,16 +224,28 @@ pub(super) fn copy_in(
     let told = |fault: Fault| failed(&fault);
     let source = reader(file.0, file.1);
     let name = quoted(table);
-    drop(connection.run(&format!("SELECT * FROM {name} LIMIT 0"), &[]).map_err(told)?);
-    let rows = connection.run(&format!("SELECT * FROM {source} LIMIT 0"), &[]).map_err(told)?;
+    drop(
+        connection
+            .run(&format!("SELECT * FROM {name} LIMIT 0"), &[])
+            .map_err(told)?,
+    );
+    let rows = connection
+        .run(&format!("SELECT * FROM {source} LIMIT 0"), &[])
+        .map_err(told)?;
     let found = rows.names().to_vec();
     drop(rows);
     let (columns, picked) = picked(&found, mapping)?;
     connection.execute("BEGIN").map_err(told)?;
     if *mode == Mode::Replace {
-        connection.execute(&format!("DELETE FROM {name}")).map_err(told)?;
+        connection
+            .execute(&format!("DELETE FROM {name}"))
+            .map_err(told)?;
     }
-    let insert = format!("INSERT INTO {name} ({}) SELECT {} FROM {source}", listed(&columns), listed(&picked));
+    let insert = format!(
+        "INSERT INTO {name} ({}) SELECT {} FROM {source}",
+        listed(&columns),
+        listed(&picked)
+    );
     let rows = changed(connection, &insert)?;
     connection.execute("COMMIT").map_err(told)?;
     Ok(totals(rows, columns))
@@ -193,11 +259,24 @@ fn picked(
         return Ok((found.to_vec(), found.to_vec()));
     };
     let from = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    if let Some((name, _)) = mapping.iter().find(|(_, value)| !found.contains(&from(value))) {
-        let message = format!("`mapping.{name}` takes a column that the source does not have; it has {}", found.join(", "));
-        return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
+    if let Some((name, _)) = mapping
+        .iter()
+        .find(|(_, value)| !found.contains(&from(value)))
+    {
+        let message = format!(
+            "`mapping.{name}` takes a column that the source does not have; it has {}",
+            found.join(", ")
+        );
+        return Err(TaskError::new(
+            ErrorKind::Schema,
+            "TRANSFER_COLUMN",
+            message,
+        ));
     }
-    Ok((mapping.keys().cloned().collect(), mapping.values().map(from).collect()))
+    Ok((
+        mapping.keys().cloned().collect(),
+        mapping.values().map(from).collect(),
+    ))
 }
 
 fn changed(connection: &Connection, sql: &str) -> Result<u64, TaskError> {
@@ -226,7 +305,10 @@ pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), Task
         literal(lines),
         literal(file)
     );
-    lease.connection().execute(&sql).map_err(|fault| failed(&fault))
+    lease
+        .connection()
+        .execute(&sql)
+        .map_err(|fault| failed(&fault))
 }
 
 fn reader(file: &Path, format: Format) -> String {

@@ -15,7 +15,11 @@ use crate::objects::{Content, Place, open, put};
 const PIPE_BYTES: usize = 256 * 1024;
 
 /// Writes all chunks to a file or an object.
-pub(super) async fn write(place: &Place, format: Format, mut inlet: Inlet) -> Result<Totals, TaskError> {
+pub(super) async fn write(
+    place: &Place,
+    format: Format,
+    mut inlet: Inlet,
+) -> Result<Totals, TaskError> {
     let (read, pipe) = tokio::io::duplex(PIPE_BYTES);
     let (send, ended) = tokio::sync::oneshot::channel();
     let body = Whole {
@@ -39,9 +43,17 @@ pub(super) async fn write(place: &Place, format: Format, mut inlet: Inlet) -> Re
     }
 }
 
-async fn encode(mut pipe: DuplexStream, format: Format, inlet: &mut Inlet) -> Result<(), TaskError> {
+async fn encode(
+    mut pipe: DuplexStream,
+    format: Format,
+    inlet: &mut Inlet,
+) -> Result<(), TaskError> {
     let gone = |error: std::io::Error| {
-        TaskError::new(ErrorKind::Storage, "TRANSFER_TARGET", format!("the target takes no more: {error}"))
+        TaskError::new(
+            ErrorKind::Storage,
+            "TRANSFER_TARGET",
+            format!("the target takes no more: {error}"),
+        )
     };
     let mut writer = Writer::new(format);
     let mut out = Vec::new();
@@ -98,7 +110,10 @@ fn content_type(format: Format) -> &'static str {
 }
 
 /// A file of this machine with what is at a place: the file itself, or a copy that goes with the guard.
-pub(super) async fn fetched(place: &Place, scratch: &Path) -> Result<(PathBuf, Option<tempfile::TempPath>), TaskError> {
+pub(super) async fn fetched(
+    place: &Place,
+    scratch: &Path,
+) -> Result<(PathBuf, Option<tempfile::TempPath>), TaskError> {
     if let Place::File(file) = place {
         return Ok((file.clone(), None));
     }
@@ -116,13 +131,17 @@ pub(super) async fn fetched(place: &Place, scratch: &Path) -> Result<(PathBuf, O
 
 /// Puts a file of this machine to its place.
 pub(super) async fn sent(file: &Path, place: &Place, format: Format) -> Result<(), TaskError> {
-    let opened = tokio::fs::File::open(file).await.map_err(|error| storage(&error))?;
+    let opened = tokio::fs::File::open(file)
+        .await
+        .map_err(|error| storage(&error))?;
     let content = Content::Stream(Box::new(opened), Some(content_type(format)));
     put(place, content, None).await.map(drop)
 }
 
 /// The name of a file that goes with the guard.
 pub(super) fn draft(scratch: &Path) -> Result<tempfile::TempPath, TaskError> {
-    let made = tempfile::Builder::new().prefix("transfer-").tempfile_in(scratch);
+    let made = tempfile::Builder::new()
+        .prefix("transfer-")
+        .tempfile_in(scratch);
     Ok(made.map_err(|error| storage(&error))?.into_temp_path())
 }

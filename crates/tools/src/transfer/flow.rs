@@ -200,12 +200,20 @@ fn pick(
                 "`mapping.{name}` takes the column `{from}`, which the source does not have; it has {}",
                 columns.join(", ")
             );
-            return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "TRANSFER_COLUMN",
+                message,
+            ));
         };
         // A column that is taken twice would be empty the second time.
         if places.contains(&place) {
             let message = format!("`mapping` takes the column `{from}` twice");
-            return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "TRANSFER_COLUMN",
+                message,
+            ));
         }
         names.push(name.clone());
         places.push(place);

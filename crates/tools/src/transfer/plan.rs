@@ -52,8 +52,12 @@ impl Manner {
         let chunk_size = match call.field("chunk_size") {
             None => CHUNK_SIZE,
             Some(value) => {
-                let size = value.as_u64().filter(|size| (1..=CHUNK_SIZE_MAX).contains(size));
-                size.ok_or_else(|| call.wrong_type("chunk_size", "a number from 1 to 1000000", value))?
+                let size = value
+                    .as_u64()
+                    .filter(|size| (1..=CHUNK_SIZE_MAX).contains(size));
+                size.ok_or_else(|| {
+                    call.wrong_type("chunk_size", "a number from 1 to 1000000", value)
+                })?
             }
         };
         let key = call.field("key").or_else(|| target.fields.get("key"));
@@ -68,7 +72,11 @@ impl Manner {
                 return Err(call.wrong_type("mode", wanted, &Value::from(other)));
             }
         };
-        let mapping = match target.fields.get("mapping").filter(|value| !value.is_null()) {
+        let mapping = match target
+            .fields
+            .get("mapping")
+            .filter(|value| !value.is_null())
+        {
             None => None,
             Some(Value::Object(map)) if map.values().all(Value::is_string) => Some(map.clone()),
             Some(other) => {
@@ -102,11 +110,17 @@ impl Manner {
 
 fn names(call: &Call, key: Option<&Value>) -> Result<Vec<String>, TaskError> {
     let names: Option<Vec<String>> = match key {
-        Some(Value::String(one)) => Some(one.split(',').map(|name| name.trim().to_owned()).collect()),
-        Some(Value::Array(all)) => all.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+        Some(Value::String(one)) => {
+            Some(one.split(',').map(|name| name.trim().to_owned()).collect())
+        }
+        Some(Value::Array(all)) => all
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect(),
         _ => None,
     };
-    let names = names.filter(|names| !names.is_empty() && names.iter().all(|name| !name.is_empty()));
+    let names =
+        names.filter(|names| !names.is_empty() && names.iter().all(|name| !name.is_empty()));
     names.ok_or_else(|| call.missing("key", "`mode: upsert` finds rows by these columns"))
 }
 
@@ -114,7 +128,10 @@ impl<'c> End<'c> {
     pub(super) fn of(call: &'c Call, side: &'static str) -> Result<Self, TaskError> {
         let fields = call.map(side)?;
         let fields = fields.ok_or_else(|| call.missing(side, "a map {kind, …}"))?;
-        let kind = fields.get("kind").or_else(|| fields.get("type")).and_then(Value::as_str);
+        let kind = fields
+            .get("kind")
+            .or_else(|| fields.get("type"))
+            .and_then(Value::as_str);
         // An address says by itself what it is.
         let is_file = fields.get("uri").or_else(|| fields.get("path")).is_some();
         let kind = kind.or(is_file.then_some("file"));
@@ -140,7 +157,9 @@ impl<'c> End<'c> {
     /// The one statement that reads: `query`, or all of a `table`.
     pub(super) fn query(&self, dialect: Dialect) -> Result<Statement, TaskError> {
         let pieces = ["query", "command"];
-        let pieces = pieces.iter().find_map(|key| self.call.pieces.get(&format!("{}.{key}", self.side)));
+        let pieces = pieces
+            .iter()
+            .find_map(|key| self.call.pieces.get(&format!("{}.{key}", self.side)));
         let table;
         let pieces = match (pieces, self.text("table")) {
             (Some(pieces), _) => pieces,
@@ -150,7 +169,10 @@ impl<'c> End<'c> {
                 &table
             }
             (None, None) if self.fields.contains_key("query") => {
-                let message = format!("`{}.query` must be written out in the task, so that values in it are bound", self.side);
+                let message = format!(
+                    "`{}.query` must be written out in the task, so that values in it are bound",
+                    self.side
+                );
                 return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
             }
             (None, None) => {
@@ -175,7 +197,10 @@ impl<'c> End<'c> {
 
     /// The credential, if there is one.
     pub(super) fn auth(&self) -> Option<&'c Value> {
-        let auth = self.fields.get("auth").or_else(|| self.fields.get("credential"));
+        let auth = self
+            .fields
+            .get("auth")
+            .or_else(|| self.fields.get("credential"));
         auth.filter(|auth| !auth.is_null())
     }
 
@@ -188,7 +213,11 @@ impl<'c> End<'c> {
                 Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
             }
             Some(other) => {
-                let message = format!("`{}.auth` must be a map, not {}", self.side, type_name(other));
+                let message = format!(
+                    "`{}.auth` must be a map, not {}",
+                    self.side,
+                    type_name(other)
+                );
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
             }
             None => {
@@ -203,7 +232,9 @@ impl<'c> End<'c> {
         let uri = match (self.text("uri"), self.text("path")) {
             (Some(uri), _) => uri.to_owned(),
             (None, Some(path)) => format!("file://{path}"),
-            (None, None) => self.need("uri", "`file://…`, `s3://…` or `gs://…`")?.to_owned(),
+            (None, None) => self
+                .need("uri", "`file://…`, `s3://…` or `gs://…`")?
+                .to_owned(),
         };
         match Address::read(self.call, &uri) {
             Some(address) => address.open(self.auth(), reach).await,
@@ -219,14 +250,19 @@ impl<'c> End<'c> {
         let said = self.text("format");
         let name = name.split(['?', '#']).next().unwrap_or(name);
         let ending = name.rsplit('/').next().unwrap_or(name).rsplit_once('.');
-        let word = said.or(ending.map(|(_, ending)| ending)).unwrap_or_default();
+        let word = said
+            .or(ending.map(|(_, ending)| ending))
+            .unwrap_or_default();
         Ok(Some(match word.to_ascii_lowercase().as_str() {
             "csv" => Format::Csv,
             "ndjson" | "jsonl" => Format::Ndjson,
             "json" => Format::Json,
             "parquet" => Format::Parquet,
             other if said.is_some() => {
-                let message = format!("`{}.format` is `{other}`, not one of csv, ndjson, json, parquet", self.side);
+                let message = format!(
+                    "`{}.format` is `{other}`, not one of csv, ndjson, json, parquet",
+                    self.side
+                );
                 return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
             }
             _ => return Ok(None),
@@ -245,13 +281,17 @@ impl<'c> End<'c> {
 
 /// The name of a table, or one with its schema, in quotes.
 pub(super) fn quoted(name: &str) -> String {
-    let parts = name.split('.').map(|part| format!("\"{}\"", part.replace('"', "\"\"")));
+    let parts = name
+        .split('.')
+        .map(|part| format!("\"{}\"", part.replace('"', "\"\"")));
     parts.collect::<Vec<_>>().join(".")
 }
 
 /// Names of columns in quotes, with commas.
 pub(super) fn listed(names: &[String]) -> String {
-    let names = names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+    let names = names
+        .iter()
+        .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
     names.collect::<Vec<_>>().join(", ")
 }
 
@@ -259,7 +299,11 @@ pub(super) fn listed(names: &[String]) -> String {
 pub(super) fn on_conflict(columns: &[String], key: &[String]) -> Result<String, TaskError> {
     if let Some(missing) = key.iter().find(|name| !columns.contains(name)) {
         let message = format!("the column `{missing}` of `key` does not go over");
-        return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
+        return Err(TaskError::new(
+            ErrorKind::Schema,
+            "TRANSFER_COLUMN",
+            message,
+        ));
     }
     let others = columns.iter().filter(|name| !key.contains(name));
     let sets: Vec<String> = others

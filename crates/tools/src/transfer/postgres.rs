@@ -23,12 +23,25 @@ const SEND_BYTES: usize = 64 * 1024;
 const DOUBLE_DIGITS: usize = 15;
 
 /// Reads what a statement selects.
-pub(super) async fn read(client: &Client, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
+pub(super) async fn read(
+    client: &Client,
+    query: &Statement,
+    outlet: &mut Outlet,
+) -> Result<(), TaskError> {
     client.batch_execute(SESSION).await.map_err(told)?;
     let text = query.with_literals();
     let prepared = client.prepare(&text).await.map_err(told)?;
-    let names = unique(prepared.columns().iter().map(|column| column.name().to_owned()));
-    let types: Vec<Type> = prepared.columns().iter().map(|column| column.type_().clone()).collect();
+    let names = unique(
+        prepared
+            .columns()
+            .iter()
+            .map(|column| column.name().to_owned()),
+    );
+    let types: Vec<Type> = prepared
+        .columns()
+        .iter()
+        .map(|column| column.type_().clone())
+        .collect();
     // Lists and rows are written as JSON by the server itself.
     let own: Vec<String> = (0..names.len()).map(|at| format!("c{at}")).collect();
     let picked = own.iter().zip(&types).map(|(name, of)| match of.kind() {
@@ -62,12 +75,16 @@ pub(super) async fn read(client: &Client, query: &Statement, outlet: &mut Outlet
 fn value(text: String, of: &Type) -> Value {
     match *of {
         Type::BOOL => Value::Bool(text == "t"),
-        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => text.parse::<i64>().map_or(Value::String(text), Value::from),
+        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
+            text.parse::<i64>().map_or(Value::String(text), Value::from)
+        }
         Type::FLOAT4 | Type::FLOAT8 => number(text),
-        Type::NUMERIC if text.bytes().filter(u8::is_ascii_digit).count() <= DOUBLE_DIGITS => match text.parse::<i64>() {
-            Ok(whole) => whole.into(),
-            Err(_) => number(text),
-        },
+        Type::NUMERIC if text.bytes().filter(u8::is_ascii_digit).count() <= DOUBLE_DIGITS => {
+            match text.parse::<i64>() {
+                Ok(whole) => whole.into(),
+                Err(_) => number(text),
+            }
+        }
         Type::JSON | Type::JSONB => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         Type::BYTEA => {
             let bytes = text.strip_prefix("\\x").and_then(unhex);
@@ -110,7 +127,10 @@ pub(super) async fn write(
     let first = client.prepare(&format!("SELECT * FROM {table}")).await;
     let known = first.map_err(told)?;
     if mode == Mode::Replace {
-        client.batch_execute(&format!("DELETE FROM {table}")).await.map_err(told)?;
+        client
+            .batch_execute(&format!("DELETE FROM {table}"))
+            .await
+            .map_err(told)?;
     }
     let mut copying: Option<Copying> = None;
     while let Some(batch) = inlet.next().await? {
@@ -133,11 +153,16 @@ pub(super) async fn write(
 }
 
 /// The types of the columns that are written.
-fn types(columns: &[String], known: &[tokio_postgres::Column], table: &str) -> Result<Vec<Type>, TaskError> {
+fn types(
+    columns: &[String],
+    known: &[tokio_postgres::Column],
+    table: &str,
+) -> Result<Vec<Type>, TaskError> {
     let type_of = |name: &String| {
         let found = known.iter().find(|column| column.name() == name);
         found.map(|column| column.type_().clone()).ok_or_else(|| {
-            let message = format!("{table} has no column `{name}`; say in `target.mapping` where it goes");
+            let message =
+                format!("{table} has no column `{name}`; say in `target.mapping` where it goes");
             TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message)
         })
     };
@@ -175,7 +200,9 @@ impl Copying {
         } else {
             table
         };
-        let sink = client.copy_in(&format!("COPY {into} ({names}) FROM STDIN")).await;
+        let sink = client
+            .copy_in(&format!("COPY {into} ({names}) FROM STDIN"))
+            .await;
         Ok(Self {
             sink: Box::pin(sink.map_err(told)?),
             columns: columns.to_vec(),
@@ -225,9 +252,13 @@ fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
     let is_json = *of == Type::JSON || *of == Type::JSONB;
     Ok(Some(match value {
         Value::Null => return Ok(None),
-        Value::String(text) if text.contains('\0') => return Err("a text holds a NUL character".to_owned()),
+        Value::String(text) if text.contains('\0') => {
+            return Err("a text holds a NUL character".to_owned());
+        }
         Value::String(text) if *of == Type::BYTEA => {
-            let bytes = STANDARD.decode(text).map_err(|_| "a binary value is not base64".to_owned())?;
+            let bytes = STANDARD
+                .decode(text)
+                .map_err(|_| "a binary value is not base64".to_owned())?;
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("\\x{digits}")
         }

@@ -39,7 +39,9 @@ pub(super) fn read(file: &File, query: &Statement, outlet: &mut Outlet) -> Resul
     let connection = connect(&file.path, &file.forbidden, &file.stops)?;
     let mut prepared = connection.prepare(&query.text).map_err(told)?;
     for (at, param) in query.params.iter().enumerate() {
-        prepared.raw_bind_parameter(at + 1, sql_value(param)).map_err(told)?;
+        prepared
+            .raw_bind_parameter(at + 1, sql_value(param))
+            .map_err(told)?;
     }
     let columns = unique(prepared.column_names().map(str::to_owned));
     let count = columns.len();
@@ -56,13 +58,20 @@ pub(super) fn read(file: &File, query: &Statement, outlet: &mut Outlet) -> Resul
 }
 
 /// Writes all chunks into a table, in one transaction.
-pub(super) fn write(file: &File, table: &str, mode: &Mode, mut inlet: Inlet) -> Result<Totals, TaskError> {
+pub(super) fn write(
+    file: &File,
+    table: &str,
+    mode: &Mode,
+    mut inlet: Inlet,
+) -> Result<Totals, TaskError> {
     let connection = connect(&file.path, &file.forbidden, &file.stops)?;
     let name = quoted(table);
     let transaction = connection.unchecked_transaction().map_err(told)?;
     let blobs = blobs(&connection, table)?;
     if *mode == Mode::Replace {
-        transaction.execute(&format!("DELETE FROM {name}"), []).map_err(told)?;
+        transaction
+            .execute(&format!("DELETE FROM {name}"), [])
+            .map_err(told)?;
     }
     let mut insert = None;
     let mut count = 0;
@@ -76,7 +85,10 @@ pub(super) fn write(file: &File, table: &str, mode: &Mode, mut inlet: Inlet) -> 
                 Mode::Append | Mode::Replace => String::new(),
             };
             let marks = vec!["?"; batch.columns.len()].join(", ");
-            let sql = format!("INSERT INTO {name} ({}) VALUES ({marks}) {conflict}", listed(&batch.columns));
+            let sql = format!(
+                "INSERT INTO {name} ({}) VALUES ({marks}) {conflict}",
+                listed(&batch.columns)
+            );
             insert = Some(transaction.prepare(&sql).map_err(told)?);
         }
         let Some(insert) = &mut insert else { continue };
@@ -84,9 +96,13 @@ pub(super) fn write(file: &File, table: &str, mode: &Mode, mut inlet: Inlet) -> 
             count += 1;
             for (at, (value, column)) in row.iter().zip(batch.columns.iter()).enumerate() {
                 let is_blob = blobs.iter().any(|name| name.eq_ignore_ascii_case(column));
-                insert.raw_bind_parameter(at + 1, sql_of(value, is_blob, count)?).map_err(told)?;
+                insert
+                    .raw_bind_parameter(at + 1, sql_of(value, is_blob, count)?)
+                    .map_err(told)?;
             }
-            insert.raw_execute().map_err(|error| told(error).with("row", count))?;
+            insert
+                .raw_execute()
+                .map_err(|error| told(error).with("row", count))?;
         }
     }
     drop(insert);
@@ -96,11 +112,17 @@ pub(super) fn write(file: &File, table: &str, mode: &Mode, mut inlet: Inlet) -> 
 
 /// The columns that were declared to hold bytes. A table that is not there is an error here.
 fn blobs(connection: &Connection, table: &str) -> Result<Vec<String>, TaskError> {
-    drop(connection.prepare(&format!("SELECT * FROM {}", quoted(table))).map_err(told)?);
+    drop(
+        connection
+            .prepare(&format!("SELECT * FROM {}", quoted(table)))
+            .map_err(told)?,
+    );
     let (schema, name) = table.rsplit_once('.').unwrap_or(("main", table));
     let sql = "SELECT name FROM pragma_table_info(?1, ?2) WHERE upper(type) = 'BLOB'";
     let mut prepared = connection.prepare(sql).map_err(told)?;
-    let found = prepared.query_map([name, schema], |row| row.get(0)).map_err(told)?;
+    let found = prepared
+        .query_map([name, schema], |row| row.get(0))
+        .map_err(told)?;
     found.collect::<Result<_, _>>().map_err(told)
 }
 

@@ -89,17 +89,33 @@ impl Transfer {
             "file" | "s3" | "gcs" => {
                 let place = end.place(&self.reach).await?;
                 let format = end.need_format(&place.uri())?;
-                From::File(place, format, end.text("path").filter(|_| end.text("uri").is_some()).map(str::to_owned))
+                From::File(
+                    place,
+                    format,
+                    end.text("path")
+                        .filter(|_| end.text("uri").is_some())
+                        .map(str::to_owned),
+                )
             }
             "http" => {
                 let format = end.format(end.text("url").unwrap_or_default())?;
-                From::Http(Box::new(web::call(call, end)?), format, end.text("path").map(str::to_owned))
+                From::Http(
+                    Box::new(web::call(call, end)?),
+                    format,
+                    end.text("path").map(str::to_owned),
+                )
             }
             other => return Err(unknown("source", other)),
         })
     }
 
-    async fn to(&self, call: &Call, end: &End<'_>, stops: &Stops, manner: &Manner) -> Result<To, TaskError> {
+    async fn to(
+        &self,
+        call: &Call,
+        end: &End<'_>,
+        stops: &Stops,
+        manner: &Manner,
+    ) -> Result<To, TaskError> {
         Ok(match end.kind {
             "postgres" => To::Postgres(end.server()?, end.table()?.to_owned()),
             "sqlite" => To::Sqlite(self.sqlite(call, end, stops)?, end.table()?.to_owned()),
@@ -112,8 +128,14 @@ impl Transfer {
             }
             "http" => {
                 let format = end.format("x.json")?.unwrap_or(Format::Json);
-                if manner.mode.as_ref().is_some_and(|mode| *mode != Mode::Append) || format == Format::Parquet {
-                    let message = "rows are sent to an http target as csv, ndjson or json, and only appended";
+                if manner
+                    .mode
+                    .as_ref()
+                    .is_some_and(|mode| *mode != Mode::Append)
+                    || format == Format::Parquet
+                {
+                    let message =
+                        "rows are sent to an http target as csv, ndjson or json, and only appended";
                     return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
                 }
                 To::Http(Box::new(web::call(call, end)?), format)
@@ -146,12 +168,19 @@ impl Transfer {
     }
 
     /// Lets the library do it alone where it can, else lets rows flow.
-    async fn go(&self, call: &Call, from: From, to: To, manner: Manner) -> Result<Totals, TaskError> {
+    async fn go(
+        &self,
+        call: &Call,
+        from: From,
+        to: To,
+        manner: Manner,
+    ) -> Result<Totals, TaskError> {
         match (from, to) {
             (From::Duckdb(base, query), To::File(place, format)) if manner.mapping.is_none() => {
                 let draft = file::draft(&self.reach.scratch_dir)?;
                 let path = draft.to_path_buf();
-                let totals = blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
+                let totals =
+                    blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
                 file::sent(&draft, &place, format).await?;
                 Ok(totals)
             }
@@ -160,7 +189,10 @@ impl Transfer {
             {
                 let (path, _guard) = file::fetched(&place, &self.reach.scratch_dir).await?;
                 let (mode, mapping) = (manner.table_mode(), manner.mapping);
-                blocking(move || duckdb::copy_in(&base, (&path, format), &table, (&mode, mapping.as_ref()))).await
+                blocking(move || {
+                    duckdb::copy_in(&base, (&path, format), &table, (&mode, mapping.as_ref()))
+                })
+                .await
             }
             (from, to) => {
                 let mode = manner.table_mode();
@@ -176,18 +208,20 @@ impl Transfer {
 
     async fn read(&self, call: &Call, from: From, mut outlet: Outlet) {
         let done = match from {
-            From::Postgres(server, query) => match self.pools.lease(server, connect_max(call)).await {
-                Err(error) => Err(error),
-                Ok(lease) => {
-                    let mut unfinished = Unfinished(Some(lease.stopper()));
-                    let done = postgres::read(lease.client(), &query, &mut outlet).await;
-                    unfinished.0.take();
-                    if done.is_ok() {
-                        lease.give_back();
+            From::Postgres(server, query) => {
+                match self.pools.lease(server, connect_max(call)).await {
+                    Err(error) => Err(error),
+                    Ok(lease) => {
+                        let mut unfinished = Unfinished(Some(lease.stopper()));
+                        let done = postgres::read(lease.client(), &query, &mut outlet).await;
+                        unfinished.0.take();
+                        if done.is_ok() {
+                            lease.give_back();
+                        }
+                        done
                     }
-                    done
                 }
-            },
+            }
             From::File(place, Format::Parquet, _) => {
                 let fetched = file::fetched(&place, &self.reach.scratch_dir).await;
                 let base = self.base(call, None, &Stops::default());
@@ -204,9 +238,13 @@ impl Transfer {
             }
             From::File(place, format, path) => match open(&place, None).await {
                 Err(error) => Err(error),
-                Ok(opened) => decode::read(opened.pieces, format, path.as_deref(), &mut outlet).await,
+                Ok(opened) => {
+                    decode::read(opened.pieces, format, path.as_deref(), &mut outlet).await
+                }
             },
-            From::Http(call, format, path) => web::read(&self.http, &call, (format, path), &mut outlet).await,
+            From::Http(call, format, path) => {
+                web::read(&self.http, &call, (format, path), &mut outlet).await
+            }
             From::Sqlite(file, query) => {
                 return in_thread(outlet, move |outlet| sqlite::read(&file, &query, outlet)).await;
             }
@@ -217,7 +255,13 @@ impl Transfer {
         outlet.end(done).await;
     }
 
-    async fn write(&self, call: &Call, to: To, mode: Mode, inlet: Inlet) -> Result<Totals, TaskError> {
+    async fn write(
+        &self,
+        call: &Call,
+        to: To,
+        mode: Mode,
+        inlet: Inlet,
+    ) -> Result<Totals, TaskError> {
         match to {
             To::Postgres(server, table) => {
                 let lease = self.pools.lease(server, connect_max(call)).await?;
@@ -228,8 +272,12 @@ impl Transfer {
                 lease.give_back();
                 Ok(totals)
             }
-            To::Sqlite(file, table) => blocking(move || sqlite::write(&file, &table, &mode, inlet)).await,
-            To::Duckdb(base, table) => blocking(move || duckdb::write(&base, &table, &mode, inlet)).await,
+            To::Sqlite(file, table) => {
+                blocking(move || sqlite::write(&file, &table, &mode, inlet)).await
+            }
+            To::Duckdb(base, table) => {
+                blocking(move || duckdb::write(&base, &table, &mode, inlet)).await
+            }
             To::File(place, Format::Parquet) => {
                 let scratch = &self.reach.scratch_dir;
                 let (lines, draft) = (file::draft(scratch)?, file::draft(scratch)?);
@@ -310,6 +358,8 @@ fn lost(problem: &str) -> TaskError {
 }
 
 fn unknown(side: &str, kind: &str) -> TaskError {
-    let message = format!("`{side}.kind` is `{kind}`, not one of http, postgres, sqlite, duckdb, file, s3, gcs");
+    let message = format!(
+        "`{side}.kind` is `{kind}`, not one of http, postgres, sqlite, duckdb, file, s3, gcs"
+    );
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "kind")
 }

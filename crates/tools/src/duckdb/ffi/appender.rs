@@ -29,7 +29,9 @@ impl<'c> Appender<'c> {
     ) -> Result<Self, Fault> {
         let api = connection.api();
         let schema = schema.map(|name| c_text(name.as_bytes())).transpose()?;
-        let schema = schema.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
+        let schema = schema
+            .as_ref()
+            .map_or(std::ptr::null(), |name| name.as_ptr());
         let table = c_text(table.as_bytes())?;
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the connection is open, and the texts outlive the call.
@@ -51,7 +53,8 @@ impl<'c> Appender<'c> {
         // SAFETY: the appender is alive; each type is ours.
         appender.types = unsafe {
             let count = (api.appender_column_count)(handle);
-            let types = (0..count).map(|at| Type::take(api, (api.appender_column_type)(handle, at)));
+            let types =
+                (0..count).map(|at| Type::take(api, (api.appender_column_type)(handle, at)));
             types.collect()
         };
         Ok(appender)

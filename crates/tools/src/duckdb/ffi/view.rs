@@ -76,7 +76,8 @@ impl<'t> View<'t> {
                 Type::Map(key, value) => {
                     // A map is a list of pairs.
                     let pairs = (api.list_vector_get_child)(vector);
-                    let child = |at, of| Self::new(api, (api.struct_vector_get_child)(pairs, at), of);
+                    let child =
+                        |at, of| Self::new(api, (api.struct_vector_get_child)(pairs, at), of);
                     vec![child(0, key), child(1, value)]
                 }
                 Type::Union(types) => {
@@ -134,9 +135,11 @@ impl<'t> View<'t> {
                     word.map_or(Value::Null, |word| Value::from(word.as_str()))
                 }
                 Type::Null | Type::Other(_) => Value::Null,
-                Type::List(_) | Type::Array(..) | Type::Struct(_) | Type::Map(..) | Type::Union(_) => {
-                    self.nested(row)
-                }
+                Type::List(_)
+                | Type::Array(..)
+                | Type::Struct(_)
+                | Type::Map(..)
+                | Type::Union(_) => self.nested(row),
                 integer => text::integer(self.integer(row, integer), *integer == Type::U128),
             }
         }
