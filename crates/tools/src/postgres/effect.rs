@@ -110,9 +110,7 @@ async fn recorded(client: &Client, table: &str, key: &str) -> Result<Outcome, Fa
         reference: reference.map(Box::new),
         ..Success::default()
     });
-    outcome
-        .meta_mut()
-        .insert("recorded".to_owned(), Value::Bool(true));
+    outcome.meta_mut().insert("recorded".to_owned(), Value::Bool(true));
     Ok(outcome)
 }
 

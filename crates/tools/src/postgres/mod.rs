@@ -19,5 +19,5 @@ mod tool;
 pub(crate) use failure::told;
 pub(crate) use pool::{Pools, Stopper};
 pub(crate) use target::Target;
-pub(crate) use tool::Postgres;
 pub use tool::PostgresConfig;
+pub(crate) use tool::Postgres;

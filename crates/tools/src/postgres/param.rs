@@ -62,8 +62,7 @@ fn text(value: &Value, type_: &Type) -> Option<String> {
         }
         (Kind::Composite(fields), Value::Array(items)) => {
             let fields = fields.iter().enumerate();
-            row(fields
-                .map(|(at, field)| text(items.get(at).unwrap_or(&Value::Null), field.type_())))
+            row(fields.map(|(at, field)| text(items.get(at).unwrap_or(&Value::Null), field.type_())))
         }
         _ => plain(value, type_),
     })
@@ -125,14 +124,8 @@ mod tests {
             of(json!(["a\"b", null, "c\\d"]), Type::TEXT_ARRAY).unwrap(),
             r#"{"a\"b",NULL,"c\\d"}"#
         );
-        assert_eq!(
-            of(json!([[1], [2]]), Type::INT4_ARRAY).unwrap(),
-            r#"{{"1"},{"2"}}"#
-        );
-        assert_eq!(
-            of(json!([1, {"a": 2}]), Type::JSONB).unwrap(),
-            r#"[1,{"a":2}]"#
-        );
+        assert_eq!(of(json!([[1], [2]]), Type::INT4_ARRAY).unwrap(), r#"{{"1"},{"2"}}"#);
+        assert_eq!(of(json!([1, {"a": 2}]), Type::JSONB).unwrap(), r#"[1,{"a":2}]"#);
         assert_eq!(of(json!([[1]]), Type::JSONB_ARRAY).unwrap(), r#"{"[1]"}"#);
         assert_eq!(of(Value::Null, Type::JSONB), None);
     }

@@ -88,11 +88,7 @@ impl Pools {
             return Ok(pool.clone());
         }
         let tls = Tls::new(&target).map_err(|why| {
-            TaskError::new(
-                ErrorKind::Auth,
-                "AUTH_INVALID",
-                format!("{}: {why}", target.place()),
-            )
+            TaskError::new(ErrorKind::Auth, "AUTH_INVALID", format!("{}: {why}", target.place()))
         })?;
         let pool = Arc::new(Pool {
             target,
@@ -101,10 +97,7 @@ impl Pools {
             idle: Mutex::default(),
         });
         pools.push(pool.clone());
-        tokio::spawn(close_idle(
-            Arc::downgrade(&self.pools),
-            self.config.idle_max,
-        ));
+        tokio::spawn(close_idle(Arc::downgrade(&self.pools), self.config.idle_max));
         Ok(pool)
     }
 

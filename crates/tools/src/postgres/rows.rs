@@ -6,9 +6,7 @@ use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use results::Keeper;
 use serde_json::{Value, json};
 use tokio::fs::File;
-use tokio::io::{
-    AsyncReadExt as _, AsyncSeekExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream,
-};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 
 use crate::call::{Call, not_kept, storage};
 
@@ -51,11 +49,7 @@ impl Spool {
             held: Vec::new(),
             file: None,
             written: 0,
-            held_bytes_max: if can_spool {
-                call.inline_bytes_max
-            } else {
-                HELD_BYTES_MAX
-            },
+            held_bytes_max: if can_spool { call.inline_bytes_max } else { HELD_BYTES_MAX },
             can_spool,
             dir,
         }
@@ -73,11 +67,7 @@ impl Spool {
 
     /// Makes room after a row.
     pub(super) async fn settle(&mut self) -> Result<(), TaskError> {
-        let room = if self.file.is_some() {
-            PIECE_BYTES
-        } else {
-            self.held_bytes_max
-        };
+        let room = if self.file.is_some() { PIECE_BYTES } else { self.held_bytes_max };
         if self.held.len() <= room {
             return Ok(());
         }
@@ -113,8 +103,7 @@ impl Spool {
             write(answers, &mut Source::Held(&self.held), &mut text)
                 .await
                 .map_err(|error| storage(&error))?;
-            let result: Value =
-                serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
+            let result: Value = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
             return Ok(Outcome::ok(result));
         };
         self.write_out().await.map_err(|error| storage(&error))?;
@@ -158,18 +147,14 @@ async fn write(
     source: &mut Source<'_>,
     out: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
-    let last = answers
-        .iter()
-        .rev()
-        .find(|answer| !answer.columns.is_empty());
+    let last = answers.iter().rev().find(|answer| !answer.columns.is_empty());
     let affected: u64 = answers.iter().map(|answer| answer.affected_rows).sum();
     out.write_all(b"{").await?;
     if let Some(last) = last.or(answers.last()) {
         write_answer(last, affected, source, out).await?;
     }
     for (index, answer) in answers.iter().enumerate() {
-        out.write_all(format!(",\"command_{index}\":{{").as_bytes())
-            .await?;
+        out.write_all(format!(",\"command_{index}\":{{").as_bytes()).await?;
         write_answer(answer, answer.affected_rows, source, out).await?;
         out.write_all(b"}").await?;
     }

@@ -54,7 +54,9 @@ pub(super) fn transaction(statement: &Statement) -> Option<Transaction> {
         ["ROLLBACK" | "ABORT", "TO", ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", ..] => None,
         ["PREPARE", "TRANSACTION", ..] => Some(Transaction::None),
         ["COMMIT" | "ROLLBACK", "PREPARED", ..] => None,
-        ["COMMIT" | "END" | "ROLLBACK" | "ABORT", .., "CHAIN"] if !words.contains(&"NO") => {
+        ["COMMIT" | "END" | "ROLLBACK" | "ABORT", .., "CHAIN"]
+            if !words.contains(&"NO") =>
+        {
             Some(Transaction::Open)
         }
         ["COMMIT" | "END" | "ROLLBACK" | "ABORT", ..] => Some(Transaction::None),
@@ -110,21 +112,14 @@ async fn one(
     };
     if index > 0 && spot.text.contains('\\') {
         // An earlier statement may have changed what a backslash means, and values are escaped by what it means here.
-        client
-            .batch_execute(crate::postgres::session::BEGIN)
-            .await?;
+        client.batch_execute(crate::postgres::session::BEGIN).await?;
     }
     let prepared = prepare(client, &spot.text, params).await.map_err(refused)?;
     let wanted = prepared.params().len();
     if wanted != params.len() {
         return Err(unbound(wanted, params.len()).into());
     }
-    let columns = unique(
-        prepared
-            .columns()
-            .iter()
-            .map(|column| column.name().to_owned()),
-    );
+    let columns = unique(prepared.columns().iter().map(|column| column.name().to_owned()));
     let start = spool.position();
     let mut row_count = 0;
     let stream = client.query_raw(&prepared, params.iter().map(Param)).await;
@@ -202,7 +197,6 @@ fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Fai
 }
 
 fn unbound(wanted: usize, given: usize) -> TaskError {
-    let message =
-        format!("the statement has {wanted} placeholders, but {given} values are given for it");
+    let message = format!("the statement has {wanted} placeholders, but {given} values are given for it");
     TaskError::new(ErrorKind::Schema, "SQL_BIND", message)
 }

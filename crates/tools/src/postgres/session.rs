@@ -49,11 +49,7 @@ fn search_path(call: &Call) -> Result<Option<String>, Failure> {
         Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
             names.iter().filter_map(Value::as_str).collect()
         }
-        Some(other) => {
-            return Err(call
-                .wrong_type("schema", "a name or a list of names", other)
-                .into());
-        }
+        Some(other) => return Err(call.wrong_type("schema", "a name or a list of names", other).into()),
     };
     let quoted = names
         .into_iter()

@@ -47,9 +47,7 @@ impl Target {
             }
             Some(other) => return Err(call.wrong_type("auth", "a map or a name", other)),
             None => {
-                return Err(
-                    call.missing("auth", "name a credential, or give `{db_host, db_user, …}`")
-                );
+                return Err(call.missing("auth", "name a credential, or give `{db_host, db_user, …}`"));
             }
         };
         Self::parse(auth)
@@ -154,9 +152,9 @@ fn from_dsn(dsn: &str) -> Result<Parts, TaskError> {
         kept.join(" ")
     };
     // The driver's message may repeat the text, which holds the password.
-    let config = plain.parse().map_err(|_| {
-        invalid("its `dsn` is not of the form `postgres://user:password@host:port/database`")
-    })?;
+    let config = plain
+        .parse()
+        .map_err(|_| invalid("its `dsn` is not of the form `postgres://user:password@host:port/database`"))?;
     Ok((config, mode, roots))
 }
 
@@ -222,10 +220,7 @@ mod tests {
     fn a_password_is_never_shown() {
         let shown = target(json!({"dsn": "postgres://me:hunter2@db/shop"})).unwrap();
         assert!(!format!("{shown:?}").contains("hunter2"));
-        for broken in [
-            "postgres://me:hunter2@db:port/x",
-            "host=db password='hunter2",
-        ] {
+        for broken in ["postgres://me:hunter2@db:port/x", "host=db password='hunter2"] {
             let refused = target(json!({"dsn": broken})).unwrap_err();
             assert!(!format!("{refused:?}").contains("hunter2"), "{refused:?}");
         }
@@ -245,9 +240,6 @@ mod tests {
             (Trust::Any, SslMode::Prefer)
         );
         assert_eq!(target(auth("maybe")).unwrap_err().code, "AUTH_INVALID");
-        assert_eq!(
-            target(json!({"user": "me"})).unwrap_err().code,
-            "AUTH_INVALID"
-        );
+        assert_eq!(target(json!({"user": "me"})).unwrap_err().code, "AUTH_INVALID");
     }
 }

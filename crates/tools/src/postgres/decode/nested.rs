@@ -140,16 +140,8 @@ pub(super) fn range_text(inner: &Type, raw: &[u8]) -> Result<String, Broken> {
         text(inner, bound).map(|text| quoted(&text))
     };
     let (lower, upper) = (bound(LOWER_INFINITE)?, bound(UPPER_INFINITE)?);
-    let open = if flags & LOWER_INCLUSIVE == 0 {
-        '('
-    } else {
-        '['
-    };
-    let close = if flags & UPPER_INCLUSIVE == 0 {
-        ')'
-    } else {
-        ']'
-    };
+    let open = if flags & LOWER_INCLUSIVE == 0 { '(' } else { '[' };
+    let close = if flags & UPPER_INCLUSIVE == 0 { ')' } else { ']' };
     Ok(format!("{open}{lower},{upper}{close}"))
 }
 

@@ -23,9 +23,7 @@ pub(super) fn numeric(raw: &[u8]) -> Result<String, Broken> {
         NEGATIVE_INFINITY => return Ok("-Infinity".to_owned()),
         _ => {}
     }
-    let digits = (0..count)
-        .map(|_| raw.u16())
-        .collect::<Result<Vec<_>, _>>()?;
+    let digits = (0..count).map(|_| raw.u16()).collect::<Result<Vec<_>, _>>()?;
     let group = |at: i32| {
         let digit = usize::try_from(at).ok().and_then(|at| digits.get(at));
         digit.copied().unwrap_or(0)
@@ -120,10 +118,7 @@ mod tests {
     fn a_decimal_is_a_number_only_if_nothing_is_lost() {
         assert_eq!(lossless("12.50").as_deref(), Some("12.5"));
         assert_eq!(lossless("3.00").as_deref(), Some("3.0"));
-        assert_eq!(
-            lossless("18446744073709551615").as_deref(),
-            Some("18446744073709551615")
-        );
+        assert_eq!(lossless("18446744073709551615").as_deref(), Some("18446744073709551615"));
         assert_eq!(lossless("18446744073709551616"), None);
         assert_eq!(lossless("0.1234567890123456"), None);
     }

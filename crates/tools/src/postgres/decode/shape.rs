@@ -33,26 +33,14 @@ pub(super) fn mac(raw: &[u8]) -> String {
 pub(super) fn bits(raw: &[u8]) -> Result<String, Broken> {
     let mut raw = Reader(raw);
     let count = raw.count()?;
-    let bits = raw
-        .0
-        .iter()
-        .flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
-    Ok(bits
-        .take(count)
-        .map(|bit| if bit == 1 { '1' } else { '0' })
-        .collect())
+    let bits = raw.0.iter().flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
+    Ok(bits.take(count).map(|bit| if bit == 1 { '1' } else { '0' }).collect())
 }
 
 pub(super) fn uuid(raw: &[u8]) -> Result<String, Broken> {
     let raw: [u8; 16] = raw.try_into().map_err(|_| Broken)?;
     let part = |range: std::ops::Range<usize>| hex(&raw[range]);
-    let parts = [
-        part(0..4),
-        part(4..6),
-        part(6..8),
-        part(8..10),
-        part(10..16),
-    ];
+    let parts = [part(0..4), part(4..6), part(6..8), part(8..10), part(10..16)];
     Ok(parts.join("-"))
 }
 
@@ -95,11 +83,7 @@ pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, Broken> {
         "path" => {
             let is_closed = raw.u8()? != 0;
             let points = points(&mut raw)?;
-            Ok(if is_closed {
-                format!("({points})")
-            } else {
-                format!("[{points}]")
-            })
+            Ok(if is_closed { format!("({points})") } else { format!("[{points}]") })
         }
         _ => Ok(format!("({})", points(&mut raw)?)),
     }
@@ -111,9 +95,7 @@ fn point(raw: &mut Reader<'_>) -> Result<String, Broken> {
 
 fn points(raw: &mut Reader<'_>) -> Result<String, Broken> {
     let count = raw.count()?;
-    let points = (0..count)
-        .map(|_| point(raw))
-        .collect::<Result<Vec<_>, _>>()?;
+    let points = (0..count).map(|_| point(raw)).collect::<Result<Vec<_>, _>>()?;
     Ok(points.join(","))
 }
 

@@ -117,17 +117,9 @@ fn day(days: i64) -> (String, &'static str) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (year, suffix) = if year > 0 {
-        (year, "")
-    } else {
-        (1 - year, " BC")
-    };
+    let (year, suffix) = if year > 0 { (year, "") } else { (1 - year, " BC") };
     (format!("{year:04}-{month:02}-{day:02}"), suffix)
 }
 
