@@ -40,6 +40,7 @@ fn every_example_has_a_test_here() {
         "quantum",
         "quickstart",
         "retry",
+        "transfer",
     ];
     let entries = std::fs::read_dir(examples()).expect("there are examples");
     let found: BTreeSet<String> = entries
@@ -136,6 +137,14 @@ fn etl_loads_the_same_totals_twice() {
     ]);
     assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
     assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
+}
+
+#[test]
+fn a_transfer_carries_the_same_rows_twice_without_doubling_them() {
+    let desk = desk();
+    let expected = json!([{"region": "north", "total": 30}, {"region": "south", "total": 12}]);
+    assert_eq!(result(&desk, "transfer", &[])["rows"], expected);
+    assert_eq!(result(&desk, "transfer", &[])["rows"], expected);
 }
 
 #[test]

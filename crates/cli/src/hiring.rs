@@ -90,6 +90,7 @@ fn tools(app: &App, slots: u32) -> tools::Config {
             ..tools::PostgresConfig::default()
         },
         environment,
+        duckdb: duckdb(app),
         forbidden_files: vec![
             dir.join("noetl.db"),
             dir.join("master.key"),
@@ -97,5 +98,20 @@ fn tools(app: &App, slots: u32) -> tools::Config {
         ],
         scratch_dir: dir,
         ..tools::Config::default()
+    }
+}
+
+/// Where `DuckDB` is, and what it may take.
+fn duckdb(app: &App) -> tools::DuckdbConfig {
+    let default = tools::DuckdbConfig::default();
+    let get = |name: &str| app.environment.get(name);
+    let memory =
+        get("NOETL_DUCKDB_MEMORY").and_then(|text| model::duration::parse_size(&text.into()));
+    let threads = get("NOETL_DUCKDB_THREADS").and_then(|text| text.parse().ok());
+    tools::DuckdbConfig {
+        library: get("NOETL_DUCKDB_LIB").map(PathBuf::from),
+        extensions: get("NOETL_DUCKDB_EXTENSIONS").map(PathBuf::from),
+        memory_bytes_max: memory.unwrap_or(default.memory_bytes_max),
+        threads_max: threads.unwrap_or(default.threads_max),
     }
 }

@@ -24,9 +24,11 @@
 mod artifact;
 mod call;
 mod capture;
+mod duckdb;
 mod http;
 mod isolation;
 mod noop;
+mod objects;
 mod postgres;
 mod process;
 mod python;
@@ -37,8 +39,9 @@ mod sql;
 mod sqlite;
 #[cfg(test)]
 mod testing;
+mod transfer;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
 pub use postgres::PostgresConfig;
-pub use registry::{Config, HttpLimits, PythonConfig, Registry};
+pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};

@@ -9,13 +9,16 @@ use model::id::Name;
 
 use crate::artifact::Artifact;
 use crate::call::Tool;
-use crate::http::{Clients, Http};
+use crate::duckdb::{Databases, Duckdb, Libraries};
+use crate::http::{Clients, Guard, Http};
 use crate::noop::Noop;
-use crate::postgres::{Postgres, PostgresConfig};
+use crate::objects::{Objects, Reach};
+use crate::postgres::{Pools, Postgres, PostgresConfig};
 use crate::python::Python;
 use crate::rhai::Rhai;
 use crate::shell::Shell;
 use crate::sqlite::Sqlite;
+use crate::transfer::Transfer;
 use crate::transform::Transform;
 
 /// How the built-in tools are set up.
@@ -33,8 +36,23 @@ pub struct Config {
     pub environment: BTreeMap<String, String>,
     /// Where responses wait while they are received; best on the disk that also holds bodies.
     pub scratch_dir: PathBuf,
-    /// Files that `sqlite` and `artifact` refuse to open: the engine's own store.
+    /// Files that tools refuse to open: the engine's own store.
     pub forbidden_files: Vec<PathBuf>,
+    /// The library of the `duckdb` tool.
+    pub duckdb: DuckdbConfig,
+}
+
+/// The library of the `duckdb` tool, and what it may take.
+#[derive(Debug, Clone)]
+pub struct DuckdbConfig {
+    /// Where it is; looked for under its usual names if nothing is said.
+    pub library: Option<PathBuf>,
+    /// Where its extensions are, if not where it looks by itself.
+    pub extensions: Option<PathBuf>,
+    /// How much memory one database may take before it uses the disk.
+    pub memory_bytes_max: u64,
+    /// How many threads one database may use.
+    pub threads_max: u32,
 }
 
 /// Interpreters of the `python` tool.
@@ -84,6 +102,18 @@ impl Default for Config {
             )]),
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
+            duckdb: DuckdbConfig::default(),
+        }
+    }
+}
+
+impl Default for DuckdbConfig {
+    fn default() -> Self {
+        Self {
+            library: None,
+            extensions: None,
+            memory_bytes_max: 1024 * 1024 * 1024,
+            threads_max: 4,
         }
     }
 }
@@ -124,17 +154,37 @@ impl Registry {
         let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
         let shell = Shell::new(config.environment.clone());
         let python = Python::new(&config.python, config.environment, clients.clone());
+        let reach = Reach {
+            forbidden: config.forbidden_files.clone(),
+            guard: Guard {
+                allow_private: config.allow_private_addresses,
+            },
+            scratch_dir: config.scratch_dir.clone(),
+        };
         let mut registry = Self::empty();
+        for kind in ["s3", "gcs"] {
+            registry.insert(kind, Arc::new(Objects::new(reach.clone())));
+        }
         registry.insert("noop", Arc::new(Noop));
-        let postgres = Postgres::new(config.postgres, config.scratch_dir.clone());
+        let postgres = Postgres::new(config.postgres.clone(), config.scratch_dir.clone());
         registry.insert("postgres", Arc::new(postgres));
-        registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
+        let http = Arc::new(Http::new(clients, config.scratch_dir));
+        registry.insert("http", http.clone());
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));
         registry.insert("rhai", Arc::new(Rhai));
         registry.insert("transform", Arc::new(Transform));
-        let artifact = Artifact::new(config.forbidden_files.clone());
+        let artifact = Artifact::new(reach.clone());
         registry.insert("artifact", Arc::new(artifact));
+        let databases = Databases::new(Libraries::new(config.duckdb), &config.forbidden_files);
+        let transfer = Transfer {
+            reach,
+            databases: databases.clone(),
+            pools: Arc::new(Pools::new(config.postgres)),
+            http,
+        };
+        registry.insert("transfer", Arc::new(transfer));
+        registry.insert("duckdb", Arc::new(Duckdb::new(databases)));
         registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
         registry
     }

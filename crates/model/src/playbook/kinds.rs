@@ -39,6 +39,8 @@ pub enum FieldMode {
     Verbatim,
     /// To the author's text and the values between, which the worker quotes or binds by their place.
     Pieces,
+    /// To a map whose `query` and `command` are kept in pieces, the rest as values.
+    End,
     /// To the reference of what it names where that is a body, which is not loaded; else to a value.
     Reference,
 }
@@ -74,17 +76,7 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 }
 
 /// Kinds of the language that are not in [`KINDS`].
-pub const NOT_BUILT_IN: &[&str] = &[
-    "duckdb",
-    "transfer",
-    "nats",
-    "s3",
-    "gcs",
-    "container",
-    "mcp",
-    "snowflake",
-    "ducklake",
-];
+pub const NOT_BUILT_IN: &[&str] = &["nats", "container", "mcp", "snowflake", "ducklake"];
 
 const fn key(name: &'static str) -> KeySpec {
     also(name, &[])
@@ -127,6 +119,13 @@ const fn reference(key: KeySpec) -> KeySpec {
     }
 }
 
+const fn end(key: KeySpec) -> KeySpec {
+    KeySpec {
+        mode: FieldMode::End,
+        ..key
+    }
+}
+
 const fn spec(name: &'static str, keys: &'static [KeySpec]) -> KindSpec {
     KindSpec {
         name,
@@ -136,6 +135,21 @@ const fn spec(name: &'static str, keys: &'static [KeySpec]) -> KindSpec {
         is_pure: false,
     }
 }
+
+/// The keys of the kinds for objects in buckets.
+const OBJECT_KEYS: &[KeySpec] = &[
+    key("action"),
+    required(key("uri")),
+    reference(key("source")),
+    key("data"),
+    key("content_type"),
+    key("format"),
+    key("range"),
+    key("limit"),
+    key("after"),
+    key("expires"),
+    key("method"),
+];
 
 /// Every built-in kind.
 pub const KINDS: &[KindSpec] = &[
@@ -254,6 +268,34 @@ pub const KINDS: &[KindSpec] = &[
             key("schema"),
         ],
     ),
+    spec(
+        "duckdb",
+        &[
+            required(pieces(also("command", &["query", "commands"]))),
+            key("params"),
+            key("database"),
+            key("memory_limit"),
+            key("threads"),
+        ],
+    ),
+    spec(
+        "transfer",
+        &[
+            required(end(key("source"))),
+            required(end(key("target"))),
+            key("mode"),
+            key("key"),
+            key("chunk_size"),
+        ],
+    ),
+    KindSpec {
+        at_most_one_of: &["source", "data"],
+        ..spec("s3", OBJECT_KEYS)
+    },
+    KindSpec {
+        at_most_one_of: &["source", "data"],
+        ..spec("gcs", OBJECT_KEYS)
+    },
 ];
 
 #[cfg(test)]

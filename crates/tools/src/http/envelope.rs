@@ -4,12 +4,20 @@ use std::io;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use model::outcome::TaskError;
+use model::result_ref::ResultRef;
+use results::Keeper;
 use serde_json::{Map, Value};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use crate::call::{not_kept, storage};
+
 /// What is read at a time: a multiple of three, so that pieces of base64 join without padding.
 const PIECE_BYTES: usize = 192 * 1024;
+
+/// What is between the reader of a received body and its store.
+const PIPE_BYTES: usize = 256 * 1024;
 
 /// How a body stands in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +38,25 @@ pub(crate) struct Around {
     pub(crate) after: Map<String, Value>,
 }
 
-/// Writes the whole envelope.
-pub(crate) async fn write(
+/// Puts the whole envelope into the store by way of the keeper.
+pub(crate) async fn keep(
+    around: Around,
+    form: Form,
+    body: File,
+    keeper: &Keeper,
+) -> Result<ResultRef, TaskError> {
+    let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
+    // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
+    let keeping = async move { keeper.keep(&mut text).await };
+    let (written, kept) = tokio::join!(write(around, form, body, out), keeping);
+    match (written, kept) {
+        (_, Ok(reference)) => Ok(reference),
+        (Err(error), Err(_)) if error.kind() != io::ErrorKind::BrokenPipe => Err(storage(&error)),
+        (_, Err(error)) => Err(not_kept(&error)),
+    }
+}
+
+async fn write(
     around: Around,
     form: Form,
     body: File,

@@ -14,4 +14,8 @@ mod tool;
 mod tests;
 
 pub(crate) use client::Clients;
+pub(crate) use envelope::{Around, Form, keep};
+pub(crate) use guard::Guard;
+pub(crate) use receive::Spool;
+pub(crate) use response::Type;
 pub(crate) use tool::Http;

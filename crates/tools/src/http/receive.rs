@@ -116,7 +116,8 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 }
 
 impl Spool {
-    fn begin(dir: &Path) -> std::io::Result<Self> {
+    /// A file without a name in this folder.
+    pub(crate) fn begin(dir: &Path) -> std::io::Result<Self> {
         Ok(Self {
             file: File::from_std(tempfile::tempfile_in(dir)?),
             bytes: 0,
@@ -126,7 +127,8 @@ impl Spool {
         })
     }
 
-    async fn take(&mut self, bytes: &[u8], bytes_max: u64) -> Result<(), TaskError> {
+    /// Takes what comes next.
+    pub(crate) async fn take(&mut self, bytes: &[u8], bytes_max: u64) -> Result<(), TaskError> {
         self.bytes += bytes.len() as u64;
         if self.bytes > bytes_max {
             return Err(too_large(bytes_max));

@@ -93,11 +93,35 @@ impl Http {
         }
     }
 
-    /// Sends a request and follows where it is sent on to.
+    /// The response of a call that ended well, with its body still to come.
+    pub(crate) async fn open(&self, call: &Call) -> Result<Response, TaskError> {
+        let manner = Manner::new(call, &self.clients.limits)?;
+        let request = Request::new(call).await?;
+        let client = self.clients.get(manner.options)?;
+        let started = Instant::now();
+        let (response, request) = self.follow(&client, &manner, request).await?;
+        if manner.is_ok(response.status()) {
+            return Ok(response);
+        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let received = Received {
+            status,
+            headers,
+            url: request.url,
+            body: receive(response, self.bounds(call, &manner, status)).await,
+            elapsed: started.elapsed(),
+        };
+        match received.outcome(&manner, None).await {
+            Outcome::Error(failure) => Err(failure.error),
+            Outcome::Ok(_) => unreachable!("a status that is not ok is a failure"),
+        }
+    }
+
+    /// Sends a request and receives what comes back.
     async fn exchange(
         &self,
         exchange: &Exchange<'_>,
-        mut request: Request,
+        request: Request,
     ) -> Result<Received, TaskError> {
         let started = Instant::now();
         let Exchange {
@@ -105,6 +129,26 @@ impl Http {
             manner,
             call,
         } = exchange;
+        let (response, request) = self.follow(client, manner, request).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bounds = self.bounds(call, manner, status);
+        let body = receive(response, bounds).await;
+        Ok(Received {
+            status,
+            headers,
+            url: request.url,
+            body,
+            elapsed: started.elapsed(),
+        })
+    }
+
+    /// Sends a request and follows where it is sent on to.
+    async fn follow(
+        &self,
+        client: &Client,
+        manner: &Manner,
+        mut request: Request,
+    ) -> Result<(Response, Request), TaskError> {
         for _ in 0..=self.clients.limits.redirects_max {
             let response = self.send(client, &request, manner).await?;
             let target = if manner.follow_redirects {
@@ -116,16 +160,7 @@ impl Http {
                 request = request.redirected(response.status(), target);
                 continue;
             }
-            let (status, headers) = (response.status(), response.headers().clone());
-            let bounds = self.bounds(call, manner, status);
-            let body = receive(response, bounds).await;
-            return Ok(Received {
-                status,
-                headers,
-                url: request.url,
-                body,
-                elapsed: started.elapsed(),
-            });
+            return Ok((response, request));
         }
         let limit = self.clients.limits.redirects_max;
         let message = format!("more than {limit} redirects");

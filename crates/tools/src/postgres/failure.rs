@@ -73,6 +73,14 @@ impl Failure {
     }
 }
 
+/// What an error of the server, or of the connection to it, means to a task.
+pub(crate) fn told(error: tokio_postgres::Error) -> TaskError {
+    match Failure::from(error).outcome() {
+        Outcome::Error(failure) => failure.error,
+        Outcome::Ok(_) => unreachable!("a failure is no success"),
+    }
+}
+
 /// The error of a target that could not be reached; nothing was sent.
 pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError {
     let told = match error.as_db_error() {

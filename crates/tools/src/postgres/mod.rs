@@ -16,5 +16,8 @@ mod target;
 mod tls;
 mod tool;
 
+pub(crate) use failure::told;
+pub(crate) use pool::{Pools, Stopper};
+pub(crate) use target::Target;
 pub(crate) use tool::Postgres;
 pub use tool::PostgresConfig;

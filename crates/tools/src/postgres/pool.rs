@@ -22,7 +22,7 @@ const FRESH: Duration = Duration::from_secs(1);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// The pools of all credentials.
-pub(super) struct Pools {
+pub(crate) struct Pools {
     config: PostgresConfig,
     pools: Arc<Mutex<Vec<Arc<Pool>>>>,
 }
@@ -41,20 +41,20 @@ struct Idle {
 }
 
 /// A connection in use. One that is not given back is closed.
-pub(super) struct Lease {
+pub(crate) struct Lease {
     client: Client,
     pool: Arc<Pool>,
     room: OwnedSemaphorePermit,
 }
 
 /// Stops what a connection is doing.
-pub(super) struct Stopper {
+pub(crate) struct Stopper {
     token: CancelToken,
     tls: Tls,
 }
 
 impl Pools {
-    pub(super) fn new(config: PostgresConfig) -> Self {
+    pub(crate) fn new(config: PostgresConfig) -> Self {
         Self {
             config,
             pools: Arc::default(),
@@ -62,7 +62,7 @@ impl Pools {
     }
 
     /// A connection that works, and is no engine's own.
-    pub(super) async fn lease(
+    pub(crate) async fn lease(
         &self,
         target: Target,
         connect_max: Duration,
@@ -170,11 +170,11 @@ impl Idle {
 }
 
 impl Lease {
-    pub(super) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    pub(super) fn stopper(&self) -> Stopper {
+    pub(crate) fn stopper(&self) -> Stopper {
         Stopper {
             token: self.client.cancel_token(),
             tls: self.pool.tls.clone(),
@@ -182,7 +182,7 @@ impl Lease {
     }
 
     /// Keeps the connection for the next call. Nobody waits for that but those who wait for a connection.
-    pub(super) fn give_back(self) {
+    pub(crate) fn give_back(self) {
         tokio::spawn(async move {
             self.pool.take_back(self.client).await;
             drop(self.room);
@@ -192,7 +192,7 @@ impl Lease {
 
 impl Stopper {
     /// Tells the server to stop; an answer comes by the connection itself.
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         // A server that cannot be told is given up with the connection.
         let _ = timeout(ANSWER_MAX, self.token.cancel_query(self.tls)).await;
     }

@@ -30,7 +30,7 @@ pub(super) enum Trust {
 
 /// A database and who asks it; it never shows its password.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(crate) struct Target {
     pub(super) config: Config,
     pub(super) trust: Trust,
     pub(super) roots: Option<PathBuf>,
@@ -55,7 +55,8 @@ impl Target {
         Self::parse(auth)
     }
 
-    fn parse(auth: &Map<String, Value>) -> Result<Self, TaskError> {
+    /// The target that a credential names.
+    pub(crate) fn parse(auth: &Map<String, Value>) -> Result<Self, TaskError> {
         let dsn = text(auth, &["dsn", "url", "uri", "connection_string", "db_dsn"])?;
         let (mut config, mut mode, mut roots) = match dsn {
             Some(dsn) => from_dsn(&dsn)?,

@@ -175,13 +175,14 @@ impl Binder<'_> {
         let is_number = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
         let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let sqlite = self.dialect == Dialect::Sqlite;
+        let duckdb = self.dialect == Dialect::Duckdb;
         if !sqlite && *self.given == Params::None {
             // The body of a `PREPARE` or a routine has numbers of its own.
             self.has_own_numbers |= text[at] == '$' && is_number && !before.is_some_and(is_word);
             return Ok(0);
         }
         let value = match text[at] {
-            '?' if sqlite && word.is_empty() => {
+            '?' if (sqlite || duckdb) && word.is_empty() => {
                 self.positional += 1;
                 self.by_number(self.positional, "?")
             }
@@ -189,10 +190,18 @@ impl Binder<'_> {
             '$' if !sqlite && is_number && !before.is_some_and(is_word) => {
                 self.by_number(word.parse().unwrap_or(0), &word)
             }
-            ':' if is_name && before != Some(':') && !before.is_some_and(is_word) => {
+            ':' if !duckdb && is_name && before != Some(':') && !before.is_some_and(is_word) => {
                 self.by_name(&word)
             }
             '@' | '$' if sqlite && is_name && !before.is_some_and(is_word) => self.by_name(&word),
+            // A dollar may also open a quoted text, `$tag$ … $tag$`.
+            '$' if duckdb
+                && is_name
+                && !before.is_some_and(is_word)
+                && text.get(at + 1 + word.chars().count()) != Some(&'$') =>
+            {
+                self.by_name(&word)
+            }
             _ => return Ok(0),
         }?;
         let length = 1 + word.chars().count();
@@ -224,7 +233,7 @@ impl Binder<'_> {
         self.params.push(value);
         let sign = match self.dialect {
             Dialect::Sqlite => '?',
-            Dialect::Postgres => '$',
+            Dialect::Postgres | Dialect::Duckdb => '$',
         };
         let start = self.text.len();
         self.text.push_str(&format!("{sign}{}", self.params.len()));

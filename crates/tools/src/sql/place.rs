@@ -5,6 +5,14 @@
 pub(crate) enum Dialect {
     Sqlite,
     Postgres,
+    Duckdb,
+}
+
+impl Dialect {
+    /// Whether texts, names and comments are read as Postgres reads them.
+    pub(crate) fn reads_as_postgres(self) -> bool {
+        self != Self::Sqlite
+    }
 }
 
 /// What surrounds a place.
@@ -40,7 +48,7 @@ impl Place {
                 1 => (Self::Code, 2),
                 deeper => (Self::Block(deeper - 1), 2),
             },
-            Self::Block(depth) if c == '/' && next == Some('*') && dialect == Dialect::Postgres => {
+            Self::Block(depth) if c == '/' && next == Some('*') && dialect.reads_as_postgres() => {
                 (Self::Block(depth + 1), 2)
             }
             Self::Dollar(tag)
@@ -60,7 +68,7 @@ impl Place {
     }
 
     fn from_code(text: &[char], before: &str, dialect: Dialect) -> (Self, usize) {
-        let postgres = dialect == Dialect::Postgres;
+        let postgres = dialect.reads_as_postgres();
         match (text[0], text.get(1)) {
             ('\'', _) if postgres && is_prefixed(before, "u&") => (Self::Unicode('\''), 1),
             ('\'', _) => {

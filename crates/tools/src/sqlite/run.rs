@@ -173,7 +173,8 @@ fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), 
     Ok(())
 }
 
-fn sql_value(value: &Value) -> ToSqlOutput<'static> {
+/// A value as sqlite takes it.
+pub(crate) fn sql_value(value: &Value) -> ToSqlOutput<'static> {
     ToSqlOutput::Owned(match value {
         Value::Null => SqlValue::Null,
         Value::Bool(flag) => SqlValue::Integer(i64::from(*flag)),
@@ -189,13 +190,22 @@ fn sql_value(value: &Value) -> ToSqlOutput<'static> {
     })
 }
 
-fn json_value(value: ValueRef<'_>) -> Value {
+/// A value of sqlite's as JSON; a blob is base64.
+pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(integer) => json!(integer),
         ValueRef::Real(real) => json!(real),
         ValueRef::Text(text) => Value::String(String::from_utf8_lossy(text).into_owned()),
         ValueRef::Blob(blob) => Value::String(STANDARD.encode(blob)),
+    }
+}
+
+/// The error of a statement of a task.
+pub(crate) fn told(error: rusqlite::Error) -> TaskError {
+    match at(error, 0, false).outcome() {
+        model::outcome::Outcome::Error(failure) => failure.error,
+        model::outcome::Outcome::Ok(_) => unreachable!("a failure is no success"),
     }
 }
 
