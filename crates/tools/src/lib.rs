@@ -22,10 +22,13 @@
 )]
 
 mod artifact;
+mod attend;
 mod call;
 mod capture;
+mod external;
 mod http;
 mod isolation;
+mod mark;
 mod noop;
 mod process;
 mod python;
@@ -39,4 +42,6 @@ mod testing;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
+pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
+pub use isolation::{Abilities, SandboxLevel};
 pub use registry::{Config, HttpLimits, PythonConfig, Registry};

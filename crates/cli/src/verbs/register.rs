@@ -5,6 +5,7 @@ use std::path::Path;
 use model::playbook::Playbook;
 use serde_json::json;
 
+use crate::added::{self, Runner};
 use crate::app::{App, Ended};
 use crate::args::RegisterArgs;
 use crate::inputs;
@@ -58,7 +59,7 @@ fn read(app: &App, args: &RegisterArgs) -> Result<Option<Vec<Playbook>>, Problem
         if !is_asked && !looks_like_playbook(&bytes) {
             continue;
         }
-        let parsed = model::playbook::parse(&name, &bytes);
+        let parsed = added::parse(&name, &bytes, &app.settings, Runner::Elsewhere);
         is_valid &= !parsed.has_errors();
         findings.extend(parsed.diagnostics);
         playbooks.extend(parsed.playbook);
