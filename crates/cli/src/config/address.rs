@@ -114,6 +114,7 @@ mod tests {
             servers: vec![MINE.to_owned()],
             token: Some("kept".to_owned()),
             token_file: None,
+            tools: None,
         };
         Contexts {
             current: current.map(str::to_owned),

@@ -38,7 +38,7 @@ pub(super) struct Peer {
 
 /// How a call of a process ended.
 pub(super) enum Reply {
-    Answered(Outcome),
+    Answered(Box<Outcome>),
     /// The process ended before it answered.
     Died,
     /// What it said makes no sense.
@@ -178,7 +178,7 @@ fn next(held: &mut Vec<u8>, id: u64, talk: &mut Talk<'_>) -> Option<Reply> {
             return Some(Reply::Nonsense(message));
         }
         match (answered.outcome, answered.log) {
-            (Some(told), _) => return Some(Reply::Answered(told.outcome())),
+            (Some(told), _) => return Some(Reply::Answered(Box::new(told.outcome()))),
             (None, Some(logged)) => {
                 let (stream, text) = logged.parts();
                 talk.say(stream, text);

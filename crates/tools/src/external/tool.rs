@@ -56,7 +56,7 @@ impl External {
         match peer.run(call, stop, log).await {
             Reply::Answered(outcome) => {
                 self.pool.put_back(peer);
-                Ok(outcome)
+                Ok(*outcome)
             }
             Reply::Died => {
                 let message = format!("the program of kind `{name}` ended before it answered");

@@ -88,7 +88,7 @@ impl Environments {
         });
         let dir = self.dir.clone();
         tokio::task::spawn_blocking(move || {
-            clean::clean(&dir, SystemTime::now(), clean::Bounds::default())
+            clean::clean(&dir, SystemTime::now(), clean::Bounds::default());
         });
         Ok(python)
     }
