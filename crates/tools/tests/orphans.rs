@@ -1,5 +1,12 @@
 //! A thousand calls that are stopped or take too long, each with children that try to get away: none is left.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::items_after_statements,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for the kernel by the clock"
+)]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

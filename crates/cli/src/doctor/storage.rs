@@ -44,7 +44,7 @@ fn store(dir: &Path) -> Check {
             };
             let detail = format!(
                 "{shown}{will}; a durable write takes {} ms",
-                took.as_micros() as f64 / 1e3
+                took.as_secs_f64() * 1e3
             );
             if took > FSYNC_SLOW {
                 Check::warn(

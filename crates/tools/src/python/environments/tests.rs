@@ -33,7 +33,7 @@ impl House {
 
     /// Puts a package into the directory that pip looks in. A wheel is an archive with a few files about itself.
     fn package(&self, name: &str, version: &str, code: &str) {
-        let make = "import sys, zipfile\n\
+        let script = "import sys, zipfile\n\
             name, version, code, to = sys.argv[1:]\n\
             info = f'{name}-{version}.dist-info'\n\
             with zipfile.ZipFile(f'{to}/{name}-{version}-py3-none-any.whl', 'w') as out:\n\
@@ -43,7 +43,7 @@ impl House {
             \x20   out.writestr(f'{info}/entry_points.txt', f'[console_scripts]\\n{name}-tell = {name}:tell\\n')\n\
             \x20   out.writestr(f'{info}/RECORD', '')\n";
         let made = std::process::Command::new("python3")
-            .args(["-c", make, name, version, code])
+            .args(["-c", script, name, version, code])
             .arg(self.dir.path().join("packages"))
             .status();
         assert!(made.unwrap().success());
