@@ -1,6 +1,6 @@
 //! A thousand calls that are stopped or take too long, each with children that try to get away: none is left.
 
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::items_after_statements,
     clippy::disallowed_methods,
