@@ -12,6 +12,9 @@ fn desk() -> Desk {
     std::fs::create_dir(desk.path("examples")).expect("the folder is writable");
     for entry in std::fs::read_dir(examples()).expect("there are examples") {
         let entry = entry.expect("the folder is readable");
+        if entry.path().is_dir() {
+            continue;
+        }
         let to = desk.path("examples").join(entry.file_name());
         std::fs::copy(entry.path(), to).expect("the folder is writable");
     }

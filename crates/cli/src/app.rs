@@ -78,6 +78,7 @@ fn verb(app: &App, verb: Verb) -> Ended {
         Verb::Context(verb) => verbs::context::context(app, &verb),
         Verb::Validate(args) => verbs::validate::validate(app, &args),
         Verb::Gc(args) => block_on(verbs::gc::gc(app, &args)),
+        Verb::Doctor(args) => block_on(verbs::doctor::doctor(app, &args)),
         Verb::Graph(args) => verbs::graph::graph(app, &args),
         Verb::Init(args) => verbs::init::init(app, &args),
         Verb::Explain(args) => verbs::explain::explain(app, &args),

@@ -11,7 +11,7 @@ use model::event::Kind;
 use model::status::RunStatus;
 
 pub(crate) use self::secret::SecretVerb;
-pub(crate) use self::serving::{GcArgs, ServeArgs, WorkerArgs};
+pub(crate) use self::serving::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
@@ -55,6 +55,9 @@ pub(crate) struct Global {
     /// A file with the token for the server; of `serve`, the admin's, made if it does not exist
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// A directory of programs that add tool kinds
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) tools: Option<PathBuf>,
 }
 
 impl Global {
@@ -143,6 +146,8 @@ pub(crate) enum Verb {
     Graph(GraphArgs),
     /// Remove results that nothing needs any more from this machine's store
     Gc(GcArgs),
+    /// Check this machine and say what is missing
+    Doctor(DoctorArgs),
     /// Begin with a playbook that runs
     Init(InitArgs),
     /// Say what an error code means and what to do

@@ -82,6 +82,8 @@ fn tools(app: &App, slots: u32) -> tools::Config {
         python: tools::PythonConfig {
             command: settings.python.clone(),
             pool_max: slots as usize,
+            environments_dir: environments_dir(app),
+            pip_environment: app.environment.for_pip(),
             ..tools::PythonConfig::default()
         },
         postgres: tools::PostgresConfig {
@@ -91,6 +93,8 @@ fn tools(app: &App, slots: u32) -> tools::Config {
         },
         environment,
         duckdb: duckdb(app),
+        sandbox: settings.sandbox,
+        external: settings.external.clone(),
         forbidden_files: vec![
             dir.join("noetl.db"),
             dir.join("master.key"),
@@ -114,4 +118,23 @@ fn duckdb(app: &App) -> tools::DuckdbConfig {
         memory_bytes_max: memory.unwrap_or(default.memory_bytes_max),
         threads_max: threads.unwrap_or(default.threads_max),
     }
+}
+
+/// Where the libraries of python tasks are kept; one person's workers share them.
+pub(crate) fn environments_dir(app: &App) -> PathBuf {
+    let cache = app.environment.cache_dir();
+    cache
+        .unwrap_or_else(|| own_dir(app).join("cache"))
+        .join("python")
+}
+
+/// The kinds of a worker that shares its work with others: the language's, and those added here. What others add, others do.
+pub(crate) fn every_kind(app: &App) -> Vec<Name> {
+    let built_in = model::playbook::kinds::KINDS.iter().map(|kind| kind.name);
+    let added = app
+        .settings
+        .external
+        .iter()
+        .map(|manifest| manifest.name.as_str());
+    built_in.chain(added).map(Name::from).collect()
 }

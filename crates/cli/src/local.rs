@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::id::WorkerId;
+use model::id::{Name, WorkerId};
 use results::TaskLogs;
 use server::Server;
 use tokio::task::JoinHandle;
@@ -235,6 +235,16 @@ impl Session {
 
     /// Starts a worker beside it.
     pub(crate) fn work(&mut self, app: &App, driving: &Driving) -> Result<(), Problem> {
+        self.work_on(app, driving, None)
+    }
+
+    /// Starts a worker beside it that takes only these kinds.
+    pub(crate) fn work_on(
+        &mut self,
+        app: &App,
+        driving: &Driving,
+        kinds: Option<Vec<Name>>,
+    ) -> Result<(), Problem> {
         let settings = &app.settings;
         let slots = driving.slots.unwrap_or(settings.slots);
         let logs: Arc<dyn Logs> = match &self.logs {
@@ -248,7 +258,7 @@ impl Session {
         let hired = Hired {
             worker: WorkerId(format!("{owner}/1").into()),
             pool: POOL,
-            kinds: None,
+            kinds,
             slots,
             allow_env: &driving.allow_env,
             bodies: self.log.bodies.clone(),

@@ -2,10 +2,12 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod added;
 mod app;
 mod args;
 mod clock;
 mod config;
+mod doctor;
 mod drive;
 mod fetching;
 mod find;

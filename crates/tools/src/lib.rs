@@ -22,11 +22,14 @@
 )]
 
 mod artifact;
+mod attend;
 mod call;
 mod capture;
 mod duckdb;
+mod external;
 mod http;
 mod isolation;
+mod mark;
 mod noop;
 mod objects;
 mod postgres;
@@ -43,5 +46,7 @@ mod transfer;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
+pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
+pub use isolation::{Abilities, SandboxLevel};
 pub use postgres::PostgresConfig;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};

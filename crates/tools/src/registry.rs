@@ -10,7 +10,9 @@ use model::id::Name;
 use crate::artifact::Artifact;
 use crate::call::Tool;
 use crate::duckdb::{Databases, Duckdb, Libraries};
+use crate::external::{External, Manifest};
 use crate::http::{Clients, Guard, Http};
+use crate::isolation::SandboxLevel;
 use crate::noop::Noop;
 use crate::objects::{Objects, Reach};
 use crate::postgres::{Pools, Postgres, PostgresConfig};
@@ -34,6 +36,10 @@ pub struct Config {
     pub allow_private_addresses: bool,
     /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
     pub environment: BTreeMap<String, String>,
+    /// How far programs are shut in at least, whatever a task asks for.
+    pub sandbox: SandboxLevel,
+    /// The kinds that this deployment adds.
+    pub external: Vec<Manifest>,
     /// Where responses wait while they are received; best on the disk that also holds bodies.
     pub scratch_dir: PathBuf,
     /// Files that tools refuse to open: the engine's own store.
@@ -64,6 +70,10 @@ pub struct PythonConfig {
     pub pool_max: usize,
     /// An interpreter is replaced after this many calls.
     pub calls_max: u64,
+    /// Where environments with the libraries of `libs` are kept.
+    pub environments_dir: PathBuf,
+    /// What pip sees of the environment besides what programs inherit: which index, which proxy.
+    pub pip_environment: BTreeMap<String, String>,
 }
 
 /// Bounds of the `http` tool.
@@ -100,6 +110,8 @@ impl Default for Config {
                 "PATH".to_owned(),
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             )]),
+            sandbox: SandboxLevel::None,
+            external: Vec::new(),
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
             duckdb: DuckdbConfig::default(),
@@ -124,6 +136,8 @@ impl Default for PythonConfig {
             command: PathBuf::from("python3"),
             pool_max: 8,
             calls_max: 10_000,
+            environments_dir: std::env::temp_dir().join("noetl-environments"),
+            pip_environment: BTreeMap::new(),
         }
     }
 }
@@ -152,8 +166,10 @@ impl Registry {
     /// Every kind that is built in.
     pub fn builtin(config: Config) -> Self {
         let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
-        let shell = Shell::new(config.environment.clone());
-        let python = Python::new(&config.python, config.environment, clients.clone());
+        let level = config.sandbox;
+        let environment = config.environment.clone();
+        let shell = Shell::new(config.environment.clone(), level);
+        let python = Python::new(&config.python, config.environment, clients.clone(), level);
         let reach = Reach {
             forbidden: config.forbidden_files.clone(),
             guard: Guard {
@@ -186,6 +202,11 @@ impl Registry {
         registry.insert("transfer", Arc::new(transfer));
         registry.insert("duckdb", Arc::new(Duckdb::new(databases)));
         registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
+        for manifest in config.external {
+            let name = manifest.name.clone();
+            let external = External::new(manifest, environment.clone());
+            registry.insert(&name, Arc::new(external));
+        }
         registry
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod context;
 pub(crate) mod control;
+pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod gc;

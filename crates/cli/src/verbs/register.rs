@@ -7,6 +7,7 @@ use model::playbook::Playbook;
 use serde_json::{Value, json};
 use wire::api::CredentialRequest;
 
+use crate::added::{self, Runner};
 use crate::app::{App, Ended};
 use crate::args::RegisterArgs;
 use crate::inputs;
@@ -90,7 +91,7 @@ fn read(app: &App, args: &RegisterArgs) -> Result<Option<Given>, Problem> {
         if !is_asked && !looks_like_playbook(&bytes) {
             continue;
         }
-        let parsed = model::playbook::parse(&name, &bytes);
+        let parsed = added::parse(&name, &bytes, &app.settings, Runner::Elsewhere);
         is_valid &= !parsed.has_errors();
         findings.extend(parsed.diagnostics);
         given.playbooks.extend(parsed.playbook);

@@ -49,7 +49,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
             allow_env: args.allow_env.clone(),
             ..Driving::default()
         };
-        session.work(app, &driving)?;
+        session.work_on(app, &driving, Some(hiring::every_kind(app)))?;
     }
     admin(app, access, &session.server).await?;
     let config = ApiConfig {

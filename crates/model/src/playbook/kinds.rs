@@ -68,6 +68,21 @@ pub fn kind(name: &str) -> Option<&'static KindSpec> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
+/// What the names of kinds begin with that a deployment adds by itself.
+pub const EXTERNAL_PREFIX: &str = "x-";
+
+/// Whether a kind is not of the language but of a deployment. Its keys are the deployment's affair, so a playbook
+/// means the same wherever it is read.
+pub fn is_external(name: &str) -> bool {
+    let rest = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or_default();
+    let mut letters = rest.chars();
+    letters.next().is_some_and(|c| c.is_ascii_lowercase())
+        && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c))
+}
+
+/// Stands for every kind that a deployment adds.
+pub(crate) const EXTERNAL: KindSpec = spec("external", &[]);
+
 /// How a field of a kind is rendered.
 pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
     kind(kind_name)
@@ -320,6 +335,14 @@ mod tests {
             for name in kind.one_of.iter().chain(kind.at_most_one_of) {
                 assert!(kind.key(name).is_some(), "{}.{name}", kind.name);
             }
+        }
+    }
+
+    #[test]
+    fn a_kind_of_a_deployment_says_so_by_its_name() {
+        assert!(is_external("x-crm") && is_external("x-a_1-b"));
+        for name in ["x-", "crm", "X-crm", "x-1", "x-a.b", "x-a b"] {
+            assert!(!is_external(name), "{name}");
         }
     }
 
