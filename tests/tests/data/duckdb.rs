@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use model::template::Piece;
-use results::Bodies as _;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio_util::sync::CancellationToken;

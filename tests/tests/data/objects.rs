@@ -1,7 +1,6 @@
 //! `s3`, `gcs` and `artifact` with addresses outside, against buckets.
 
 use model::outcome::Outcome;
-use results::Bodies as _;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tests::peers::{Gcs, Nats, S3};

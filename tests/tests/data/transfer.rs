@@ -43,11 +43,9 @@ async fn ask(database: &Database, sql: &str) -> Value {
         client.batch_execute(sql).await.unwrap();
         return Value::Null;
     }
-    let row = client.query_one(
-        &format!("SELECT coalesce(json_agg(q), '[]')::text FROM ({sql}) q"),
-        &[],
-    );
-    let text: String = row.await.unwrap().get(0);
+    let sql = format!("SELECT coalesce(json_agg(q), '[]')::text FROM ({sql}) q");
+    let row = client.query_one(&sql, &[]).await.unwrap();
+    let text: String = row.get(0);
     serde_json::from_str(&text).unwrap()
 }
 
