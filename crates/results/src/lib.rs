@@ -34,7 +34,7 @@ pub use bodies::{Bodies, Old, Pieces, Reading, Source, Stored, value};
 pub use config::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, StoresConfig};
 pub use error::{Error, why_missing};
 pub use extract::{extract, preview};
-pub use json::{Located, NotJson, Places, Scanner};
+pub use json::{Located, NotJson, Places, Scanner, plain};
 pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
 pub use local::{Local, sha256};
