@@ -118,6 +118,8 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 impl Spool {
     /// A file without a name in this folder.
     pub(crate) fn begin(dir: &Path) -> std::io::Result<Self> {
+        // A worker for a server elsewhere has no directory of its own before it needs one.
+        std::fs::create_dir_all(dir)?;
         Ok(Self {
             file: File::from_std(tempfile::tempfile_in(dir)?),
             bytes: 0,
