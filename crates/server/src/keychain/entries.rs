@@ -90,7 +90,7 @@ impl<'k> Resolving<'k> {
                 })
             })?),
             KeychainKind::File => {
-                lasting(self.each(name, &fields, |this, file| this.file(file))?)
+                lasting(self.each(name, &fields, Resolving::file)?)
             }
             KeychainKind::Token | KeychainKind::Vault => self.fetched(entry, &fields).await?,
         };

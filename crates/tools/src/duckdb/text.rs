@@ -169,8 +169,9 @@ pub(super) fn bits(bytes: &[u8]) -> String {
     let Some((padding, rest)) = bytes.split_first() else {
         return String::new();
     };
-    let all: String = rest.iter().map(|byte| format!("{byte:08b}")).collect();
-    all.get(usize::from(*padding)..)
+    let all: Vec<String> = rest.iter().map(|byte| format!("{byte:08b}")).collect();
+    all.concat()
+        .get(usize::from(*padding)..)
         .unwrap_or_default()
         .to_owned()
 }
