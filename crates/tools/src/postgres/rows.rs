@@ -188,9 +188,9 @@ async fn write_answer(
     );
     out.write_all(head.as_bytes()).await?;
     match source {
-        Source::Held(held) => {
+        Source::Held(text) => {
             let range = index(answer.start)..index(answer.end);
-            out.write_all(&held[range]).await?;
+            out.write_all(&text[range]).await?;
         }
         Source::File(file) => {
             file.seek(std::io::SeekFrom::Start(answer.start)).await?;
