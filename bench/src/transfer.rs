@@ -28,21 +28,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Figure>> {
     client.batch_execute(&sql).await?;
     let (raw_out, raw_in) = raw(&client, &connect(&database).await?).await?;
     let dir = tempfile::tempdir()?;
-    let tools = Registry::builtin(tools::Config {
-        scratch_dir: dir.path().to_owned(),
-        duckdb: DuckdbConfig {
-            library: Some(tests::peers::duckdb()),
-            ..DuckdbConfig::default()
-        },
-        ..tools::Config::default()
-    });
-    let mut make = Call::new("duckdb");
-    make.place.base_dir = dir.path().to_owned();
-    make.fields = map(json!({"database": "x.duckdb"}));
-    let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, at TIMESTAMP)".to_owned();
-    let pieces = vec![vec![model::template::Piece::Text(table)]];
-    make.pieces.insert("command".to_owned(), pieces);
-    run(&tools, make).await?;
+    let tools = tools_with_table(dir.path()).await?;
     let auth = json!({"dsn": database.url(), "sslmode": "disable"});
     let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": auth});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "t"});
@@ -92,6 +78,26 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Figure>> {
         raw: None,
     });
     Ok(figures)
+}
+
+/// The tools, and a table of `DuckDB` for them to fill.
+async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
+    let tools = Registry::builtin(tools::Config {
+        scratch_dir: dir.to_owned(),
+        duckdb: DuckdbConfig {
+            library: Some(tests::peers::duckdb()),
+            ..DuckdbConfig::default()
+        },
+        ..tools::Config::default()
+    });
+    let mut make = Call::new("duckdb");
+    dir.clone_into(&mut make.place.base_dir);
+    make.fields = map(json!({"database": "x.duckdb"}));
+    let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, at TIMESTAMP)".to_owned();
+    let pieces = vec![vec![model::template::Piece::Text(table)]];
+    make.pieces.insert("command".to_owned(), pieces);
+    run(&tools, make).await?;
+    Ok(tools)
 }
 
 async fn connect(database: &Database) -> anyhow::Result<Client> {

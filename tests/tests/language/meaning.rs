@@ -60,22 +60,22 @@ fn layers_of_spec_merge_inward() {
         "{HEAD}executor:
   spec:
     policy:
-      defaults: {{timeout: 10, sandbox: {{cpu: 1, memory: 1GB}}, pool: far, retry: {{attempts: 1}}}}
+      defaults: {{timeout: 10, resources: {{cpu: 1, memory: 1GB}}, pool: far, retry: {{attempts: 1}}}}
 workflow:
   - step: a
-    spec: {{sandbox: {{cpu: 2, disk: 5GB}}, timeout: 600}}
-    loop: {{in: [1], iterator: i, spec: {{sandbox: {{gpu: 1}}, pool: near}}}}
+    spec: {{resources: {{cpu: 2, file_size: 5GB}}, timeout: 600}}
+    loop: {{in: [1], iterator: i, spec: {{resources: {{open_files: 1}}, pool: near}}}}
     tool:
-      - t: {{kind: noop, spec: {{sandbox: {{disk: 9GB}}, timeout: 20}}}}
+      - t: {{kind: noop, spec: {{resources: {{file_size: 9GB}}, timeout: 20}}}}
       - u: {{kind: noop}}
 "
     );
     let playbook = read(&text);
     let step = &playbook.steps[0];
-    let sandbox = literal(step.tasks[0].knobs.get("sandbox"));
+    let resources = literal(step.tasks[0].knobs.get("resources"));
     assert_eq!(
-        sandbox,
-        json!({"cpu": 2, "memory": "1GB", "disk": "9GB", "gpu": 1})
+        resources,
+        json!({"cpu": 2, "memory": "1GB", "file_size": "9GB", "open_files": 1})
     );
     assert_eq!(literal(step.tasks[0].timeout.as_ref()), json!(20));
     assert_eq!(literal(step.tasks[1].timeout.as_ref()), json!(10));

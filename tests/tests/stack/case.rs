@@ -64,8 +64,11 @@ async fn give_credentials(case: &Case, server: &Server) -> Result<(), String> {
         .chain(case.children.iter().map(|(_, text)| text));
     for text in texts {
         let parsed = model::playbook::parse("playbook", text.as_bytes());
-        let named = parsed.playbook.as_ref().map(Opens::of_playbook);
-        for name in named.unwrap_or_default() {
+        let Some(playbook) = &parsed.playbook else {
+            continue;
+        };
+        let entries = playbook.keychain.iter().map(|entry| entry.name.to_string());
+        for name in Opens::of_playbook(playbook).into_iter().chain(entries) {
             let request = CredentialRequest {
                 name,
                 kind: "basic".to_owned(),

@@ -4,7 +4,7 @@ use super::reader::{Broken, Reader};
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Days from 0000-03-01 to 2000-01-01, which the server counts from.
+/// Days from March of the year 0 to the first of the year 2000, which the server counts from.
 const EPOCH: i64 = 730_425;
 
 /// Between the date and the time: ISO says `T`, the server a blank.
@@ -107,7 +107,7 @@ fn sixty(seconds: i64) -> (i64, i64, i64) {
     (seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// A day counted from 2000-01-01, and ` BC` if it is before the first year.
+/// A day counted from the first of the year 2000, and ` BC` if it is before the first year.
 fn day(days: i64) -> (String, &'static str) {
     // Years begin in March here, so that a leap day is a year's last.
     let days = days + EPOCH;
