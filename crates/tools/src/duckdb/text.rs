@@ -10,17 +10,15 @@ const DOUBLE_DIGITS: usize = 15;
 
 /// A whole number: a number while JSON's readers keep it, else its digits as text.
 pub(super) fn integer(value: i128, is_unsigned: bool) -> Value {
+    if is_unsigned {
+        // The highest bit is not a sign here.
+        let value = value.cast_unsigned();
+        return u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from);
+    }
     if let Ok(small) = i64::try_from(value) {
         return small.into();
     }
-    if let Ok(small) = u64::try_from(value) {
-        return small.into();
-    }
-    if is_unsigned {
-        // The highest bit is not a sign here.
-        return value.cast_unsigned().to_string().into();
-    }
-    value.to_string().into()
+    u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from)
 }
 
 /// A decimal: a number while a double keeps its digits, else text.
