@@ -22,10 +22,15 @@
 )]
 
 mod artifact;
+mod auth;
 mod call;
 mod capture;
+mod container;
 mod http;
 mod isolation;
+mod mcp;
+mod nats;
+mod network;
 mod noop;
 mod process;
 mod python;
@@ -39,4 +44,5 @@ mod testing;
 mod transform;
 
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
+pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
 pub use registry::{Config, HttpLimits, PythonConfig, Registry};

@@ -152,6 +152,38 @@ impl Output {
         }
     }
 
+    /// Reads what is there now behind what was read before, and says how much it was.
+    pub(crate) fn read_ready(&mut self, buffer: &mut Vec<u8>) -> usize {
+        let mut chunk = [0; 16 * 1024];
+        match self.pipe.try_read(&mut chunk) {
+            Ok(0) => self.is_open = false,
+            Ok(length) => {
+                buffer.extend_from_slice(&chunk[..length]);
+                return length;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.is_open = false,
+        }
+        0
+    }
+
+    /// Reads all that is left of a program that has ended, up to a bound; asks the kernel itself.
+    pub(crate) fn read_rest(&mut self, buffer: &mut Vec<u8>) {
+        let mut chunk = [0; 16 * 1024];
+        let mut bytes_left = DRAIN_BYTES_MAX;
+        while self.is_open && bytes_left > 0 {
+            match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
+                Ok(0) => self.is_open = false,
+                Ok(length) => {
+                    buffer.extend_from_slice(&chunk[..length]);
+                    bytes_left = bytes_left.saturating_sub(length);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+    }
+
     /// Reads everything that is in the pipe at this moment, asking the kernel itself, which knows best.
     pub(crate) fn drain(
         &mut self,

@@ -9,7 +9,11 @@ use model::id::Name;
 
 use crate::artifact::Artifact;
 use crate::call::Tool;
+use crate::container::Container;
 use crate::http::{Clients, Http};
+use crate::mcp::Mcp;
+use crate::nats::Nats;
+use crate::network::Network;
 use crate::noop::Noop;
 use crate::python::Python;
 use crate::rhai::Rhai;
@@ -24,10 +28,12 @@ pub struct Config {
     pub python: PythonConfig,
     /// Bounds of the `http` tool.
     pub http: HttpLimits,
-    /// Whether `http` may reach private and loopback addresses; metadata addresses it never may.
-    pub allow_private_addresses: bool,
+    /// What of the network tasks may reach.
+    pub network: Network,
     /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
     pub environment: BTreeMap<String, String>,
+    /// What the clients of container runtimes find besides: `DOCKER_HOST`, `KUBECONFIG` and their like.
+    pub container_environment: BTreeMap<String, String>,
     /// Where responses wait while they are received; best on the disk that also holds bodies.
     pub scratch_dir: PathBuf,
     /// Files that `sqlite` and `artifact` refuse to open: the engine's own store.
@@ -56,6 +62,8 @@ pub struct HttpLimits {
     pub redirects_max: usize,
     /// The largest response header.
     pub header_bytes_max: u32,
+    /// How many requests one host is sent at once; the others wait in order.
+    pub per_host_max: usize,
     /// How long connecting may take where the task does not say.
     pub connect: Duration,
     /// How long a whole call may take where the task does not say.
@@ -73,11 +81,12 @@ impl Default for Config {
         Self {
             python: PythonConfig::default(),
             http: HttpLimits::default(),
-            allow_private_addresses: true,
+            network: Network::default(),
             environment: BTreeMap::from([(
                 "PATH".to_owned(),
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             )]),
+            container_environment: BTreeMap::new(),
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
         }
@@ -101,6 +110,7 @@ impl Default for HttpLimits {
             streamed_bytes_max: 5 * 1024 * 1024 * 1024,
             redirects_max: 10,
             header_bytes_max: 64 * 1024,
+            per_host_max: 32,
             connect: Duration::from_secs(10),
             total: Duration::from_secs(300),
         }
@@ -117,11 +127,18 @@ impl Registry {
 
     /// Every kind that is built in.
     pub fn builtin(config: Config) -> Self {
-        let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
+        let clients = Arc::new(Clients::new(config.http, &config.network));
         let shell = Shell::new(config.environment.clone());
+        let mcp = Mcp::new(clients.clone(), config.environment.clone());
+        let mut clients_env = config.environment.clone();
+        clients_env.extend(config.container_environment);
+        let container = Container::new(clients_env);
         let python = Python::new(&config.python, config.environment, clients.clone());
         let mut registry = Self::empty();
         registry.insert("noop", Arc::new(Noop));
+        registry.insert("container", Arc::new(container));
+        registry.insert("mcp", Arc::new(mcp));
+        registry.insert("nats", Arc::new(Nats::new(config.scratch_dir.clone())));
         registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));

@@ -4,6 +4,7 @@
 //! and the shell stops the peer and removes its files.
 
 mod gcs;
+mod mcp;
 mod nats;
 mod postgres;
 pub(crate) mod program;
@@ -12,6 +13,7 @@ mod s3;
 mod web;
 
 pub use gcs::Gcs;
+pub use mcp::{Answers, Mcp};
 pub use nats::Nats;
 pub use postgres::{Database, Postgres};
 pub use proxy::Proxy;

@@ -6,10 +6,12 @@ mod address;
 mod contexts;
 mod environment;
 mod files;
+mod network;
 mod settings;
 mod storage;
 
 pub(crate) use address::{Address, Credential};
 pub(crate) use contexts::{Context, Contexts, LOCAL};
 pub(crate) use environment::Environment;
+pub(crate) use network::NetworkSettings;
 pub(crate) use settings::{DEFAULTS, Settings};

@@ -8,6 +8,7 @@ use crate::config::address::{self, Address, Named};
 use crate::config::contexts::Contexts;
 use crate::config::environment::Environment;
 use crate::config::files::{Layer, nearest};
+use crate::config::network::{NetworkSettings, network};
 use crate::config::storage::{scratch, storage};
 use crate::problem::{Exit, Problem};
 
@@ -39,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) token_file: Option<PathBuf>,
     /// Where bodies are kept besides the server's own store.
     pub(crate) storage: results::StoresConfig,
+    /// What of the network tasks may reach.
+    pub(crate) network: NetworkSettings,
 }
 
 impl Settings {
@@ -88,6 +91,7 @@ impl Settings {
         let store = pick(&layers, |layer| layer.store.clone()).expect(missing);
         let settings = Self {
             storage: storage(environment, scratch(&store))?,
+            network: network(environment)?,
             store,
             slots: pick(&layers, |layer| layer.slots).expect(missing),
             color: color.expect(missing),

@@ -4,9 +4,18 @@ use std::io;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use model::outcome::TaskError;
+use model::result_ref::ResultRef;
+use results::Keeper;
 use serde_json::{Map, Value};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::call::not_kept;
+use crate::http::receive::{Spool, storage};
+
+/// What is between the reader of a received body and its store.
+const PIPE_BYTES: usize = 256 * 1024;
 
 /// What is read at a time: a multiple of three, so that pieces of base64 join without padding.
 const PIECE_BYTES: usize = 192 * 1024;
@@ -30,8 +39,27 @@ pub(crate) struct Around {
     pub(crate) after: Map<String, Value>,
 }
 
+/// Keeps the whole envelope around a body in a file.
+pub(crate) async fn keep(
+    around: Around,
+    form: Form,
+    spool: Spool,
+    keeper: &Keeper,
+) -> Result<ResultRef, TaskError> {
+    let body = spool.rewind().await.map_err(|error| storage(&error))?;
+    let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
+    // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
+    let keeping = async move { keeper.keep(&mut text).await };
+    let (written, kept) = tokio::join!(write(around, form, body, out), keeping);
+    match (written, kept) {
+        (_, Ok(reference)) => Ok(reference),
+        (Err(error), Err(_)) if error.kind() != io::ErrorKind::BrokenPipe => Err(storage(&error)),
+        (_, Err(error)) => Err(not_kept(&error)),
+    }
+}
+
 /// Writes the whole envelope.
-pub(crate) async fn write(
+async fn write(
     around: Around,
     form: Form,
     body: File,
@@ -45,7 +73,9 @@ pub(crate) async fn write(
     out.write_all(format!("{open},\"data\":{quote}").as_bytes())
         .await?;
     write_body(form, body, &mut out).await?;
-    out.write_all(format!("{quote},{rest}").as_bytes()).await?;
+    let comma = if rest == "}" { "" } else { "," };
+    out.write_all(format!("{quote}{comma}{rest}").as_bytes())
+        .await?;
     out.shutdown().await
 }
 

@@ -76,7 +76,7 @@ pub(crate) async fn receive(mut response: Response, bounds: Bounds<'_>) -> Resul
                 break;
             }
             More::Spool(bytes_max) => {
-                let mut spool = Spool::begin(bounds.scratch_dir).map_err(|e| storage(&e))?;
+                let mut spool = Spool::begin(bounds.scratch_dir)?;
                 spool.take(&held, bytes_max).await?;
                 drop(held);
                 spool.take(&chunk, bytes_max).await?;
@@ -116,9 +116,11 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 }
 
 impl Spool {
-    fn begin(dir: &Path) -> std::io::Result<Self> {
+    /// An empty file without a name.
+    pub(crate) fn begin(dir: &Path) -> Result<Self, TaskError> {
+        let file = tempfile::tempfile_in(dir).map_err(|error| storage(&error))?;
         Ok(Self {
-            file: File::from_std(tempfile::tempfile_in(dir)?),
+            file: File::from_std(file),
             bytes: 0,
             // It will stand under `data`.
             json: Ok(Scanner::nested(1)),
@@ -126,7 +128,8 @@ impl Spool {
         })
     }
 
-    async fn take(&mut self, bytes: &[u8], bytes_max: u64) -> Result<(), TaskError> {
+    /// Takes the next bytes, up to a bound on all of them.
+    pub(crate) async fn take(&mut self, bytes: &[u8], bytes_max: u64) -> Result<(), TaskError> {
         self.bytes += bytes.len() as u64;
         if self.bytes > bytes_max {
             return Err(too_large(bytes_max));

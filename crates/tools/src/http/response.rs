@@ -11,9 +11,8 @@ use reqwest::{StatusCode, Url};
 use results::Keeper;
 use serde_json::{Map, Value, json};
 
-use crate::call::not_kept;
 use crate::http::envelope::{self, Around, Form};
-use crate::http::receive::{Body, Spool, storage};
+use crate::http::receive::{Body, Spool};
 use crate::http::request::{Manner, ResponseType};
 
 /// Of a failed response's body no more than this is put into the error.
@@ -27,9 +26,6 @@ const TEXT_TYPES: [&str; 5] = [
     "application/x-ndjson",
     "application/yaml",
 ];
-
-/// What is between the reader of a received body and its store.
-const PIPE_BYTES: usize = 256 * 1024;
 
 /// The head of a response and what became of its body.
 pub(crate) struct Received {
@@ -85,18 +81,7 @@ impl Received {
     ) -> Result<Outcome, TaskError> {
         let (form, warning) = self.form(&spool, manner.response_type)?;
         let around = self.around(form == Form::Base64);
-        let body = spool.rewind().await.map_err(|error| storage(&error))?;
-        let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
-        // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
-        let keeping = async move { keeper.keep(&mut text).await };
-        let (written, kept) = tokio::join!(envelope::write(around, form, body, out), keeping);
-        let reference = match (written, kept) {
-            (_, Ok(reference)) => reference,
-            (Err(error), Err(_)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                return Err(storage(&error));
-            }
-            (_, Err(error)) => return Err(not_kept(&error)),
-        };
+        let reference = envelope::keep(around, form, spool, keeper).await?;
         let success = Success {
             reference: Some(Box::new(reference)),
             ..Success::default()

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
-use reqwest::header::{HeaderMap, LOCATION};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::header::LOCATION;
+use reqwest::{Response, StatusCode, Url};
 use results::Keeper;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::http::client::{Clients, blocked, sort};
+use crate::http::auth::Auth;
+use crate::http::client::{Clients, Sent};
+use crate::http::proof::Proof;
 use crate::http::receive::{Bounds, More, receive};
 use crate::http::request::{Manner, Request};
 use crate::http::response::{ERROR_BODY_BYTES_MAX, Received};
@@ -29,8 +31,8 @@ pub(crate) struct Http {
 
 /// What every try of a call shares.
 struct Exchange<'a> {
-    client: Client,
     manner: Manner,
+    auth: Auth,
     call: &'a Call,
 }
 
@@ -51,15 +53,12 @@ impl Http {
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
         let manner = Manner::new(call, &self.clients.limits)?;
-        let request = Request::new(call).await?;
-        let client = self.clients.get(manner.options)?;
+        let auth = Auth::of(call)?;
+        let mut request = Request::new(call).await?;
+        request.carry(&auth);
         let retry = Retry::parse(call)?;
         let total = manner.total;
-        let exchange = Exchange {
-            client,
-            manner,
-            call,
-        };
+        let exchange = Exchange { manner, auth, call };
         let tries = self.try_until(&exchange, &request, &retry);
         tokio::select! {
             biased;
@@ -100,25 +99,33 @@ impl Http {
         mut request: Request,
     ) -> Result<Received, TaskError> {
         let started = Instant::now();
-        let Exchange {
-            client,
-            manner,
-            call,
-        } = exchange;
-        for _ in 0..=self.clients.limits.redirects_max {
-            let response = self.send(client, &request, manner).await?;
+        let Exchange { manner, auth, call } = exchange;
+        let pace = manner.pace();
+        let mut proof = Proof::begin(auth, &self.clients, pace);
+        proof.put_into(&mut request).await?;
+        let mut redirects = 0;
+        loop {
+            let Sent { response, turn } = self.clients.send(&request, pace).await?;
+            if proof.answers(&response, &mut request).await? {
+                continue;
+            }
             let target = if manner.follow_redirects {
                 location(&response)?
             } else {
                 None
             };
             if let Some(target) = target {
+                redirects += 1;
+                if redirects > self.clients.limits.redirects_max {
+                    return Err(too_many(self.clients.limits.redirects_max));
+                }
                 request = request.redirected(response.status(), target);
                 continue;
             }
             let (status, headers) = (response.status(), response.headers().clone());
             let bounds = self.bounds(call, manner, status);
             let body = receive(response, bounds).await;
+            drop(turn);
             return Ok(Received {
                 status,
                 headers,
@@ -127,13 +134,6 @@ impl Http {
                 elapsed: started.elapsed(),
             });
         }
-        let limit = self.clients.limits.redirects_max;
-        let message = format!("more than {limit} redirects");
-        Err(TaskError::new(
-            ErrorKind::ClientError,
-            "HTTP_REDIRECTS",
-            message,
-        ))
     }
 
     /// How much of a body is held, and what becomes of more.
@@ -154,52 +154,6 @@ impl Http {
             read: manner.read,
             scratch_dir: &self.scratch_dir,
         }
-    }
-
-    async fn send(
-        &self,
-        client: &Client,
-        request: &Request,
-        manner: &Manner,
-    ) -> Result<Response, TaskError> {
-        self.clients
-            .guard
-            .check_url(&request.url)
-            .map_err(|error| blocked(&error))?;
-        let mut builder = client
-            .request(request.method.clone(), request.url.clone())
-            .headers(request.headers.clone());
-        if let Some(body) = &request.body {
-            builder = builder.body(body.clone());
-        }
-        let sent = match manner.read {
-            None => builder.send().await,
-            Some(limit) => {
-                let patience = manner.options.connect + limit;
-                tokio::time::timeout(patience, builder.send())
-                    .await
-                    .map_err(|_| timed_out(limit).with("phase", "read"))?
-            }
-        };
-        let response = sent.map_err(|error| sort(&error))?;
-        self.check_headers(response.headers())?;
-        Ok(response)
-    }
-
-    fn check_headers(&self, headers: &HeaderMap) -> Result<(), TaskError> {
-        let size: usize = headers
-            .iter()
-            .map(|(name, value)| name.as_str().len() + value.len() + 4)
-            .sum();
-        if size <= self.clients.limits.header_bytes_max as usize {
-            return Ok(());
-        }
-        let message = format!("the response has {size} bytes of headers");
-        Err(TaskError::new(
-            ErrorKind::Schema,
-            "HTTP_HEADERS_TOO_LARGE",
-            message,
-        ))
     }
 }
 
@@ -256,6 +210,11 @@ impl Retry {
             .max(asked)
             .min(RETRY_DELAY_MAX)
     }
+}
+
+fn too_many(redirects_max: usize) -> TaskError {
+    let message = format!("more than {redirects_max} redirects");
+    TaskError::new(ErrorKind::ClientError, "HTTP_REDIRECTS", message)
 }
 
 fn count(number: &serde_json::Number) -> u32 {

@@ -25,7 +25,10 @@ fn with(config: PythonConfig) -> Python {
     let env = ["PATH", "HOME"]
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-    let clients = Arc::new(Clients::new(HttpLimits::default(), true));
+    let clients = Arc::new(Clients::new(
+        HttpLimits::default(),
+        &crate::network::Network::default(),
+    ));
     Python::new(&config, env.collect::<BTreeMap<_, _>>(), clients)
 }
 

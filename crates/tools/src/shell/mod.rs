@@ -7,4 +7,4 @@ mod tool;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use tool::Shell;
+pub(crate) use tool::{End, Printed, Shell, attend};

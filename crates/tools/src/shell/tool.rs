@@ -32,17 +32,17 @@ pub(crate) struct Shell {
     env: BTreeMap<String, String>,
 }
 
-/// How a script ended.
-enum End {
+/// How a program ended.
+pub(crate) enum End {
     Exited(std::io::Result<ExitStatus>),
     TimedOut(Duration),
     Stopped,
 }
 
-/// What a script printed.
-struct Printed {
-    stdout: String,
-    stderr: String,
+/// What a program printed.
+pub(crate) struct Printed {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Shell {
@@ -136,8 +136,8 @@ fn long_script(script: &str) -> std::io::Result<Option<tempfile::NamedTempFile>>
     Ok(Some(file))
 }
 
-/// Feeds and reads the script until it ends, is stopped, or takes too long; nothing of its group is left after that.
-async fn attend(
+/// Feeds and reads a program until it ends, is stopped, or takes too long; nothing of its group is left after that.
+pub(crate) async fn attend(
     group: &mut Group,
     input: Option<Vec<u8>>,
     timeout: Option<Duration>,

@@ -291,6 +291,8 @@ fn task_keys(kind: &'static KindSpec) -> Keys<'static> {
     for (name, aliases) in TASK {
         let aliases: &'static [&'static str] = match (*name, kind.name) {
             ("input", "playbook") => &["args", "payload"],
+            // They are the words that the container's command is given.
+            ("input", "container") => &[],
             _ => aliases,
         };
         keys.push((name, aliases));

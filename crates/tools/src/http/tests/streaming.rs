@@ -208,7 +208,10 @@ async fn a_disk_that_takes_nothing_fails_the_call() {
     let store = Store::open();
     let url = serving("200 OK", "", vec![b'x'; 100_000]).await;
     let nowhere = store.dir.path().join("nowhere");
-    let tool = Http::new(Arc::new(Clients::new(HttpLimits::default(), true)), nowhere);
+    let tool = Http::new(
+        Arc::new(Clients::new(HttpLimits::default(), &Network::default())),
+        nowhere,
+    );
     let outcome = run(&tool, store.call(&url, json!({}), &[])).await;
     let error = error(&outcome);
     assert_eq!(

@@ -1,0 +1,11 @@
+//! `nats`: keys, objects, streams and messages of a NATS server.
+
+mod connection;
+mod failure;
+mod kv;
+mod object;
+mod stream;
+mod tool;
+mod value;
+
+pub(crate) use tool::Nats;
