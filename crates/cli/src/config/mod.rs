@@ -13,5 +13,4 @@ mod storage;
 pub(crate) use address::{Address, Credential};
 pub(crate) use contexts::{Context, Contexts, LOCAL};
 pub(crate) use environment::Environment;
-pub(crate) use network::NetworkSettings;
 pub(crate) use settings::{DEFAULTS, Settings};

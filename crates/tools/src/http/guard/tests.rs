@@ -62,7 +62,7 @@ fn private_addresses_depend_on_the_configuration() {
         "http://[fd12::1]/",
         "http://[fec0::1]/",
         "http://[2001:db8::1]/",
-        "http://[2001:0:5ef5:79fd::1]/",
+        "http://[2001:0:5ef5:79fd::a247:27dd]/",
         "http://[64:ff9b:1::5db8:d822]/",
         "http://[4000::1]/",
     ] {

@@ -71,9 +71,11 @@ async fn canary() -> (u16, Arc<Mutex<usize>>) {
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 *connections.lock().unwrap() += 1;
-                let _ = stream
-                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\ngot")
-                    .await;
+                tokio::spawn(async move {
+                    read_request(&mut stream).await;
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\ngot";
+                    let _ = stream.write_all(answer).await;
+                });
             }
         });
     }
