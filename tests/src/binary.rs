@@ -94,7 +94,7 @@ impl Desk {
             .env("HOME", self.dir.path())
             .env("LANG", "C.UTF-8")
             // The servers that tasks of the tests ask are on this machine.
-            .env("NOETL_HTTP_ALLOW", "127.0.0.0/8")
+            .env("NOETL_HTTP_ALLOW", "127.0.0.0/8,::1")
             .stdin(Stdio::null());
         command
     }

@@ -68,7 +68,7 @@ impl Process {
             .env("LANG", "C.UTF-8")
             .env("NO_COLOR", "1")
             // The witness that tasks report to is on this machine.
-            .env("NOETL_HTTP_ALLOW", "127.0.0.0/8")
+            .env("NOETL_HTTP_ALLOW", "127.0.0.0/8,::1")
             .env("NOETL_LOG", "info")
             .stdin(Stdio::null())
             .stdout(said)

@@ -25,8 +25,9 @@ pub(crate) enum Removal {
 }
 
 pub(crate) async fn get(session: &Session<'_>) -> Result<Value, TaskError> {
-    let (bucket, key) = (bucket(session).await?, session.need("key")?);
-    let entry = match session.number("revision")? {
+    let (key, revision) = (session.need("key")?, session.number("revision")?);
+    let bucket = bucket(session).await?;
+    let entry = match revision {
         None => bucket.entry(key).await,
         Some(revision) => bucket.entry_for_revision(key, revision).await,
     };
@@ -76,8 +77,9 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
 }
 
 pub(crate) async fn remove(session: &Session<'_>, removal: Removal) -> Result<Value, TaskError> {
-    let (bucket, key) = (bucket(session).await?, session.need("key")?);
+    let key = session.need("key")?;
     let expected = session.number("expected_last_revision")?;
+    let bucket = bucket(session).await?;
     let removed = match removal {
         Removal::Delete => bucket.delete_expect_revision(key, expected).await,
         Removal::Purge => bucket.purge_expect_revision(key, expected).await,

@@ -29,7 +29,7 @@ const STREAMED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 const PIECE_BYTES: usize = 128 * 1024;
 
 pub(crate) async fn get(session: &Session<'_>) -> Result<Outcome, TaskError> {
-    let (bucket, name) = (bucket(session).await?, session.need("object")?);
+    let (name, bucket) = (session.need("object")?, bucket(session).await?);
     let object = bucket.get(name).await.map_err(|error| match error.kind() {
         GetErrorKind::NotFound => missing(name),
         GetErrorKind::TimedOut => silent(),
@@ -72,7 +72,7 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
 }
 
 pub(crate) async fn delete(session: &Session<'_>) -> Result<Value, TaskError> {
-    let (bucket, name) = (bucket(session).await?, session.need("object")?);
+    let (name, bucket) = (session.need("object")?, bucket(session).await?);
     match bucket.delete(name).await {
         Ok(()) => Ok(json!({"bucket": session.need("bucket")?, "object": name, "deleted": true})),
         Err(error) if error.kind() == DeleteErrorKind::NotFound => Err(missing(name)),
@@ -81,7 +81,7 @@ pub(crate) async fn delete(session: &Session<'_>) -> Result<Value, TaskError> {
 }
 
 pub(crate) async fn info(session: &Session<'_>) -> Result<Value, TaskError> {
-    let (bucket, name) = (bucket(session).await?, session.need("object")?);
+    let (name, bucket) = (session.need("object")?, bucket(session).await?);
     match bucket.info(name).await {
         Ok(info) if info.deleted => Err(missing(name)),
         Ok(info) => Ok(shown(&info)),
