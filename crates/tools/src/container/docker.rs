@@ -135,7 +135,7 @@ fn outcome(cli: &Cli, plan: &Plan, end: End, printed: &Printed) -> Outcome {
     let job = json!({"runtime": cli.runtime.program(), "name": plan.name});
     let error = match end {
         End::Exited(Ok(status)) => match status.code() {
-            Some(0) => return Outcome::ok(succeeded(job, &printed.stdout, &printed.stderr)),
+            Some(0) => return Outcome::ok(succeeded(&job, &printed.stdout, &printed.stderr)),
             Some(NOT_RUN) => {
                 let said = tail_of(printed.stderr.trim(), TAIL_BYTES_MAX);
                 let message = format!("the container could not be run: {said}");
@@ -159,7 +159,7 @@ fn outcome(cli: &Cli, plan: &Plan, end: End, printed: &Printed) -> Outcome {
 }
 
 /// The result of a container that ended well.
-pub(crate) fn succeeded(job: Value, stdout: &str, stderr: &str) -> Value {
+pub(crate) fn succeeded(job: &Value, stdout: &str, stderr: &str) -> Value {
     json!({
         "job": job,
         "status": "succeeded",

@@ -64,7 +64,7 @@ pub(crate) async fn run(
         log.line(Stream::Stdout, line);
     }
     Ok(match ended {
-        Ended::Complete => Outcome::ok(succeeded(job(plan), &printed, "")),
+        Ended::Complete => Outcome::ok(succeeded(&job(plan), &printed, "")),
         Ended::Failed { reason, message } => {
             let error = failure(cli, plan, &reason, &message).await;
             let printed = tail_of(&printed, TAIL_BYTES_MAX);
@@ -276,13 +276,11 @@ async fn failure(cli: &Cli, plan: &Plan, reason: &str, message: &str) -> TaskErr
             let state = &pod["status"]["containerStatuses"][0]["state"];
             state["terminated"]["exitCode"].as_i64()
         });
-    match code.and_then(|code| i32::try_from(code).ok()) {
-        Some(code) => exited(code),
-        None => {
-            let message = format!("the Job failed: {reason} {message}");
-            TaskError::new(ErrorKind::ServerError, "CONTAINER_FAILED", message.trim())
-        }
+    if let Some(code) = code.and_then(|code| i32::try_from(code).ok()) {
+        return exited(code);
     }
+    let message = format!("the Job failed: {reason} {message}");
+    TaskError::new(ErrorKind::ServerError, "CONTAINER_FAILED", message.trim())
 }
 
 async fn delete(cli: &Cli, plan: &Plan) {

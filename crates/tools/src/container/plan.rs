@@ -219,10 +219,7 @@ fn words(call: &Call, key: &str) -> Result<Vec<String>, TaskError> {
 /// Twenty hexadecimal digits that stand for the task; a label may not be longer than 63.
 fn key(idempotency_key: &str) -> String {
     let hash = Sha256::digest(idempotency_key);
-    hash[..10]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex::encode(&hash[..10])
 }
 
 fn invalid(key: &str, message: &str) -> TaskError {

@@ -107,8 +107,7 @@ fn by_form(address: Ipv6Addr) -> Class {
         // Discard, benchmarks, ORCHID, documentation, segment routing.
         [0x100, 0, 0, 0, ..]
         | [0x2001, 2, 0, ..]
-        | [0x2001, 0x10..=0x3f, ..]
-        | [0x2001, 0xdb8, ..]
+        | [0x2001, 0x10..=0x3f | 0xdb8, ..]
         | [0x3fff, 0..=0xfff, ..]
         | [0x5f00, ..] => RESERVED,
         // Of what is left, only 2000::/3 and the forms that hold an IPv4 address are in use.
@@ -128,8 +127,8 @@ fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, .., high, low]
-        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => vec![v4(high, low)],
-        [0x2002, high, low, ..] => vec![v4(high, low)],
+        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low]
+        | [0x2002, high, low, ..] => vec![v4(high, low)],
         // The server as it is, the client with every bit turned.
         [0x2001, 0, a, b, _, _, c, d] => vec![v4(a, b), v4(!c, !d)],
         _ => Vec::new(),

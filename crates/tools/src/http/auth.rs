@@ -22,7 +22,7 @@ pub(crate) enum Auth {
     /// In the query.
     Query(String, String),
     /// With a token that is asked for first.
-    OAuth(Box<Grant>),
+    Granted(Box<Grant>),
     /// With the answer to what the peer asks.
     Digest(Login),
 }
@@ -39,7 +39,7 @@ impl Auth {
             "oauth2" | "oauth" | "oauth2_client_credentials" | "client_credentials"
                 if auth.contains_key("token_url") =>
             {
-                Ok(Self::OAuth(Box::new(Grant::of(auth)?)))
+                Ok(Self::Granted(Box::new(Grant::of(auth)?)))
             }
             "bearer" | "oauth2" | "oauth" | "token" => {
                 let token = need(auth, &["token", "access_token", "value"])?;

@@ -58,8 +58,8 @@ impl Login {
         let algorithm = challenge.algorithm.as_deref().unwrap_or("MD5");
         let is_session = algorithm.to_ascii_lowercase().ends_with("-sess");
         let hash: fn(&str) -> String = match algorithm.to_ascii_uppercase().as_str() {
-            "MD5" | "MD5-SESS" => |text| hex(&Md5::digest(text)),
-            "SHA-256" | "SHA-256-SESS" => |text| hex(&Sha256::digest(text)),
+            "MD5" | "MD5-SESS" => |text| hex::encode(Md5::digest(text)),
+            "SHA-256" | "SHA-256-SESS" => |text| hex::encode(Sha256::digest(text)),
             _ => return Ok(None),
         };
         let (realm, nonce, cnonce) = (&challenge.realm, &challenge.nonce, asked.cnonce);
@@ -119,10 +119,6 @@ impl Challenge {
         }
         (!challenge.nonce.is_empty()).then_some(challenge)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl fmt::Debug for Login {

@@ -230,7 +230,7 @@ fn token(status: StatusCode, body: &[u8]) -> Result<Token, TaskError> {
     let seconds = answer.expires_in.as_ref().map(scalar);
     let life = seconds.and_then(|seconds| seconds.parse::<f64>().ok());
     let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let good_for = life.map(|life| life - MARGIN_MAX.min(life / 5));
+    let good_for = life.map(|life| life.saturating_sub(MARGIN_MAX.min(life / 5)));
     Ok(Token {
         value: answer.access_token,
         good_until: good_for.and_then(|good_for| Instant::now().checked_add(good_for)),

@@ -29,7 +29,7 @@ impl<'a> Proof<'a> {
             clients,
             pace,
             token: None,
-            may_answer: matches!(auth, Auth::OAuth(_) | Auth::Digest(_)),
+            may_answer: matches!(auth, Auth::Granted(_) | Auth::Digest(_)),
         }
     }
 
@@ -39,7 +39,7 @@ impl<'a> Proof<'a> {
             self.may_answer = false;
             return Ok(());
         }
-        if let Auth::OAuth(grant) = self.auth {
+        if let Auth::Granted(grant) = self.auth {
             let tokens = &self.clients.tokens;
             let token = tokens.get(grant, self.clients, self.pace, None).await?;
             request.authorise(bearer(&token)?);
@@ -60,7 +60,7 @@ impl<'a> Proof<'a> {
         self.may_answer = false;
         match self.auth {
             // A redirect that left the origin took the header away, and it stays away.
-            Auth::OAuth(grant) if request.headers.contains_key(AUTHORIZATION) => {
+            Auth::Granted(grant) if request.headers.contains_key(AUTHORIZATION) => {
                 let refused = self.token.as_deref();
                 let tokens = &self.clients.tokens;
                 let token = tokens.get(grant, self.clients, self.pace, refused).await?;

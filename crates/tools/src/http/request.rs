@@ -105,7 +105,7 @@ impl Request {
             Auth::Query(name, value) => {
                 self.url.query_pairs_mut().append_pair(name, value);
             }
-            Auth::None | Auth::OAuth(_) | Auth::Digest(_) => {}
+            Auth::None | Auth::Granted(_) | Auth::Digest(_) => {}
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) enum Incoming {
 }
 
 /// A request.
-pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
+pub(crate) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 

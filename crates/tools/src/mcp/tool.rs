@@ -104,7 +104,9 @@ impl Mcp {
 impl Line {
     /// Says hello, asks, and gives the answer.
     async fn converse(&mut self, asked: &Asked, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let answer = self.ask(0, &request(0, "initialize", hello()), log).await?;
+        let answer = self
+            .ask(0, &request(0, "initialize", &hello()), log)
+            .await?;
         let version = chosen(&answer)?;
         if let Self::Http(line) = self {
             line.version = HeaderValue::from_str(&version).ok();
@@ -112,7 +114,7 @@ impl Line {
         self.tell(&notification("notifications/initialized"))
             .await?;
         let Some(list) = asked.paged() else {
-            let message = request(1, &asked.method, asked.page(None));
+            let message = request(1, &asked.method, &asked.page(None));
             return self.ask(1, &message, log).await;
         };
         self.pages(asked, list, log).await
@@ -128,7 +130,7 @@ impl Line {
         let mut items = Vec::new();
         let mut cursor = asked.params.get("cursor").cloned();
         for page in 1..=u64::from(PAGES_MAX) {
-            let message = request(page, &asked.method, asked.page(cursor.as_ref()));
+            let message = request(page, &asked.method, &asked.page(cursor.as_ref()));
             let mut answer = self.ask(page, &message, log).await?;
             if let Value::Array(more) = answer[list].take() {
                 items.extend(more);

@@ -163,10 +163,9 @@ fn form(encoding: Encoding, spool: &Spool) -> Result<Form, TaskError> {
             }
         },
         Encoding::Text => Ok(Form::Text),
-        Encoding::Base64 => Ok(Form::Base64),
         Encoding::Auto if spool.json().is_ok() => Ok(Form::Json),
         Encoding::Auto if spool.is_utf8() => Ok(Form::Text),
-        Encoding::Auto => Ok(Form::Base64),
+        Encoding::Auto | Encoding::Base64 => Ok(Form::Base64),
     }
 }
 
@@ -226,5 +225,5 @@ fn sha256(info: &ObjectInfo) -> Option<String> {
     let digest = info.digest.as_deref()?.strip_prefix("SHA-256=")?;
     let standard = digest.replace('-', "+").replace('_', "/");
     let bytes = STANDARD.decode(standard).ok()?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex::encode(bytes))
 }

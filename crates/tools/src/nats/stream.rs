@@ -88,8 +88,8 @@ pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
     for (value, message) in messages {
         if acknowledges {
             // The server says that it knows, so that a message is not here and there.
-            let acknowledged = message.double_ack().await;
-            acknowledged.map_err(|error| other(&*error))?;
+            let told = message.double_ack().await;
+            told.map_err(|error| other(&*error))?;
         }
         shown.push(value);
     }
@@ -101,13 +101,13 @@ pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
 
 pub(crate) async fn get_message(session: &Session<'_>) -> Result<Value, TaskError> {
     let stream = stream(session).await?;
-    let (found, name) = match session.number("sequence")? {
-        Some(sequence) => (stream.get_raw_message(sequence).await, sequence.to_string()),
-        None => {
-            let subject = session.need("subject")?;
-            let last = stream.get_last_raw_message_by_subject(subject).await;
-            (last, subject.to_owned())
-        }
+    let (found, name) = if let Some(sequence) = session.number("sequence")? {
+        let found = stream.get_raw_message(sequence).await;
+        (found, sequence.to_string())
+    } else {
+        let subject = session.need("subject")?;
+        let last = stream.get_last_raw_message_by_subject(subject).await;
+        (last, subject.to_owned())
     };
     let message = found.map_err(|error| match error.kind() {
         RawMessageErrorKind::NoMessageFound => {
