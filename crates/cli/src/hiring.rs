@@ -115,6 +115,5 @@ fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
         container_environment: app.environment.allowed(RUNTIMES),
         forbidden_files: vec![dir.join("noetl.db")],
         scratch_dir: dir,
-        ..tools::Config::default()
     }
 }

@@ -66,17 +66,15 @@ async fn never(State(issuer): State<Arc<Issuer>>) -> StatusCode {
 
 /// A server that asks for a digest and shows what it is told; RFC 7616's own example in the challenge.
 async fn digest(request: Request) -> Response {
-    match request.headers().get(header::AUTHORIZATION) {
-        Some(value) => format!("{} {}", request.method(), value.to_str().unwrap()).into_response(),
-        None => {
-            let challenge = "Digest realm=\"r\", nonce=\"n1\", qop=\"auth\", algorithm=SHA-256";
-            (
-                StatusCode::UNAUTHORIZED,
-                [(header::WWW_AUTHENTICATE, challenge)],
-            )
-                .into_response()
-        }
+    if let Some(value) = request.headers().get(header::AUTHORIZATION) {
+        return format!("{} {}", request.method(), value.to_str().unwrap()).into_response();
     }
+    let challenge = "Digest realm=\"r\", nonce=\"n1\", qop=\"auth\", algorithm=SHA-256";
+    (
+        StatusCode::UNAUTHORIZED,
+        [(header::WWW_AUTHENTICATE, challenge)],
+    )
+        .into_response()
 }
 
 async fn start() -> (String, Arc<Issuer>) {
