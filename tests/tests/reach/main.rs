@@ -33,7 +33,10 @@ fn tool(kind: &str) -> Arc<dyn Tool> {
 
 fn call(kind: &str, fields: Value) -> Call {
     let mut call = Call::new(kind);
-    call.fields = fields.as_object().unwrap().clone();
+    call.fields = match fields {
+        Value::Object(fields) => fields,
+        other => panic!("{other} is no map"),
+    };
     call.place.base_dir = std::env::temp_dir();
     call
 }

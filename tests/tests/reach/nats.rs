@@ -178,10 +178,7 @@ async fn objects_are_put_read_listed_and_removed() {
     let site = Site::new();
     let put = json!({"bucket": "o", "object": "a/b.json", "value": {"rows": [1, 2]}, "create": true, "description": "d"});
     let info = site.ok("object_put", put).await;
-    let hash: String = Sha256::digest("{\"rows\":[1,2]}")
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let hash = hex::encode(Sha256::digest("{\"rows\":[1,2]}"));
     assert_eq!(
         (&info["size_bytes"], &info["sha256"]),
         (&json!(14), &json!(hash))
@@ -233,7 +230,7 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
     let site = Site::new();
     let rows: Vec<Value> = (0..200_000).map(|id| json!({"id": id, "t": "é"})).collect();
     let text = Value::from(rows).to_string();
-    let size = text.len();
+    let bytes = text.len();
     site.ok(
         "object_put",
         json!({"bucket": "o", "object": "rows", "value": text, "create": true}),
@@ -252,7 +249,7 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
         Outcome::Ok(success) => *success.reference.expect("it is too large to be held"),
         Outcome::Error(failure) => panic!("{:?}", failure.error),
     };
-    assert_eq!(reference.extracted["size_bytes"], size);
+    assert_eq!(reference.extracted["size_bytes"], bytes);
     let body: Value = serde_json::from_slice(&bodies.get(&reference).await.unwrap()).unwrap();
     assert_eq!(body["data"][199_999], json!({"id": 199_999, "t": "é"}));
     assert_eq!(body["object"], "rows");
