@@ -8,6 +8,7 @@ import time
 import typing
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("tests")
 
@@ -39,7 +40,7 @@ def point(x: float) -> dict[str, typing.Any]:
 @server.tool()
 def fail(why: str) -> str:
     """Fails."""
-    raise ValueError(why)
+    raise ToolError(why)
 
 
 @server.tool()

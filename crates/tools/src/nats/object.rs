@@ -73,6 +73,10 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
 
 pub(crate) async fn delete(session: &Session<'_>) -> Result<Value, TaskError> {
     let (name, bucket) = (session.need("object")?, bucket(session).await?);
+    // What is deleted already leaves a mark, which a second deletion would find.
+    if bucket.info(name).await.is_ok_and(|info| info.deleted) {
+        return Err(missing(name));
+    }
     match bucket.delete(name).await {
         Ok(()) => Ok(json!({"bucket": session.need("bucket")?, "object": name, "deleted": true})),
         Err(error) if error.kind() == DeleteErrorKind::NotFound => Err(missing(name)),
