@@ -16,6 +16,7 @@ mod raw;
 mod replay;
 mod results;
 mod stack;
+mod transfer;
 mod workloads;
 
 fn main() -> anyhow::Result<()> {
@@ -33,10 +34,14 @@ fn main() -> anyhow::Result<()> {
         .build()?;
     let mut figures = Vec::new();
     let asked = |flag: &str| arguments.iter().any(|word| word == flag);
-    let is_apart = asked("--distributed") || asked("--results");
+    let is_apart = ["--distributed", "--results", "--transfer"]
+        .map(asked)
+        .contains(&true);
     if is_apart {
         figures = if asked("--results") {
             runtime.block_on(results::measure())?
+        } else if asked("--transfer") {
+            runtime.block_on(transfer::measure())?
         } else {
             runtime.block_on(distributed::measure())?
         };

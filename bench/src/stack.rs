@@ -34,6 +34,7 @@ impl Stack {
             files: None,
             bus: None,
             takes_over: false,
+            keychain: server::KeychainConfig::default(),
             retention: None,
             cluster_secret: None,
         };

@@ -58,6 +58,7 @@ async fn node(url: &str, takes_over: bool) -> Node {
         files: None,
         bus: None,
         takes_over,
+        keychain: server::KeychainConfig::default(),
         retention: None,
         cluster_secret: secret.clone(),
     });

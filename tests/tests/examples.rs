@@ -12,6 +12,9 @@ fn desk() -> Desk {
     std::fs::create_dir(desk.path("examples")).expect("the folder is writable");
     for entry in std::fs::read_dir(examples()).expect("there are examples") {
         let entry = entry.expect("the folder is readable");
+        if entry.path().is_dir() {
+            continue;
+        }
         let to = desk.path("examples").join(entry.file_name());
         std::fs::copy(entry.path(), to).expect("the folder is writable");
     }
@@ -32,6 +35,7 @@ fn every_example_has_a_test_here() {
         "approvals",
         "child",
         "children",
+        "etl-postgres",
         "etl-sqlite",
         "fan-out",
         "hello",
@@ -39,6 +43,7 @@ fn every_example_has_a_test_here() {
         "quantum",
         "quickstart",
         "retry",
+        "transfer",
     ];
     let entries = std::fs::read_dir(examples()).expect("there are examples");
     let found: BTreeSet<String> = entries
@@ -59,6 +64,21 @@ fn every_example_has_a_test_here() {
         })
         .collect();
     assert_eq!(found, tested.map(str::to_owned).into_iter().collect());
+}
+
+#[test]
+fn etl_postgres_loads_twice_and_counts_once() {
+    let database = tests::peers::Postgres::shared().fresh_database();
+    let desk = desk();
+    let dsn = format!("dsn={}", database.url());
+    for _ in 0..2 {
+        let totals = result(&desk, "etl-postgres", &["--set", &dsn]);
+        let expected = json!([
+            {"region": "north", "total": 30.0, "orders": 2, "ids": [1, 2]},
+            {"region": "o'south", "total": 12.0, "orders": 1, "ids": [3]},
+        ]);
+        assert_eq!(totals["rows"], expected);
+    }
 }
 
 #[test]
@@ -120,6 +140,14 @@ fn etl_loads_the_same_totals_twice() {
     ]);
     assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
     assert_eq!(result(&desk, "etl-sqlite", &[])["rows"], expected);
+}
+
+#[test]
+fn a_transfer_carries_the_same_rows_twice_without_doubling_them() {
+    let desk = desk();
+    let expected = json!([{"region": "north", "total": 30}, {"region": "south", "total": 12}]);
+    assert_eq!(result(&desk, "transfer", &[])["rows"], expected);
+    assert_eq!(result(&desk, "transfer", &[])["rows"], expected);
 }
 
 #[test]

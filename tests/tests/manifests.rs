@@ -262,6 +262,7 @@ async fn serve(dir: &std::path::Path, store: Arc<Sqlite>) -> (String, Cancellati
         bus: None,
         takes_over: false,
         cluster_secret: None,
+        keychain: server::KeychainConfig::default(),
         retention: None,
     })
     .unwrap();

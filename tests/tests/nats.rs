@@ -50,6 +50,7 @@ async fn site(nats: &Nats) -> Site {
         files: None,
         bus: Some(Arc::new(bus)),
         takes_over: false,
+        keychain: server::KeychainConfig::default(),
         retention: None,
         cluster_secret: None,
     });

@@ -8,6 +8,9 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         // S3 is a program of the tests' own environment.
         crate::prerequisite::ensure_python()?;
     }
+    if args.iter().any(|arg| arg == "--transfer") {
+        crate::prerequisite::ensure_duckdb()?;
+    }
     // Both in one build, so that what they share is built once.
     shell(&mut cargo([
         "build",

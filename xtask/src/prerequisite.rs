@@ -1,4 +1,4 @@
-//! What the verbs need besides the toolchain: two cargo programs, a private Python environment, and Postgres.
+//! What the verbs need besides the toolchain: two cargo programs, a private Python environment, Postgres, and DuckDB.
 //!
 //! What is missing is fetched from its registry by name; where that fails, the error says what to install.
 
@@ -105,4 +105,44 @@ pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
     .context(
         "Postgres is missing and could not be fetched from PyPI; install it (Debian: postgresql)",
     )
+}
+
+/// The version of DuckDB's library that tests and measurements load.
+const DUCKDB: &str = "1.5.6-r.1";
+
+/// DuckDB's library, out of the package that carries it for Node, beside the Python environment.
+pub(crate) fn ensure_duckdb() -> anyhow::Result<()> {
+    let folder = target_directory()?.join("test-env/duckdb");
+    // Written last, so that an unpacking that was interrupted is done again.
+    let stamp = folder.join("version");
+    if fs::read_to_string(&stamp).is_ok_and(|version| version.trim() == DUCKDB) {
+        return Ok(());
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let system = match std::env::consts::OS {
+        "macos" => "darwin",
+        other => other,
+    };
+    let machine = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    let package = format!("@duckdb/node-bindings-{system}-{machine}@{DUCKDB}");
+    let remedy = "DuckDB's library could not be fetched from npm: install npm, or put libduckdb beside the tests' environment";
+    run(Command::new("npm")
+        .args(["pack", "--silent", &package])
+        .current_dir(&folder))
+    .context(remedy)?;
+    let archive = fs::read_dir(&folder)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|ending| ending == "tgz"))
+        .context(remedy)?;
+    run(Command::new("tar")
+        .args(["--strip-components=1", "-xzf"])
+        .arg(&archive)
+        .current_dir(&folder))
+    .context(remedy)?;
+    fs::remove_file(&archive)?;
+    fs::write(&stamp, DUCKDB).with_context(|| format!("cannot write {}", stamp.display()))
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::check;
-use crate::prerequisite::{NEXTEST, ensure_postgres, ensure_python};
+use crate::prerequisite::{NEXTEST, ensure_duckdb, ensure_postgres, ensure_python};
 use crate::shell::{cargo, root, run as shell, target_directory};
 
 /// The gates of `check`, then every test, then a short storm; arguments go to the test runner.
@@ -11,6 +11,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     NEXTEST.ensure()?;
     let python = ensure_python()?;
     ensure_postgres(&python)?;
+    ensure_duckdb()?;
     check::gates()?;
     // Everything in one build: tests use the binaries that lie beside their own, and what both share is built once.
     shell(&mut cargo(["build", "--workspace", "--all-targets"]))?;

@@ -1,5 +1,6 @@
 //! The command line as it is typed.
 
+mod secret;
 mod serving;
 
 use std::path::PathBuf;
@@ -9,7 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::event::Kind;
 use model::status::RunStatus;
 
-pub(crate) use self::serving::{GcArgs, ServeArgs, WorkerArgs};
+pub(crate) use self::secret::SecretVerb;
+pub(crate) use self::serving::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
@@ -53,6 +55,9 @@ pub(crate) struct Global {
     /// A file with the token for the server; of `serve`, the admin's, made if it does not exist
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// A directory of programs that add tool kinds
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) tools: Option<PathBuf>,
 }
 
 impl Global {
@@ -121,11 +126,14 @@ pub(crate) enum Verb {
     Logs(LogsArgs),
     /// Print the result of a run, or of one of its steps
     Result(ResultArgs),
-    /// Put playbooks into the catalog
+    /// Put playbooks into the catalog, and credentials into the store
     Register(RegisterArgs),
     /// Look at the playbooks in the catalog
     #[command(subcommand)]
     Catalog(CatalogVerb),
+    /// Set, list and remove credentials
+    #[command(subcommand)]
+    Secret(SecretVerb),
     /// Make, list and take back tokens
     #[command(subcommand)]
     Token(TokenVerb),
@@ -138,6 +146,8 @@ pub(crate) enum Verb {
     Graph(GraphArgs),
     /// Remove results that nothing needs any more from this machine's store
     Gc(GcArgs),
+    /// Check this machine and say what is missing
+    Doctor(DoctorArgs),
     /// Begin with a playbook that runs
     Init(InitArgs),
     /// Say what an error code means and what to do
@@ -369,10 +379,13 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RegisterArgs {
-    /// Playbooks, or `-`
-    #[arg(required_unless_present = "dir", value_name = "FILE")]
+    /// Playbooks and credentials, or `-`
+    #[arg(required_unless_present_any = ["dir", "file"], value_name = "FILE")]
     pub(crate) files: Vec<String>,
-    /// Every playbook in this directory and below
+    /// The same as FILE
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Vec<String>,
+    /// Every playbook and credential in this directory and below
     #[arg(short, long, value_name = "DIR")]
     pub(crate) dir: Vec<String>,
 }

@@ -99,21 +99,64 @@ fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
         python: tools::PythonConfig {
             command: settings.python.clone(),
             pool_max: slots as usize,
+            environments_dir: environments_dir(app),
+            pip_environment: app.environment.for_pip(),
             ..tools::PythonConfig::default()
         },
         http: tools::HttpLimits {
             per_host_max: settings.network.per_host_max.unwrap_or(http.per_host_max),
             ..http
         },
-        network: tools::Network {
-            allow_private: reach.allow_private,
-            own: reach.own,
-            holes: settings.network.holes.clone(),
-            authorities: settings.network.authorities.clone(),
+        network: settings.network.reaching(reach.allow_private, reach.own),
+        postgres: tools::PostgresConfig {
+            connections_max: slots as usize,
+            allow: settings.postgres_allow.clone(),
+            ..tools::PostgresConfig::default()
         },
         environment,
         container_environment: app.environment.allowed(RUNTIMES),
-        forbidden_files: vec![dir.join("noetl.db")],
+        duckdb: duckdb(app),
+        sandbox: settings.sandbox,
+        external: settings.external.clone(),
+        forbidden_files: vec![
+            dir.join("noetl.db"),
+            dir.join("master.key"),
+            dir.join("master.key.old"),
+        ],
         scratch_dir: dir,
     }
+}
+
+/// Where `DuckDB` is, and what it may take.
+fn duckdb(app: &App) -> tools::DuckdbConfig {
+    let default = tools::DuckdbConfig::default();
+    let get = |name: &str| app.environment.get(name);
+    let memory =
+        get("NOETL_DUCKDB_MEMORY").and_then(|text| model::duration::parse_size(&text.into()));
+    let threads = get("NOETL_DUCKDB_THREADS").and_then(|text| text.parse().ok());
+    tools::DuckdbConfig {
+        library: get("NOETL_DUCKDB_LIB").map(PathBuf::from),
+        extensions: get("NOETL_DUCKDB_EXTENSIONS").map(PathBuf::from),
+        memory_bytes_max: memory.unwrap_or(default.memory_bytes_max),
+        threads_max: threads.unwrap_or(default.threads_max),
+    }
+}
+
+/// Where the libraries of python tasks are kept; one person's workers share them.
+pub(crate) fn environments_dir(app: &App) -> PathBuf {
+    let cache = app.environment.cache_dir();
+    cache
+        .unwrap_or_else(|| own_dir(app).join("cache"))
+        .join("python")
+}
+
+/// The kinds of a worker that shares its work with others: the language's, and those added here. What others add, others do.
+pub(crate) fn every_kind(app: &App) -> Vec<Name> {
+    let built_in = model::playbook::kinds::KINDS.iter().map(|kind| kind.name);
+    let added = app
+        .settings
+        .external
+        .iter()
+        .map(|manifest| manifest.name.as_str());
+    built_in.chain(added).map(Name::from).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::id::WorkerId;
+use model::id::{Name, WorkerId};
 use results::TaskLogs;
 use server::Server;
 use tokio::task::JoinHandle;
@@ -62,6 +62,7 @@ fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<L
     Ok(Log {
         store: Arc::new(store),
         bodies: bodies(settings, results::Local::open(&dir.join(BODIES))?)?,
+        keychain: settings.keychain.config.clone(),
     })
 }
 
@@ -152,6 +153,7 @@ pub(crate) async fn open_place(
                 log: Log {
                     store: Arc::new(store),
                     bodies: bodies(settings, own)?,
+                    keychain: settings.keychain.config.clone(),
                 },
                 is_cluster: true,
             })
@@ -223,6 +225,7 @@ impl Session {
             bus: setup.bus,
             takes_over: setup.takes_over,
             retention: setup.retention,
+            keychain: log.keychain.clone(),
             cluster_secret: setup.cluster_secret,
         };
         let server = Server::start(config)?;
@@ -238,6 +241,16 @@ impl Session {
 
     /// Starts a worker beside it.
     pub(crate) fn work(&mut self, app: &App, driving: &Driving) -> Result<(), Problem> {
+        self.work_on(app, driving, None)
+    }
+
+    /// Starts a worker beside it that takes only these kinds.
+    pub(crate) fn work_on(
+        &mut self,
+        app: &App,
+        driving: &Driving,
+        kinds: Option<Vec<Name>>,
+    ) -> Result<(), Problem> {
         let settings = &app.settings;
         let slots = driving.slots.unwrap_or(settings.slots);
         let logs: Arc<dyn Logs> = match &self.logs {
@@ -251,7 +264,7 @@ impl Session {
         let hired = Hired {
             worker: WorkerId(format!("{owner}/1").into()),
             pool: POOL,
-            kinds: None,
+            kinds,
             slots,
             allow_env: &driving.allow_env,
             bodies: self.log.bodies.clone(),
@@ -287,8 +300,30 @@ impl From<results::Error> for Problem {
     }
 }
 
+impl From<server::KeychainError> for Problem {
+    fn from(error: server::KeychainError) -> Self {
+        let exit = match &error {
+            server::KeychainError::NotFound(_) => Exit::NotFound,
+            server::KeychainError::Invalid(_) => Exit::Usage,
+            server::KeychainError::Store(_) => Exit::Unreachable,
+            _ => Exit::NotAllowed,
+        };
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let message = format!("{error}{}", cause.unwrap_or_default());
+        let problem = Problem::coded(exit, error.code(), message);
+        match error.remedy() {
+            Some(remedy) => problem.help(remedy),
+            None => problem,
+        }
+    }
+}
+
 impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
+        let error = match error {
+            server::Error::Keychain(error) => return error.into(),
+            error => error,
+        };
         let exit = match &error {
             server::Error::NotFound(_)
             | server::Error::NoPlaybook(_)
@@ -298,6 +333,7 @@ impl From<server::Error> for Problem {
             | server::Error::BrokenLog(_)
             | server::Error::TooLarge(..)
             | server::Error::Elsewhere(_)
+            | server::Error::Keychain(_)
             | server::Error::Stopping => Exit::Unreachable,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));

@@ -6,7 +6,7 @@ use model::id::{ExecutionId, PlaybookHash};
 use model::playbook::Playbook;
 use results::Stores;
 use serde_json::Value;
-use server::{Reader, ResultAddress};
+use server::{KeychainConfig, Reader, ResultAddress};
 use store::Store;
 
 use crate::problem::Problem;
@@ -22,6 +22,8 @@ pub(crate) struct Log {
     pub(crate) store: Arc<dyn Store>,
     /// Bodies too large for it.
     pub(crate) bodies: Arc<Stores>,
+    /// How credentials are sealed and resolved.
+    pub(crate) keychain: KeychainConfig,
 }
 
 impl Log {

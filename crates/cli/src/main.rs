@@ -2,11 +2,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod added;
 mod app;
 mod args;
 mod clock;
 mod config;
+mod doctor;
 mod drive;
+mod fetching;
 mod find;
 mod graph;
 mod hiring;

@@ -68,6 +68,21 @@ pub struct GcsConfig {
     pub credentials: Option<PathBuf>,
 }
 
+/// Who asks Google.
+#[derive(Debug, Clone)]
+pub enum GcsIdentity {
+    /// A file that says so.
+    File(PathBuf),
+    /// The key of a service account, as JSON.
+    Key(Secret),
+    /// A token that was got elsewhere.
+    Token(Secret),
+    /// Nobody in particular.
+    Anybody,
+    /// The machine's own account.
+    Machine,
+}
+
 /// Buckets of NATS.
 #[derive(Debug, Clone)]
 pub struct NatsConfig {

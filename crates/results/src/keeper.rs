@@ -50,8 +50,9 @@ impl Keeper {
         let preview_bytes_max = preview_bytes_max.map_or(PREVIEW_BYTES_MAX, saturate);
         let preview_bytes_max = preview_bytes_max.min(HEAD_BYTES_MAX);
         let head = preview_bytes_max.saturating_mul(4);
+        let mut text = self.bodies.sieve(text);
         let mut passing = Passing {
-            text,
+            text: &mut *text,
             glean: Glean::new(wanted, head.clamp(HEAD_BYTES_MIN, HEAD_BYTES_MAX)),
             bytes_max: self.bytes_max,
             refusal: None,

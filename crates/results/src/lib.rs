@@ -31,7 +31,9 @@ mod wish;
 mod within;
 
 pub use bodies::{Bodies, Old, Pieces, Reading, Source, Stored, value};
-pub use config::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, StoresConfig};
+pub use config::{
+    CacheConfig, CloudTier, GcsConfig, GcsIdentity, NatsConfig, S3Config, StoresConfig,
+};
 pub use error::{Error, why_missing};
 pub use extract::{extract, preview};
 pub use json::{Located, NotJson, Places, Scanner};
@@ -39,6 +41,7 @@ pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
 pub use local::{Local, sha256};
 pub use logs::{FileLogs, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs, read_logs};
+pub use objects::{Bucket, BucketError, Found, Listed, Opened};
 pub use postgres::{Connect, ConnectError, Postgres, PostgresClient, PostgresLogs};
 pub use secret::Secret;
 pub use stores::{Home, Stores};

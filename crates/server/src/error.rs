@@ -34,6 +34,9 @@ pub enum Error {
         "the parts of `{0}` have more than {1} bytes: read them one by one, or let a task lift out what is needed"
     )]
     TooLarge(String, u64),
+    /// A credential cannot be had.
+    #[error(transparent)]
+    Keychain(#[from] crate::keychain::KeychainError),
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,
@@ -50,6 +53,7 @@ impl Error {
             Self::BrokenLog(_) => "LOG_BROKEN",
             Self::Elsewhere(_) => "EXECUTION_ELSEWHERE",
             Self::TooLarge(..) => "BODY_TOO_LARGE",
+            Self::Keychain(error) => error.code(),
             Self::Stopping => "SERVER_STOPPING",
         }
     }
@@ -67,6 +71,7 @@ impl Error {
         match self {
             Self::Store(error) => error.is_passing(),
             Self::Body(_) => true,
+            Self::Keychain(error) => error.is_passing(),
             _ => false,
         }
     }

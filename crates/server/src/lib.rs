@@ -10,6 +10,7 @@ mod control;
 mod drive;
 mod error;
 mod ingest;
+mod keychain;
 mod loading;
 mod metrics;
 mod peers;
@@ -28,6 +29,10 @@ pub use collect::{Collected, Collection, collect};
 pub use control::{Control, ControlError};
 pub use drive::Published;
 pub use error::Error;
+pub use keychain::{
+    Fetch, FetchRequest, Fetched, KeychainConfig, KeychainError, MasterKey, MasterKeys, Rotated,
+    VaultConfig,
+};
 pub use loading::SNAPSHOT_VERSION;
 pub use reading::{Found, Listed, Reader, ResultAddress, ResultPlace};
 pub use rerun::Rerun;

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::drive::Published;
 use crate::error::Error;
+use crate::keychain::{Keychain, KeychainConfig};
 use crate::reading::Reader;
 use crate::{collect, drive, peers, playbooks, sweep, transport};
 
@@ -28,6 +29,8 @@ pub struct Config {
     pub takes_over: bool,
     /// How long after a run's end its bodies are kept; none where this process does not stay to collect them.
     pub retention: Option<Duration>,
+    /// How credentials are sealed and resolved.
+    pub keychain: KeychainConfig,
     /// The secret that servers on the same store know each other by; none where this process is alone.
     pub cluster_secret: Option<String>,
 }
@@ -44,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn store::Store>,
     pub(crate) bodies: Arc<dyn ::results::Bodies>,
     pub(crate) playbooks: playbooks::Playbooks,
+    pub(crate) keychain: Keychain,
     pub(crate) owner: store::OwnerId,
     pub(crate) drive: drive::Handle,
     pub(crate) sweeps: sweep::Hints,
@@ -72,6 +76,7 @@ impl Server {
         let (drive, orders) = drive::channel();
         let shared = Arc::new(Shared {
             playbooks: playbooks::Playbooks::new(config.store.clone(), config.limits, config.files),
+            keychain: Keychain::new(config.keychain, config.store.clone()),
             store: config.store,
             bodies: config.bodies,
             owner,

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::drive::{Order, Posted};
 use crate::error::Error;
+use crate::keychain::Beginning;
 use crate::playbooks::{Registered, Unusable};
 use crate::{Server, Shared};
 
@@ -125,6 +126,18 @@ impl Start {
     pub(crate) async fn run(self, shared: &Shared, registered: Registered) -> Result<(), Posted> {
         let fits = registered.net.must_fit(self.payload.as_ref());
         fits.map_err(Posted::Refused)?;
+        let beginning = Beginning {
+            net: &registered.net,
+            execution: self.execution,
+            parent: self.parent.as_ref().map(|parent| parent.execution_id),
+            path: registered.entry.path.as_str(),
+            payload: self.payload.as_ref(),
+        };
+        shared
+            .keychain
+            .check(beginning)
+            .await
+            .map_err(Error::from)?;
         let submit = Submit {
             execution: self.execution,
             path: Name::from(registered.entry.path.as_str()),

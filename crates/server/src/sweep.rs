@@ -219,6 +219,9 @@ async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
             let error = match shared.playbooks.find(&path, version, base.as_str()).await {
                 Ok(registered) => match start.run(shared, registered).await {
                     Ok(()) => return Ok(()),
+                    Err(Posted::Failed(Error::Keychain(error))) if !error.is_passing() => {
+                        error.failure()
+                    }
                     Err(Posted::Failed(error)) => return Err(error),
                     Err(Posted::Refused(refusal)) => refusal.failure(),
                 },

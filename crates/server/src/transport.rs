@@ -15,13 +15,15 @@ use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 use tokio::sync::oneshot;
 use wire::{
-    Ask, Claimed, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict,
+    Ask, Claimed, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Secret, SecretsAsk, Told,
+    Transport, Verdict,
 };
 
 use crate::Shared;
 use crate::control;
 use crate::drive::{Extras, Hands, Order, Posted};
 use crate::error::Error;
+use crate::keychain::{self, Denied};
 use crate::peers::{self, Driver};
 use crate::reading::Found;
 
@@ -248,6 +250,11 @@ impl Transport for InProcess {
         })
     }
 
+    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<Secret>, wire::Error> {
+        let secrets = keychain::secrets(&self.shared, ask).await;
+        secrets.map_err(|error| denied(ask.command, error))
+    }
+
     async fn look_up(&self, uri: &str) -> Result<Resolved, wire::Error> {
         let reader = self.shared.reader();
         let found = reader.resolve(uri).await.map_err(unavailable)?;
@@ -263,6 +270,17 @@ impl Transport for InProcess {
                 Ok(Resolved::Value(Raw::of(&value)))
             }
         }
+    }
+}
+
+fn denied(command: CommandId, denied: Denied) -> wire::Error {
+    match denied {
+        Denied::Fenced => wire::Error::Fenced(command),
+        Denied::Failed(error) => unavailable(error),
+        Denied::Keychain(error) => wire::Error::Denied {
+            code: error.code().to_owned(),
+            detail: error.told(),
+        },
     }
 }
 

@@ -16,6 +16,7 @@ mod memory;
 mod postgres;
 mod projections;
 mod rows;
+mod safe;
 mod sqlite;
 mod store;
 
@@ -30,5 +31,6 @@ pub use rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, Snapshot, StepState,
 };
+pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 pub use sqlite::Sqlite;
 pub use store::Store;

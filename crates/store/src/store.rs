@@ -14,6 +14,7 @@ use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, StepState,
 };
+use crate::safe::Safe;
 
 /// A store. An `owner` argument narrows an answer to the executions that process drives; none means all.
 #[async_trait]
@@ -143,6 +144,9 @@ pub trait Store: Send + Sync {
 
     /// Everything up to a position has been published.
     async fn outbox_done(&self, upto: u64) -> Result<(), Error>;
+
+    /// Where sealed values are kept.
+    fn safe(&self) -> &dyn Safe;
 
     /// Keeps a token, or what changed about it.
     async fn put_token(&self, token: TokenRow) -> Result<(), Error>;

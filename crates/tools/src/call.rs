@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::playbook::Effect;
 use model::result_ref::{Resolved, ResultRef};
 use model::template::{Bound, Piece};
 use serde_json::{Map, Value, json};
@@ -32,6 +34,8 @@ pub struct Call {
     pub context: Arc<dyn Fn() -> Value + Send + Sync>,
     /// `spec`: `retry`, `isolate`, `sandbox`, `resources` and the like.
     pub knobs: Map<String, Value>,
+    /// How often its effect may happen.
+    pub effect: Effect,
     /// How long it may take.
     pub timeout: Timeout,
     /// The same for every try of one task run.
@@ -131,6 +135,7 @@ impl Call {
             input: Map::new(),
             context: Arc::new(|| Value::Object(Map::new())),
             knobs: Map::new(),
+            effect: Effect::default(),
             timeout: Timeout::default(),
             idempotency_key: "".into(),
             attempt: 1,
@@ -253,6 +258,30 @@ pub(crate) fn timed_out(limit: Duration) -> TaskError {
         format!("the call took longer than its timeout of {limit:?}"),
     )
     .with("timeout_seconds", limit.as_secs_f64())
+}
+
+/// Waits for the end of the time a call may take; for ever where there is none.
+pub(crate) async fn elapsed(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit).await;
+            limit
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// The error of a disk that does not take or give what waits on it.
+pub(crate) fn storage(error: &std::io::Error) -> TaskError {
+    let code = match error.kind() {
+        IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "STORAGE_FULL",
+        _ => "STORAGE_UNAVAILABLE",
+    };
+    let message = format!("the response cannot be put aside: {error}");
+    TaskError {
+        retryable: true,
+        ..TaskError::new(ErrorKind::Storage, code, message)
+    }
 }
 
 /// The error of a body that could not be stored.

@@ -7,13 +7,15 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use model::outcome::TaskError;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use crate::call::{LogSink, Stream};
 use crate::capture::Capture;
-use crate::isolation::{GATE, Limits};
+use crate::isolation::{Confines, GATE, Limits, not_limited, unavailable};
+use crate::mark::{MARK, Mark};
 
 /// A group that was asked to end is killed after this long.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -26,6 +28,7 @@ pub(crate) struct Program<'a> {
     pub(crate) cwd: &'a Path,
     /// With limits, whoever starts it sends [`GO`](crate::isolation::GO) before anything else.
     pub(crate) limits: &'a Limits,
+    pub(crate) confines: &'a Confines,
 }
 
 /// Why a program does not run.
@@ -35,14 +38,39 @@ pub(crate) enum NotStarted {
     Program(#[from] io::Error),
     #[error("its limits cannot be set")]
     Limits(#[source] io::Error),
+    #[error("it cannot be shut in")]
+    Confines(#[source] io::Error),
 }
 
-/// A running program and everything it starts, unless that leaves the group on purpose.
+impl NotStarted {
+    /// The error of a task whose isolation could not be had; none if the program itself is at fault.
+    pub(crate) fn isolation(&self) -> Option<TaskError> {
+        match self {
+            Self::Program(_) => None,
+            Self::Limits(error) => Some(not_limited(error)),
+            Self::Confines(error) => {
+                let message = format!("`spec.sandbox` cannot be set up: {error}");
+                Some(unavailable(message).with("key", "sandbox"))
+            }
+        }
+    }
+
+    /// What the system said.
+    pub(crate) fn cause(&self) -> &io::Error {
+        match self {
+            Self::Program(error) | Self::Limits(error) | Self::Confines(error) => error,
+        }
+    }
+}
+
+/// A running program and everything it starts; what leaves the group on purpose is found by its mark.
 pub(crate) struct Group {
     pub(crate) child: Child,
     pub(crate) stdout: Output,
     pub(crate) stderr: Output,
     id: Option<Pid>,
+    mark: Mark,
+    is_swept: bool,
 }
 
 /// One output of a program.
@@ -54,17 +82,24 @@ pub(crate) struct Output {
 impl Program<'_> {
     /// Starts it in a new group, with nothing in its environment but what is given.
     pub(crate) fn start(&self, stdin: Stdio) -> Result<Group, NotStarted> {
-        let mut child = self
-            .command()
+        let mut mark = Mark::new();
+        let mut command = self.command();
+        command
             .env_clear()
             .envs(self.env)
+            .env(MARK, mark.as_str())
             .current_dir(self.cwd)
             .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
+            .kill_on_drop(true);
+        let mut child = if self.confines.is_none() {
+            command.spawn()?
+        } else {
+            spawn_confined(&mut command, self.confines)?
+        };
+        mark.leads(child.id());
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(id) = id.filter(|_| !self.limits.is_empty()) {
             self.limits.set(id).map_err(NotStarted::Limits)?;
@@ -77,6 +112,8 @@ impl Program<'_> {
             stdout: Output::new(pipe::Receiver::from_owned_fd(stdout)?),
             stderr: Output::new(pipe::Receiver::from_owned_fd(stderr)?),
             id,
+            mark,
+            is_swept: false,
         })
     }
 
@@ -94,6 +131,20 @@ impl Program<'_> {
     }
 }
 
+/// Starts a program from a thread that has shut itself in, and ends with that.
+fn spawn_confined(command: &mut Command, confines: &Confines) -> Result<Child, NotStarted> {
+    let runtime = tokio::runtime::Handle::current();
+    let spawn = || {
+        let _entered = runtime.enter();
+        confines.enforce().map_err(NotStarted::Confines)?;
+        Ok(command.spawn()?)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, spawn)?;
+        thread.join().expect("starting a program does not panic")
+    })
+}
+
 impl Group {
     /// Asks the group to end, waits a little, then kills what is left of it.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
@@ -106,9 +157,13 @@ impl Group {
         self.child.wait().await
     }
 
-    /// Kills whatever is left of the group.
-    pub(crate) fn kill(&self) {
+    /// Kills whatever is left of the group, and what has left it.
+    pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);
+        // What was killed starts nothing more.
+        if !std::mem::replace(&mut self.is_swept, true) {
+            self.mark.sweep();
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -132,6 +187,11 @@ impl Output {
             pipe,
             is_open: true,
         }
+    }
+
+    /// Whether more may come.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Waits until there is something to read; for ever once the output is closed.

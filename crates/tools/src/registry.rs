@@ -10,15 +10,21 @@ use model::id::Name;
 use crate::artifact::Artifact;
 use crate::call::Tool;
 use crate::container::Container;
+use crate::duckdb::{Databases, Duckdb, Libraries};
+use crate::external::{External, Manifest};
 use crate::http::{Clients, Http};
+use crate::isolation::SandboxLevel;
 use crate::mcp::Mcp;
 use crate::nats::Nats;
 use crate::network::Network;
 use crate::noop::Noop;
+use crate::objects::{Objects, Reach};
+use crate::postgres::{Pools, Postgres, PostgresConfig};
 use crate::python::Python;
 use crate::rhai::Rhai;
 use crate::shell::Shell;
 use crate::sqlite::Sqlite;
+use crate::transfer::Transfer;
 use crate::transform::Transform;
 
 /// How the built-in tools are set up.
@@ -30,14 +36,35 @@ pub struct Config {
     pub http: HttpLimits,
     /// What of the network tasks may reach.
     pub network: Network,
+    /// Connections of the `postgres` tool.
+    pub postgres: PostgresConfig,
     /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
     pub environment: BTreeMap<String, String>,
     /// What the clients of container runtimes find besides: `DOCKER_HOST`, `KUBECONFIG` and their like.
     pub container_environment: BTreeMap<String, String>,
+    /// How far programs are shut in at least, whatever a task asks for.
+    pub sandbox: SandboxLevel,
+    /// The kinds that this deployment adds.
+    pub external: Vec<Manifest>,
     /// Where responses wait while they are received; best on the disk that also holds bodies.
     pub scratch_dir: PathBuf,
-    /// Files that `sqlite` and `artifact` refuse to open: the engine's own store.
+    /// Files that tools refuse to open: the engine's own store.
     pub forbidden_files: Vec<PathBuf>,
+    /// The library of the `duckdb` tool.
+    pub duckdb: DuckdbConfig,
+}
+
+/// The library of the `duckdb` tool, and what it may take.
+#[derive(Debug, Clone)]
+pub struct DuckdbConfig {
+    /// Where it is; looked for under its usual names if nothing is said.
+    pub library: Option<PathBuf>,
+    /// Where its extensions are, if not where it looks by itself.
+    pub extensions: Option<PathBuf>,
+    /// How much memory one database may take before it uses the disk.
+    pub memory_bytes_max: u64,
+    /// How many threads one database may use.
+    pub threads_max: u32,
 }
 
 /// Interpreters of the `python` tool.
@@ -49,6 +76,10 @@ pub struct PythonConfig {
     pub pool_max: usize,
     /// An interpreter is replaced after this many calls.
     pub calls_max: u64,
+    /// Where environments with the libraries of `libs` are kept.
+    pub environments_dir: PathBuf,
+    /// What pip sees of the environment besides what programs inherit: which index, which proxy.
+    pub pip_environment: BTreeMap<String, String>,
 }
 
 /// Bounds of the `http` tool.
@@ -82,13 +113,28 @@ impl Default for Config {
             python: PythonConfig::default(),
             http: HttpLimits::default(),
             network: Network::default(),
+            postgres: PostgresConfig::default(),
             environment: BTreeMap::from([(
                 "PATH".to_owned(),
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             )]),
             container_environment: BTreeMap::new(),
+            sandbox: SandboxLevel::None,
+            external: Vec::new(),
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
+            duckdb: DuckdbConfig::default(),
+        }
+    }
+}
+
+impl Default for DuckdbConfig {
+    fn default() -> Self {
+        Self {
+            library: None,
+            extensions: None,
+            memory_bytes_max: 1024 * 1024 * 1024,
+            threads_max: 4,
         }
     }
 }
@@ -99,6 +145,8 @@ impl Default for PythonConfig {
             command: PathBuf::from("python3"),
             pool_max: 8,
             calls_max: 10_000,
+            environments_dir: std::env::temp_dir().join("noetl-environments"),
+            pip_environment: BTreeMap::new(),
         }
     }
 }
@@ -128,25 +176,52 @@ impl Registry {
     /// Every kind that is built in.
     pub fn builtin(config: Config) -> Self {
         let clients = Arc::new(Clients::new(config.http, &config.network));
-        let shell = Shell::new(config.environment.clone());
-        let mcp = Mcp::new(clients.clone(), config.environment.clone());
-        let mut clients_env = config.environment.clone();
+        let level = config.sandbox;
+        let environment = config.environment;
+        let shell = Shell::new(environment.clone(), level);
+        let python = Python::new(&config.python, environment.clone(), clients.clone(), level);
+        let mcp = Mcp::new(clients.clone(), environment.clone(), level);
+        let mut clients_env = environment.clone();
         clients_env.extend(config.container_environment);
         let container = Container::new(clients_env);
-        let python = Python::new(&config.python, config.environment, clients.clone());
+        let reach = Reach {
+            forbidden: config.forbidden_files.clone(),
+            guard: clients.guard.clone(),
+            scratch_dir: config.scratch_dir.clone(),
+        };
         let mut registry = Self::empty();
+        for kind in ["s3", "gcs"] {
+            registry.insert(kind, Arc::new(Objects::new(reach.clone())));
+        }
         registry.insert("noop", Arc::new(Noop));
         registry.insert("container", Arc::new(container));
         registry.insert("mcp", Arc::new(mcp));
         registry.insert("nats", Arc::new(Nats::new(config.scratch_dir.clone())));
-        registry.insert("http", Arc::new(Http::new(clients, config.scratch_dir)));
+        let postgres = Postgres::new(config.postgres.clone(), config.scratch_dir.clone());
+        registry.insert("postgres", Arc::new(postgres));
+        let http = Arc::new(Http::new(clients, config.scratch_dir));
+        registry.insert("http", http.clone());
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));
         registry.insert("rhai", Arc::new(Rhai));
         registry.insert("transform", Arc::new(Transform));
-        let artifact = Artifact::new(config.forbidden_files.clone());
+        let artifact = Artifact::new(reach.clone());
         registry.insert("artifact", Arc::new(artifact));
+        let databases = Databases::new(Libraries::new(config.duckdb), &config.forbidden_files);
+        let transfer = Transfer {
+            reach,
+            databases: databases.clone(),
+            pools: Arc::new(Pools::new(config.postgres)),
+            http,
+        };
+        registry.insert("transfer", Arc::new(transfer));
+        registry.insert("duckdb", Arc::new(Duckdb::new(databases)));
         registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
+        for manifest in config.external {
+            let name = manifest.name.clone();
+            let external = External::new(manifest, environment.clone());
+            registry.insert(&name, Arc::new(external));
+        }
         registry
     }
 

@@ -11,6 +11,7 @@ mod context;
 mod download;
 mod event;
 mod remote;
+mod secret;
 mod shown;
 mod transport;
 
@@ -20,6 +21,7 @@ pub use context::Context;
 pub use download::Download;
 pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};
 pub use remote::Remote;
+pub use secret::{Secret, SecretValue, SecretsAsk};
 pub use shown::{InvalidShown, read_shown};
 pub use transport::{
     Ask, Claimed, Error, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Resume, Told,

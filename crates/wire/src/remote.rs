@@ -13,10 +13,12 @@ use model::time::Time;
 
 use crate::api::{
     BatchAnswer, BatchRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, SecretsAnswer, SecretsRequest,
+    ToldAnswer,
 };
 use crate::client::{CallError, Client};
 use crate::event::WireEvent;
+use crate::secret::{Secret, SecretsAsk};
 use crate::transport::{
     Ask, Claimed, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport, Verdict,
 };
@@ -212,6 +214,31 @@ impl Transport for Remote {
         answer.map_err(failed)
     }
 
+    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<Secret>, Error> {
+        let request = SecretsRequest {
+            worker: ask.worker.clone(),
+            command: ask.command,
+            lease_epoch: ask.lease_epoch,
+            names: ask.names.clone(),
+        };
+        let answer = self.client.post("/api/commands/secrets", &request).await;
+        let answer: SecretsAnswer = match answer {
+            Ok(answer) => answer,
+            Err(CallError::Problem(problem)) if problem.code == "FENCED" => {
+                return Err(Error::Fenced(ask.command));
+            }
+            // A token that is not taken may be put right while the worker waits; what the keychain refuses is final.
+            Err(CallError::Problem(problem)) if is_final(&problem.code) => {
+                return Err(Error::Denied {
+                    code: problem.code,
+                    detail: problem.detail,
+                });
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(answer.into_secrets())
+    }
+
     async fn look_up(&self, uri: &str) -> Result<Resolved, Error> {
         let request = LookUpRequest {
             reference: uri.to_owned(),
@@ -219,6 +246,12 @@ impl Transport for Remote {
         let answer = self.client.post("/api/commands/reference", &request).await;
         answer.map_err(failed)
     }
+}
+
+/// Whether a code is the keychain's own.
+fn is_final(code: &str) -> bool {
+    let own = ["CREDENTIAL_", "KEYCHAIN_", "MASTER_KEY_"];
+    own.iter().any(|prefix| code.starts_with(prefix))
 }
 
 /// What a failed call means to a worker. A token that is not taken may be put right while the worker waits.

@@ -18,6 +18,7 @@ use model::template::LoopPointer;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
+use crate::secret::{Secret, SecretsAsk};
 
 /// A worker asks for work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +155,14 @@ pub enum Error {
     /// The thing asked for does not exist.
     #[error("{0} does not exist")]
     NotFound(String),
+    /// The server does not hand out what was asked for; the code says why.
+    #[error("{detail}")]
+    Denied {
+        /// The stable code.
+        code: String,
+        /// Why, and what to do about it.
+        detail: String,
+    },
     /// The server found the call malformed; repeating it does not help.
     #[error("the report was refused: {0}")]
     Refused(String),
@@ -198,4 +207,7 @@ pub trait Transport: Send + Sync {
 
     /// What an address, `noetl://execution/…`, leads to, in whichever execution.
     async fn look_up(&self, uri: &str) -> Result<Resolved, Error>;
+
+    /// What names of credentials come to, for the holder of a command whose step declares them.
+    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<Secret>, Error>;
 }

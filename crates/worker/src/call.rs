@@ -17,6 +17,7 @@ use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper};
 use crate::logs::{LogLine, LogStream, Printed};
 use crate::render::Ready;
+use crate::secrets::Masks;
 use crate::{load, lookup};
 
 /// How long a tool may take to end after it was told to.
@@ -38,6 +39,7 @@ pub(crate) async fn make(
         input: input(ready.input.as_ref().map(model::template::Data::json)),
         context: Arc::new(|| Value::Object(Map::new())),
         knobs: ready.knobs,
+        effect: task.effect,
         timeout: ready.timeout,
         idempotency_key: scope.idempotency_key.clone().unwrap_or_else(|| "".into()),
         attempt: at.attempt,
@@ -60,6 +62,7 @@ pub(crate) async fn make(
         at,
         task,
         printed: Mutex::default(),
+        masks: hand.masks(),
     };
     guarded(hand, tool, call, &log).await
 }
@@ -190,9 +193,15 @@ struct TaskLog<'a> {
     at: &'a At,
     task: &'a Task,
     printed: Mutex<Printed>,
+    masks: Option<Arc<Masks>>,
 }
 
 impl TaskLog<'_> {
+    fn masked(&self, text: &str) -> String {
+        let masked = self.masks.as_ref().and_then(|masks| masks.text(text));
+        masked.unwrap_or_else(|| text.to_owned())
+    }
+
     fn printed(&self) -> MutexGuard<'_, Printed> {
         self.printed.lock().expect("counting lines does not panic")
     }
@@ -222,7 +231,7 @@ impl LogSink for TaskLog<'_> {
                 Stream::Stdout => LogStream::Stdout,
                 Stream::Stderr => LogStream::Stderr,
             },
-            text: text.to_owned(),
+            text: self.masked(text),
         };
         let passed = self.printed().pass(line);
         if let Some(line) = passed {

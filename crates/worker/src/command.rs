@@ -116,7 +116,7 @@ async fn prepare(
                 lease.tell(Order::Gone);
                 return Err(Trouble::Interrupted);
             }
-            Err(error @ (wire::Error::NotFound(_) | wire::Error::Refused(_))) => {
+            Err(error) => {
                 let message = format!("the text of the playbook cannot be had: {error}");
                 let error = TaskError::new(ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND", message);
                 return Err(error.into());

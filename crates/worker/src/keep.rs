@@ -1,5 +1,7 @@
 //! Keeping: what is too large for the log is stored first, then referenced.
 
+use std::sync::Arc;
+
 use model::event::At;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::{ResultControl, Task};
@@ -7,10 +9,11 @@ use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::size::is_within;
 use model::template::{Data, Loaded};
 use pipeline::Settled;
-use results::{Keeper, Kept, Limits, Place};
+use results::{Bodies, Keeper, Kept, Limits, Place};
 use serde_json::Value;
 
 use crate::hand::Hand;
+use crate::secrets::MaskedBodies;
 
 /// A body of this size stays at hand for the rules that look at it next.
 const AT_HAND_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -59,10 +62,19 @@ pub(crate) fn keeper(hand: &Hand, task: &Task, at: &At) -> Keeper {
         now: hand.now(),
     };
     Keeper {
-        bodies: hand.shared.config.bodies.clone(),
+        bodies: bodies(hand),
         control: task.result.clone(),
         uri: place.uri(),
         bytes_max: payload_bytes_max(hand),
+    }
+}
+
+/// Where a tool's bodies go: past the secrets of the execution, if it has any.
+pub(crate) fn bodies(hand: &Hand) -> Arc<dyn Bodies> {
+    let bodies = hand.shared.config.bodies.clone();
+    match hand.masks() {
+        Some(masks) => Arc::new(MaskedBodies { bodies, masks }),
+        None => bodies,
     }
 }
 

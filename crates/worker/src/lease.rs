@@ -216,7 +216,7 @@ impl Lease {
                     self.tell(Order::Gone);
                     return Err(Gone);
                 }
-                Err(wire::Error::Refused(why)) => {
+                Err(wire::Error::Refused(why) | wire::Error::Denied { detail: why, .. }) => {
                     tracing::error!(command = %self.id, why, "a report was refused");
                     report = self.refused(&report, why);
                 }

@@ -28,6 +28,7 @@ mod render;
 mod restore;
 mod run;
 mod scratch;
+mod secrets;
 mod settle;
 #[cfg(test)]
 mod tests;

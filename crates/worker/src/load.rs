@@ -196,6 +196,13 @@ where
                 hand.lease.tell(Order::Gone);
                 return Err(Trouble::Interrupted);
             }
+            Err(wire::Error::Denied { code, detail }) => {
+                let error = TaskError {
+                    retryable: false,
+                    ..TaskError::new(ErrorKind::Auth, code, detail)
+                };
+                return Err(error.into());
+            }
             Err(error @ (wire::Error::NotFound(_) | wire::Error::Refused(_))) => {
                 let error = TaskError::new(
                     ErrorKind::Storage,

@@ -9,14 +9,14 @@ use tools::{Access, References};
 
 use crate::hand::{Hand, Trouble};
 use crate::lease::Lease;
-use crate::load;
 use crate::patience::Backoff;
 use crate::worker::Shared;
+use crate::{keep, load};
 
 /// How a tool that this command calls reaches results by reference.
 pub(crate) fn access(hand: &Hand) -> Access {
     Access {
-        bodies: hand.shared.config.bodies.clone(),
+        bodies: keep::bodies(hand),
         references: Arc::new(Lookup {
             shared: hand.shared.clone(),
             lease: hand.lease.clone(),

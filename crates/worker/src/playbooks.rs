@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use model::id::{Name, PlaybookHash};
 use model::outcome::{ErrorKind, TaskError};
+use model::playbook::credentials::Opens;
 use model::playbook::{Playbook, Step, Task, parse};
 use model::template::Tree;
 use serde_json::Value;
@@ -41,6 +42,8 @@ pub(crate) struct TaskPlan {
     pub(crate) role: Role,
     /// Whether it may run again freely.
     pub(crate) is_pure: bool,
+    /// What it opens, as far as its text tells.
+    pub(crate) opens: Opens,
 }
 
 /// Who does a task.
@@ -101,7 +104,7 @@ fn plan(step: &Step, tools: &Registry) -> StepPlan {
     let tasks: Vec<_> = step
         .tasks
         .iter()
-        .map(|task| task_plan(task, tools))
+        .map(|task| task_plan(step, task, tools))
         .collect();
     let only_computes = |task: &TaskPlan| match &task.role {
         Role::Tool(tool) => tool.is_pure(),
@@ -113,7 +116,7 @@ fn plan(step: &Step, tools: &Registry) -> StepPlan {
     }
 }
 
-fn task_plan(task: &Task, tools: &Registry) -> TaskPlan {
+fn task_plan(step: &Step, task: &Task, tools: &Registry) -> TaskPlan {
     let role = match (task.kind.as_str(), tools.get(task.kind.as_str())) {
         (_, Some(tool)) => Role::Tool(tool),
         ("playbook", None) => Role::Child,
@@ -125,7 +128,11 @@ fn task_plan(task: &Task, tools: &Registry) -> TaskPlan {
         Role::Unknown => true,
         Role::Child | Role::Wait => false,
     };
-    TaskPlan { role, is_pure }
+    TaskPlan {
+        role,
+        is_pure,
+        opens: Opens::of_task(step, task),
+    }
 }
 
 /// Whether a task only looks at results, which may be done again freely.

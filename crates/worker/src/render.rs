@@ -94,6 +94,13 @@ fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError
                 }
                 continue;
             }
+            FieldMode::End => {
+                let rendered = end(key, tree, scope, &mut ready.pieces);
+                if let Some(value) = gather(&mut needs, rendered)? {
+                    ready.fields.insert(key.clone(), value);
+                }
+                continue;
+            }
             FieldMode::Reference => reference(tree, scope),
             FieldMode::Value | FieldMode::Verbatim => value(tree, scope),
         };
@@ -165,6 +172,41 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<Vec<Piece>>, RenderError> {
         }
         Tree::Map(_) => vec![vec![Piece::Text(tree.render(scope)?.value.to_string())]],
     })
+}
+
+/// A map of which statements are kept in pieces, under `<key>.query`.
+fn end(
+    key: &str,
+    tree: &Tree,
+    scope: &Scope,
+    all: &mut BTreeMap<String, Vec<Vec<Piece>>>,
+) -> Result<Value, RenderError> {
+    let is_statement = |name: &str| matches!(name, "query" | "command");
+    let entries = match tree {
+        Tree::Map(entries) => entries.clone(),
+        Tree::Literal(Value::Object(map)) => {
+            let entry =
+                |(name, value): (&String, &Value)| (name.clone(), Tree::Literal(value.clone()));
+            map.iter().map(entry).collect()
+        }
+        other => return value(other, scope),
+    };
+    let mut map = Map::new();
+    let mut needs = Vec::new();
+    for (name, tree) in &entries {
+        if is_statement(name) {
+            if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
+                all.insert(format!("{key}.{name}"), lists);
+            }
+        } else if let Some(value) = gather(&mut needs, value(tree, scope))? {
+            map.insert(name.clone(), value);
+        }
+    }
+    if needs.is_empty() {
+        Ok(Value::Object(map))
+    } else {
+        Err(RenderError::Needs(needs))
+    }
 }
 
 fn literal(value: &Value) -> Piece {

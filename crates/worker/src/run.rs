@@ -165,7 +165,15 @@ impl<'h> Pipeline<'h> {
         self.scope.idempotency_key = Some(key.into());
         let (step, task) = (self.step, run.task);
         let render = |scope: &Scope| render::render(step, task, scope);
-        let ready = load::resolve(self.hand, &mut self.scope, render).await;
+        let ready = match self.open_keychain(run).await {
+            Ok(()) => load::resolve(self.hand, &mut self.scope, render).await,
+            Err(trouble) => Err(trouble.into()),
+        };
+        self.scope.keychain = None;
+        let ready = match ready {
+            Ok(ready) => self.open_auth(run, ready).await.map_err(Unresolved::from),
+            Err(unresolved) => Err(unresolved),
+        };
         let ready = match ready {
             Ok(ready) => ready,
             Err(unresolved) => {
@@ -188,11 +196,14 @@ impl<'h> Pipeline<'h> {
         &mut self,
         run: &TaskRun<'h>,
         at: At,
-        ready: Ready,
+        mut ready: Ready,
     ) -> Result<Attempted, Trouble> {
         let index = self.step.task(run.task.label.as_str());
         let (index, _) = index.expect("the task is one of the step's");
         let plan = self.plan;
+        if !matches!(plan.tasks[index].role, Role::Tool(_)) {
+            self.mask_ready(&mut ready);
+        }
         let started = TaskStarted {
             inputs: ready.inputs.clone(),
             awaits: None,

@@ -21,6 +21,7 @@ impl Pipeline<'_> {
         run: &TaskRun<'_>,
         mut outcome: Outcome,
     ) -> Result<(), Trouble> {
+        self.mask_outcome(&mut outcome);
         let at = self.task_at(run);
         let begun = self.scope.now.unwrap_or(self.begun);
         let begun = if run.entry == Entry::Again {

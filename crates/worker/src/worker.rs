@@ -20,6 +20,7 @@ use crate::lease::{Lease, Order};
 use crate::logs::Logs;
 use crate::manifests::WithManifests;
 use crate::playbooks::Playbooks;
+use crate::secrets::Secrets;
 
 /// How a worker is set up.
 #[derive(Clone)]
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) playbooks: Playbooks,
     pub(crate) elements: Elements,
+    pub(crate) secrets: Secrets,
     pub(crate) env: Option<Data>,
     leases: Mutex<HashMap<CommandId, Arc<Lease>>>,
     is_draining: AtomicBool,
@@ -97,6 +99,7 @@ impl Shared {
             transport,
             playbooks: Playbooks::default(),
             elements: Elements::default(),
+            secrets: Secrets::default(),
             leases: Mutex::default(),
             is_draining: AtomicBool::new(false),
         }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use wire::Client;
 
 use crate::e2e::process::Process;
+use crate::e2e::tally::Tally;
 use crate::peers::program::{User, Watch, free_port};
 use crate::peers::{Database, Nats, Postgres, Proxy};
 
@@ -45,6 +46,8 @@ pub struct Cluster {
     pub postgres: Postgres,
     /// The bus that events are published on.
     pub nats: Nats,
+    /// Where playbooks count what they did.
+    pub tally: Tally,
     database: Database,
     _watch: Watch,
     dir: TempDir,
@@ -56,6 +59,7 @@ impl Cluster {
         let postgres = tokio::task::spawn_blocking(Postgres::private).await;
         let postgres = postgres.expect("Postgres starts");
         let database = postgres.fresh_database();
+        let tally = Tally::open(&postgres).await;
         let nats = Nats::private();
         let dir = tempfile::tempdir().expect("there is room for a folder");
         // Should this process be killed, nobody else ends those it has started.
@@ -69,6 +73,7 @@ impl Cluster {
             nodes,
             postgres,
             nats,
+            tally,
             database,
             _watch: watch,
             dir,

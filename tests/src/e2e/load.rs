@@ -29,6 +29,15 @@ pub struct Begun {
     pub n: u64,
 }
 
+/// Where effects are seen: the URLs of a service and of a database.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The witness.
+    pub witness: &'a str,
+    /// The tally.
+    pub tally: &'a str,
+}
+
 /// Puts every playbook into the catalog.
 pub(crate) async fn register(client: &Client) {
     for (path, text) in Recipe::catalog() {
@@ -40,10 +49,10 @@ pub(crate) async fn register(client: &Client) {
 }
 
 /// Starts a run; answers when it is durable.
-pub async fn begin(client: &Client, recipe: Recipe, n: u64, witness: &str) -> Begun {
+pub async fn begin(client: &Client, recipe: Recipe, n: u64, seen: Seen<'_>) -> Begun {
     let body = json!({
         "path": recipe.path(),
-        "payload": {"witness": witness, "n": n},
+        "payload": {"witness": seen.witness, "tally": seen.tally, "n": n},
         "dedup": format!("load-{n}"),
     });
     let started: Result<Started, CallError> = say(client, "/api/execute", &body).await;

@@ -14,11 +14,13 @@ mod oracle;
 mod playbooks;
 mod process;
 mod storm;
+mod tally;
 mod witness;
 
 pub use cluster::{Cluster, Shape};
-pub use load::{Begun, begin};
+pub use load::{Begun, Seen, begin};
 pub use oracle::read_log;
 pub use playbooks::Recipe;
 pub use storm::{Plan, Report, storm};
+pub use tally::Tally;
 pub use witness::Witness;

@@ -24,6 +24,7 @@ pub enum Recipe {
     Unrouted,
     Join,
     Processes,
+    Tally,
 }
 
 /// Started by other playbooks only.
@@ -31,7 +32,7 @@ const CHILD: (&str, &str) = ("e2e/child", include_str!("../../e2e/child.yaml"));
 
 impl Recipe {
     /// All of them; each gets its turn.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Chain,
         Self::Parallel,
         Self::Sequential,
@@ -49,6 +50,7 @@ impl Recipe {
         Self::Unrouted,
         Self::Join,
         Self::Processes,
+        Self::Tally,
     ];
 
     /// Everything that must be in the catalog: path and text.
@@ -84,6 +86,7 @@ impl Recipe {
             Self::Unrouted => ("e2e/unrouted", include_str!("../../e2e/unrouted.yaml")),
             Self::Join => ("e2e/join", include_str!("../../e2e/join.yaml")),
             Self::Processes => ("e2e/processes", include_str!("../../e2e/processes.yaml")),
+            Self::Tally => ("e2e/tally", include_str!("../../e2e/tally.yaml")),
         }
     }
 
@@ -105,7 +108,8 @@ impl Recipe {
             | Self::Signal
             | Self::Pause
             | Self::Routed
-            | Self::Processes => vec![json!(n)],
+            | Self::Processes
+            | Self::Tally => vec![json!(n)],
             Self::Parallel => vec![json!({"sum": 28, "count": 8})],
             Self::Sequential => vec![json!([1, 2, 3, 4])],
             Self::Jump => vec![json!(3)],

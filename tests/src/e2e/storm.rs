@@ -13,7 +13,7 @@ use wire::Client;
 use wire::api::ExecutionPage;
 
 use crate::e2e::cluster::{Cluster, Shape};
-use crate::e2e::load::{Begun, attend, begin, register};
+use crate::e2e::load::{Begun, Seen, attend, begin, register};
 use crate::e2e::nemesis::{Deeds, Nemesis};
 use crate::e2e::oracle::{Oracle, Verdict};
 use crate::e2e::playbooks::Recipe;
@@ -105,15 +105,18 @@ pub async fn storm(plan: Plan) -> Report {
     let client = cluster.client();
     let witness = Arc::new(Witness::start());
     register(&client).await;
+    let tally = cluster.tally.url();
     let nemesis = Nemesis::new(cluster, plan.seed);
     let time = plan.time;
     let raging = tokio::task::spawn_blocking(move || nemesis.rage(time));
-    let begun = load(&client, &plan, &witness);
+    let begun = load(&client, &plan, &witness, &tally);
     let (cluster, deeds) = raging.await.expect("the nemesis does not panic");
     let calm = Instant::now();
     let (load, unfinished) = settle(&client, begun, plan.patience).await;
     let calm_after = calm.elapsed();
-    let oracle = Oracle::open(&client, &cluster.database_url(), witness.seen()).await;
+    let mut seen = witness.seen();
+    seen.extend(cluster.tally.counts().await);
+    let oracle = Oracle::open(&client, &cluster.database_url(), seen).await;
     let said = cluster.said();
     let verdict = oracle
         .judge(&load, &said, cluster.postgres.password())
@@ -138,16 +141,21 @@ pub async fn storm(plan: Plan) -> Report {
 }
 
 /// Asks for runs, evenly over the time; each is attended to as its recipe says.
-fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>) -> JoinSet<Begun> {
+fn load(client: &Client, plan: &Plan, witness: &Arc<Witness>, tally: &str) -> JoinSet<Begun> {
     let mut begun = JoinSet::new();
     let every = plan.time / u32::try_from(plan.runs.max(1)).expect("few runs");
     for n in 0..plan.runs {
         let recipe = Recipe::ALL[usize::try_from(n).expect("few runs") % Recipe::ALL.len()];
         let (client, witness) = (client.clone(), witness.clone());
+        let tally = tally.to_owned();
         let when = every * u32::try_from(n).expect("few runs");
         begun.spawn(async move {
             tokio::time::sleep(when).await;
-            let begun = begin(&client, recipe, n, &witness.url()).await;
+            let seen = Seen {
+                witness: &witness.url(),
+                tally: &tally,
+            };
+            let begun = begin(&client, recipe, n, seen).await;
             attend(&client, begun).await;
             begun
         });

@@ -181,7 +181,41 @@ impl State {
         }
     }
 
+    /// A page of names, as the XML API lists them.
+    fn list(&self, asked: &Asked) -> Reply {
+        const PAGE: usize = 2;
+        let folder = format!("{}/", asked.path.trim_end_matches('/'));
+        let prefix = asked.param("prefix").unwrap_or_default();
+        let after = asked
+            .param("continuation-token")
+            .or(asked.param("start-after"));
+        let names = self.objects.iter().filter_map(|(path, body)| {
+            let name = path.strip_prefix(&folder)?;
+            let is_after = after.is_none_or(|after| name > after);
+            (name.starts_with(prefix) && is_after).then_some((name, body.len()))
+        });
+        let mut names: Vec<_> = names.take(PAGE + 1).collect();
+        let has_more = names.len() > PAGE;
+        names.truncate(PAGE);
+        let mut body = "<ListBucketResult>".to_owned();
+        for (name, bytes) in &names {
+            body.push_str(&format!(
+                "<Contents><Key>{name}</Key><Size>{bytes}</Size><ETag>\"1\"</ETag>\
+                 <LastModified>1970-01-01T00:00:00.000Z</LastModified></Contents>"
+            ));
+        }
+        if let Some((last, _)) = names.last().filter(|_| has_more) {
+            body.push_str(&format!(
+                "<NextContinuationToken>{last}</NextContinuationToken>"
+            ));
+        }
+        plain(200, &format!("{body}</ListBucketResult>"))
+    }
+
     fn object(&self, asked: &Asked) -> Reply {
+        if asked.param("list-type").is_some() {
+            return self.list(asked);
+        }
         let Some(object) = self.objects.get(&asked.path) else {
             return plain(404, "<Error><Code>NoSuchKey</Code></Error>");
         };

@@ -3,6 +3,7 @@
 //! Each peer is watched over by a small shell that holds a pipe from the test: however the test ends, the pipe closes,
 //! and the shell stops the peer and removes its files.
 
+mod duckdb;
 mod gcs;
 mod mcp;
 mod nats;
@@ -12,6 +13,7 @@ mod proxy;
 mod s3;
 mod web;
 
+pub use duckdb::duckdb;
 pub use gcs::Gcs;
 pub use mcp::{Answers, Mcp};
 pub use nats::Nats;

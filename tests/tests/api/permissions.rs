@@ -40,6 +40,7 @@ fn routes() -> Vec<Route> {
                 .replace("{name}", "a")
                 .replace("{path}", "a")
                 .replace("{hash}", "a")
+                .replace("{catalog_id}", "a")
                 .replace("{request_id}", "a");
             assert!(
                 !path.contains('{'),

@@ -60,6 +60,7 @@ impl Site {
             files: None,
             bus: None,
             takes_over: true,
+            keychain: server::KeychainConfig::default(),
             retention: None,
             cluster_secret: None,
         })

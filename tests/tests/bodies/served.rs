@@ -36,6 +36,7 @@ impl Served {
             files: None,
             bus: None,
             takes_over: false,
+            keychain: server::KeychainConfig::default(),
             retention: None,
             cluster_secret: None,
         };

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use model::id::{ExecutionId, WorkerId};
+use model::playbook::credentials::Opens;
 use model::raw::Raw;
 use model::status::RunStatus;
 use server::{Control, ControlError, Rerun, Server, Submission, SubmitError};
@@ -12,6 +13,7 @@ use store::{Filter, Store};
 use tempfile::TempDir;
 use tests::conformance::{Again, Agenda, Case, Log, Script, What, normalise};
 use tokio_util::sync::CancellationToken;
+use wire::api::CredentialRequest;
 
 use crate::clock::Virtual;
 use crate::mortal::Mortal;
@@ -55,6 +57,30 @@ pub(crate) async fn run(case: &Case, site: Site) -> Result<String, String> {
     Ok(text)
 }
 
+/// Every credential that the playbooks of a case name.
+async fn give_credentials(case: &Case, server: &Server) -> Result<(), String> {
+    let texts = [&case.playbook]
+        .into_iter()
+        .chain(case.children.iter().map(|(_, text)| text));
+    for text in texts {
+        let parsed = model::playbook::parse("playbook", text.as_bytes());
+        let named = parsed.playbook.as_ref().map(Opens::of_playbook);
+        for name in named.unwrap_or_default() {
+            let request = CredentialRequest {
+                name,
+                kind: "basic".to_owned(),
+                data: serde_json::json!({"password": "open"}),
+            };
+            let actor = server::Actor {
+                name: "the case".to_owned(),
+                source: None,
+            };
+            server.set_credential(&request, actor).await.map_err(said)?;
+        }
+    }
+    Ok(())
+}
+
 async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
     let dir = tempfile::tempdir().map_err(said)?;
     let clock = Virtual::start();
@@ -68,6 +94,13 @@ async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
         files: None,
         bus: None,
         takes_over: false,
+        keychain: server::KeychainConfig {
+            keys: server::MasterKeys::Given {
+                current: server::MasterKey::fresh(),
+                old: None,
+            },
+            ..server::KeychainConfig::default()
+        },
         retention: None,
         cluster_secret: site.secret(&*store).await?,
     };
@@ -75,6 +108,7 @@ async fn start(case: &Case, mut site: Site) -> Result<Running, String> {
         store.put_playbook(path, text).await.map_err(said)?;
     }
     let server = Server::start(config).map_err(said)?;
+    give_credentials(case, &server).await?;
     site.listen(&server, dir.path()).await?;
     let submission = Submission {
         name: "playbook".to_owned(),

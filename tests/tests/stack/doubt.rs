@@ -36,6 +36,7 @@ async fn house() -> House {
         files: None,
         bus: None,
         takes_over: false,
+        keychain: server::KeychainConfig::default(),
         retention: None,
         cluster_secret: None,
     };

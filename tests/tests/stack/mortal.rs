@@ -63,6 +63,9 @@ impl Transport for Mortal {
     async fn manifest(&self, reference: &ResultRef) -> Result<Pieces, Error> {
         self.alive(self.server.manifest(reference)).await
     }
+    async fn secrets(&self, ask: &wire::SecretsAsk) -> Result<Vec<wire::Secret>, Error> {
+        self.alive(self.server.secrets(ask)).await
+    }
     async fn look_up(&self, uri: &str) -> Result<Resolved, Error> {
         self.alive(self.server.look_up(uri)).await
     }

@@ -158,6 +158,9 @@ impl Store for Stored {
     async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
         held(self.sqlite.outbox_done(upto)).await
     }
+    fn safe(&self) -> &dyn store::Safe {
+        self.sqlite.safe()
+    }
     async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
         held(self.sqlite.put_token(token)).await
     }

@@ -85,6 +85,57 @@ fn sql_stays_with_the_databases(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// The one room that calls C.
+const UNSAFE_ROOM: &str = "crates/tools/src/duckdb/ffi/";
+
+fn unsafe_code_stays_in_its_room(files: &[File]) -> Vec<Finding> {
+    let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b")
+        .expect("the pattern is valid");
+    // The parent says why the room is there.
+    let is_judged = |file: &&File| {
+        file.is_rust()
+            && !file.path.starts_with(UNSAFE_ROOM)
+            && file.path != "crates/tools/src/duckdb/mod.rs"
+            && !file.path.starts_with("tests/tests/tidy/")
+    };
+    let mut findings = Vec::new();
+    for file in files.iter().filter(is_judged) {
+        for (number, line) in file.code_lines() {
+            if lifted.is_match(line) {
+                findings
+                    .push(file.finding(number, "unsafe code belongs in `tools/src/duckdb/ffi`"));
+            }
+        }
+    }
+    findings
+}
+
+#[test]
+fn unsafe_code_is_in_one_room() {
+    assert_clean(unsafe_code_stays_in_its_room);
+}
+
+#[test]
+fn unsafe_code_elsewhere_is_caught() {
+    assert_catches(
+        unsafe_code_stays_in_its_room,
+        &[
+            ("crates/server/src/a.rs", "    let a = unsafe { *b };\n"),
+            (
+                "crates/tools/src/b.rs",
+                "#[expect(unsafe_code, reason = \"x\")]\nmod c;\n",
+            ),
+        ],
+    );
+    assert_passes(
+        unsafe_code_stays_in_its_room,
+        &[(
+            "crates/tools/src/duckdb/ffi/a.rs",
+            "    let a = unsafe { *b };\n",
+        )],
+    );
+}
+
 #[test]
 fn model_pipeline_and_engine_reach_nothing_outside() {
     assert_clean(deciding_code_reaches_nothing);

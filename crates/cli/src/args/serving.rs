@@ -42,6 +42,13 @@ pub(crate) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Where `serve` would listen
+    #[arg(long, default_value = "127.0.0.1:8082", value_name = "HOST:PORT")]
+    pub(crate) listen: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct GcArgs {
     /// Remove nothing; say what would be removed
     #[arg(long)]

@@ -137,6 +137,7 @@ mod tests {
             store: store.map(PathBuf::from),
             server: server.iter().map(|server| (*server).to_owned()).collect(),
             token_file: None,
+            tools: None,
         };
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let named = Named {

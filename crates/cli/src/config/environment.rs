@@ -16,6 +16,36 @@ pub(crate) struct Environment {
     pub(crate) unicode: bool,
 }
 
+/// The variables that pip may see.
+const PIP: [&str; 26] = [
+    "PIP_CACHE_DIR",
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_CONFIG_FILE",
+    "PIP_CONSTRAINT",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_INDEX_URL",
+    "PIP_KEYRING_PROVIDER",
+    "PIP_NO_BINARY",
+    "PIP_NO_INDEX",
+    "PIP_ONLY_BINARY",
+    "PIP_PRE",
+    "PIP_PREFER_BINARY",
+    "PIP_PROXY",
+    "PIP_RETRIES",
+    "PIP_TRUSTED_HOST",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "XDG_CONFIG_HOME",
+];
+
 impl Environment {
     /// The environment of this process; variables that are not text are passed over.
     #[expect(
@@ -66,6 +96,18 @@ impl Environment {
     /// What programs started by tasks inherit.
     pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
         self.allowed(["PATH", "HOME", "LANG", "VIRTUAL_ENV"])
+    }
+
+    /// What pip needs besides: which index, which proxy, which certificates. Secrets in them go to pip alone.
+    pub(crate) fn for_pip(&self) -> BTreeMap<String, String> {
+        self.allowed(PIP)
+    }
+
+    /// Where this person's programs keep what can be made again.
+    pub(crate) fn cache_dir(&self) -> Option<PathBuf> {
+        let base = self.get("XDG_CACHE_HOME").map(PathBuf::from);
+        let base = base.or_else(|| Some(PathBuf::from(self.get("HOME")?).join(".cache")));
+        Some(base?.join("noetl"))
     }
 
     /// The variables of these names that are set.

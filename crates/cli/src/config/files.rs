@@ -17,6 +17,8 @@ pub(crate) struct Layer {
     pub(super) python: Option<PathBuf>,
     pub(super) server: Option<String>,
     pub(super) retention: Option<String>,
+    pub(super) sandbox: Option<String>,
+    pub(super) tools: Option<PathBuf>,
 }
 
 /// When to use colours, as files spell it.
@@ -39,7 +41,7 @@ impl From<Color> for ColorWhen {
 }
 
 impl Layer {
-    /// What the file at `path` says; nothing if there is none. A relative store is meant from where the file stands.
+    /// What the file at `path` says; nothing if there is none. Relative paths are meant from where the file stands.
     pub(super) fn load(path: &Path) -> Result<Self, Problem> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -51,6 +53,7 @@ impl Layer {
         let mut layer = Self::parse(&text, &path.display().to_string())?;
         let base = path.parent().unwrap_or(Path::new(""));
         layer.store = layer.store.map(|store| base.join(store));
+        layer.tools = layer.tools.map(|tools| base.join(tools));
         Ok(layer)
     }
 
@@ -62,7 +65,7 @@ impl Layer {
                 error.to_string().trim_end()
             );
             Problem::new(Exit::Usage, "CONFIG_INVALID", message)
-                .help("it takes: store, slots, color, python, server")
+                .help("it takes: store, slots, color, python, server, retention, sandbox, tools")
         })
     }
 }

@@ -6,6 +6,7 @@ mod address;
 mod contexts;
 mod environment;
 mod files;
+mod keychain;
 mod network;
 mod settings;
 mod storage;

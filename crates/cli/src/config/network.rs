@@ -1,8 +1,9 @@
 //! What of the network tasks may reach: the `NOETL_HTTP_…` variables.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
-use tools::{Authorities, Hole};
+use tools::{Authorities, Hole, Network};
 
 use crate::config::environment::Environment;
 use crate::problem::{Exit, Problem};
@@ -19,6 +20,18 @@ pub(crate) struct NetworkSettings {
     pub(crate) authorities: Authorities,
     /// How many requests one host is sent at once.
     pub(crate) per_host_max: Option<usize>,
+}
+
+impl NetworkSettings {
+    /// What may be reached from a process whose server and store are there.
+    pub(crate) fn reaching(&self, allow_private: bool, own: Vec<SocketAddr>) -> Network {
+        Network {
+            allow_private,
+            own,
+            holes: self.holes.clone(),
+            authorities: self.authorities.clone(),
+        }
+    }
 }
 
 /// What the variables say.

@@ -8,6 +8,7 @@ use crate::config::address::{self, Address, Named};
 use crate::config::contexts::Contexts;
 use crate::config::environment::Environment;
 use crate::config::files::{Layer, nearest};
+use crate::config::keychain::Keychain;
 use crate::config::network::{NetworkSettings, network};
 use crate::config::storage::{scratch, storage};
 use crate::problem::{Exit, Problem};
@@ -30,6 +31,10 @@ pub(crate) struct Settings {
     pub(crate) python: PathBuf,
     /// How long after a run's end its bodies are kept.
     pub(crate) retention: Duration,
+    /// How far programs of tasks are shut in at least.
+    pub(crate) sandbox: tools::SandboxLevel,
+    /// The kinds that this deployment adds.
+    pub(crate) external: Vec<tools::Manifest>,
     /// The server that is meant, if any.
     pub(crate) server: Option<Address>,
     /// Whether runs are in the store in spite of it.
@@ -38,10 +43,14 @@ pub(crate) struct Settings {
     pub(crate) is_server_flagged: bool,
     /// The token file that was named.
     pub(crate) token_file: Option<PathBuf>,
+    /// Databases that tasks may reach although an engine keeps its runs there.
+    pub(crate) postgres_allow: Vec<String>,
     /// Where bodies are kept besides the server's own store.
     pub(crate) storage: results::StoresConfig,
     /// What of the network tasks may reach.
     pub(crate) network: NetworkSettings,
+    /// How credentials are sealed and resolved.
+    pub(crate) keychain: Keychain,
 }
 
 impl Settings {
@@ -88,19 +97,28 @@ impl Settings {
                 "a duration such as 12h, 30d or forever",
             )
         })?;
+        let sandbox = pick(&layers, |layer| layer.sandbox.clone()).expect(missing);
+        let sandbox = sandbox
+            .parse()
+            .map_err(|_| invalid("sandbox", &sandbox, "one of none, basic, strict"))?;
         let store = pick(&layers, |layer| layer.store.clone()).expect(missing);
+        let network = network(environment)?;
         let settings = Self {
             storage: storage(environment, scratch(&store))?,
-            network: network(environment)?,
+            keychain: Keychain::of(environment, &store, &network)?,
+            network,
             store,
             slots: pick(&layers, |layer| layer.slots).expect(missing),
             color: color.expect(missing),
             python: pick(&layers, |layer| layer.python.clone()).expect(missing),
             retention,
+            sandbox,
+            external: external(pick(&layers, |layer| layer.tools.clone()))?,
             server,
             is_local,
             is_server_flagged: !flags.server.is_empty(),
             token_file: flags.token_file.clone(),
+            postgres_allow: names(environment.get("NOETL_POSTGRES_ALLOW")),
         };
         if !(1..=SLOTS_MAX).contains(&settings.slots) {
             return Err(invalid(
@@ -113,6 +131,15 @@ impl Settings {
     }
 }
 
+/// Names with commas between them.
+fn names(text: Option<&str>) -> Vec<String> {
+    let names = text.unwrap_or_default().split(',').map(str::trim);
+    names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
 fn pick<T>(layers: &[Layer], read: impl Fn(&Layer) -> Option<T>) -> Option<T> {
     layers.iter().find_map(read)
 }
@@ -120,6 +147,7 @@ fn pick<T>(layers: &[Layer], read: impl Fn(&Layer) -> Option<T>) -> Option<T> {
 fn from_flags(flags: &Global) -> Layer {
     Layer {
         store: flags.store.clone(),
+        tools: flags.tools.clone(),
         ..Layer::default()
     }
 }
@@ -140,6 +168,21 @@ fn from_environment(environment: &Environment) -> Result<Layer, Problem> {
         python: environment.get("NOETL_PYTHON").map(PathBuf::from),
         server: None,
         retention: environment.get("NOETL_RETENTION").map(ToOwned::to_owned),
+        sandbox: environment.get("NOETL_SANDBOX").map(ToOwned::to_owned),
+        tools: environment.get("NOETL_TOOLS_DIR").map(PathBuf::from),
+    })
+}
+
+/// The kinds that the programs in a directory add.
+fn external(dir: Option<PathBuf>) -> Result<Vec<tools::Manifest>, Problem> {
+    let Some(dir) = dir else {
+        return Ok(Vec::new());
+    };
+    tools::manifests(&dir).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let message = format!("{error}{}", cause.unwrap_or_default());
+        Problem::new(Exit::Usage, "TOOLS_INVALID", message)
+            .help("see docs/guide/tool-sdk.md, or leave --tools and NOETL_TOOLS_DIR out")
     })
 }
 
@@ -162,6 +205,7 @@ mod tests {
             store: store.map(PathBuf::from),
             server: Vec::new(),
             token_file: None,
+            tools: None,
         }
     }
 
@@ -205,6 +249,13 @@ mod tests {
         );
         assert!(load(&[("NOETL_SLOTS", "0")]).message.contains("1 to 1024"));
         assert!(load(&[("NOETL_COLOR", "pink")]).message.contains("auto"));
+        assert!(
+            load(&[("NOETL_SANDBOX", "iron")])
+                .message
+                .contains("strict")
+        );
+        let tools = load(&[("NOETL_TOOLS_DIR", "/no/such/dir")]);
+        assert_eq!(tools.code, "TOOLS_INVALID");
         std::fs::write(dir.path().join("noetl.toml"), "slotz = 1\n").unwrap();
         let problem = load(&[]);
         assert_eq!(problem.code, "CONFIG_INVALID");

@@ -1,10 +1,10 @@
-//! The catalog and the tokens of a server.
+//! The catalog, the tokens and the credentials of a server.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use wire::api::{
-    CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, TokenCreated, TokenEntry,
-    TokenList, TokenRequest,
+    CatalogList, CredentialEntry, CredentialList, CredentialRequest, KeyRotated, PathRequest,
+    PlaybookEntry, RegisterRequest, Registered, TokenCreated, TokenEntry, TokenList, TokenRequest,
 };
 
 use crate::problem::Problem;
@@ -67,5 +67,30 @@ impl Keys for Elsewhere {
         let path = format!("/api/tokens/{}", encode(id));
         let revoked: Result<Value, _> = self.client.delete(&path).await;
         revoked.map(|_| ()).map_err(|error| unanswered(&error))
+    }
+
+    async fn set_credential(
+        &self,
+        request: &CredentialRequest,
+    ) -> Result<CredentialEntry, Problem> {
+        let set = self.client.post("/api/credentials", request).await;
+        set.map_err(|error| unanswered(&error))
+    }
+
+    async fn credentials(&self) -> Result<Vec<CredentialEntry>, Problem> {
+        let list: CredentialList = self.ask("/api/credentials").await?;
+        Ok(list.credentials)
+    }
+
+    async fn remove_credential(&self, name: &str) -> Result<(), Problem> {
+        let path = format!("/api/credentials/{}", encode(name));
+        let removed: Result<Value, _> = self.client.delete(&path).await;
+        removed.map(|_| ()).map_err(|error| unanswered(&error))
+    }
+
+    async fn rotate_key(&self) -> Result<KeyRotated, Problem> {
+        let path = "/api/keychain/rotate-key";
+        let rotated = self.client.post(path, &json!({})).await;
+        rotated.map_err(|error| unanswered(&error))
     }
 }

@@ -1,9 +1,12 @@
-//! The catalog and the tokens of a store of this machine.
+//! The catalog, the tokens and the credentials of a store of this machine.
 
 use async_trait::async_trait;
 use server::{Actor, TokenError};
 use store::CatalogEntry;
-use wire::api::{PlaybookEntry, TokenCreated, TokenEntry, TokenRequest};
+use wire::api::{
+    CredentialEntry, CredentialRequest, KeyRotated, PlaybookEntry, TokenCreated, TokenEntry,
+    TokenRequest,
+};
 
 use crate::local::Session;
 use crate::problem::{Exit, Problem};
@@ -70,6 +73,42 @@ impl Keys for Here<'_> {
         let revoked = session.server.revoke_token(id, owner()).await;
         session.stop().await;
         revoked.map_err(failed)
+    }
+
+    async fn set_credential(
+        &self,
+        request: &CredentialRequest,
+    ) -> Result<CredentialEntry, Problem> {
+        let session = Session::start(self.log.clone())?;
+        let set = session.server.set_credential(request, owner()).await;
+        session.stop().await;
+        Ok(set?)
+    }
+
+    async fn credentials(&self) -> Result<Vec<CredentialEntry>, Problem> {
+        let session = Session::start(self.log.clone())?;
+        let credentials = session.server.credentials().await;
+        session.stop().await;
+        Ok(credentials?)
+    }
+
+    async fn remove_credential(&self, name: &str) -> Result<(), Problem> {
+        let session = Session::start(self.log.clone())?;
+        let removed = session.server.remove_credential(name, owner()).await;
+        session.stop().await;
+        Ok(removed?)
+    }
+
+    async fn rotate_key(&self) -> Result<KeyRotated, Problem> {
+        let session = Session::start(self.log.clone())?;
+        let rotated = session.server.rotate_master_key(owner()).await;
+        session.stop().await;
+        let rotated = rotated?;
+        Ok(KeyRotated {
+            key_id: rotated.key_id,
+            rewrapped: rotated.rewrapped,
+            remaining: rotated.remaining,
+        })
     }
 }
 

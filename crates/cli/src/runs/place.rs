@@ -12,7 +12,10 @@ use results::Pieces;
 use serde_json::Value;
 use server::{Control, Listed, ResultAddress};
 use store::{ExecutionRow, Filter};
-use wire::api::{PlaybookEntry, TokenCreated, TokenEntry, TokenRequest};
+use wire::api::{
+    CredentialEntry, CredentialRequest, KeyRotated, PlaybookEntry, TokenCreated, TokenEntry,
+    TokenRequest,
+};
 use worker::LogLine;
 
 use crate::args::Driving;
@@ -129,7 +132,7 @@ pub(crate) struct Kept {
     pub(crate) is_new: bool,
 }
 
-/// The tokens beside the runs.
+/// The tokens and credentials beside the runs.
 #[async_trait]
 pub(crate) trait Keys {
     /// Makes a token.
@@ -140,4 +143,17 @@ pub(crate) trait Keys {
 
     /// Takes a token back.
     async fn revoke_token(&self, id: &str) -> Result<(), Problem>;
+
+    /// Sets a credential.
+    async fn set_credential(&self, request: &CredentialRequest)
+    -> Result<CredentialEntry, Problem>;
+
+    /// Every credential.
+    async fn credentials(&self) -> Result<Vec<CredentialEntry>, Problem>;
+
+    /// Removes a credential.
+    async fn remove_credential(&self, name: &str) -> Result<(), Problem>;
+
+    /// Seals every credential under a new master key.
+    async fn rotate_key(&self) -> Result<KeyRotated, Problem>;
 }

@@ -6,6 +6,7 @@ use model::playbook::{Parsed, Playbook};
 use model::raw::Raw;
 use serde_json::{Map, Value, json};
 
+use crate::added::{self, Runner};
 use crate::app::{App, Ended};
 use crate::args::RunArgs;
 use crate::drive::{self, Follow};
@@ -26,7 +27,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
         return catalogued(app, args, payload).await;
     }
     let bytes = inputs::bytes(&args.file)?;
-    let parsed = model::playbook::parse(&args.file, &bytes);
+    let parsed = added::parse(&args.file, &bytes, &app.settings, runner(app));
     show_findings(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
@@ -60,7 +61,7 @@ async fn catalogued(app: &App, args: &RunArgs, payload: Option<Map<String, Value
     let (path, version) = split(&args.file);
     let entry = runs.find(path, version).await?.ok_or_else(nowhere)?;
     let text = entry.content.unwrap_or_default();
-    let parsed = model::playbook::parse(&entry.path, text.as_bytes());
+    let parsed = added::parse(&entry.path, text.as_bytes(), &app.settings, runner(app));
     show_findings(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
@@ -71,6 +72,14 @@ async fn catalogued(app: &App, args: &RunArgs, payload: Option<Map<String, Value
         payload: payload.map(|payload| Raw::of(&payload)),
     };
     follow(app, &*runs, (begin, playbook), args).await
+}
+
+/// Who runs what is begun from here.
+fn runner(app: &App) -> Runner {
+    match app.settings.remote() {
+        Some(_) => Runner::Elsewhere,
+        None => Runner::Here,
+    }
 }
 
 async fn follow(

@@ -32,11 +32,12 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         .advertise
         .clone()
         .unwrap_or_else(|| reachable(&url, address));
-    let opened = local::open_place(&app.settings, &advertised, args.nats.is_some()).await?;
+    let mut opened = local::open_place(&app.settings, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
     let mut setup = Setup::serving(&opened).await?;
     setup.bus = bus(args).await?;
     setup.reach = reach(app, args, &[&url, &advertised], is_loopback && !is_cluster).await;
+    opened.log.keychain = app.settings.keychain.within(&setup.reach);
     setup.retention = Some(args.retention.unwrap_or(app.settings.retention));
     let cluster_secret = setup.cluster_secret.clone();
     let logs = opened.logs.clone();
@@ -51,7 +52,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
             allow_env: args.allow_env.clone(),
             ..Driving::default()
         };
-        session.work(app, &driving)?;
+        session.work_on(app, &driving, Some(hiring::every_kind(app)))?;
     }
     admin(app, access, &session.server).await?;
     let config = ApiConfig {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use model::diagnostic::Diagnostic;
 
+use crate::added::{self, Runner};
 use crate::app::{App, Ended};
 use crate::args::ValidateArgs;
 use crate::clock;
@@ -30,7 +31,8 @@ pub(crate) fn validate(app: &App, args: &ValidateArgs) -> Ended {
         let bytes = inputs::bytes(&name)?;
         // A directory may hold other YAML; a file that was named is meant as a playbook.
         if is_asked || looks_like_playbook(&bytes) {
-            checked.add(model::playbook::parse(&name, &bytes).diagnostics);
+            let parsed = added::parse(&name, &bytes, &app.settings, Runner::Elsewhere);
+            checked.add(parsed.diagnostics);
         }
     }
     let took = clock::now().since(start).as_millis();
@@ -110,9 +112,9 @@ pub(crate) fn collect(
     paths.sort();
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_yaml = path
-            .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let is_yaml = path.extension().is_some_and(|extension| {
+            extension == "yaml" || extension == "yml" || extension == "json"
+        });
         if name.starts_with('.') {
             continue;
         }

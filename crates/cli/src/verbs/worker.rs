@@ -43,7 +43,7 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
     let hired = Hired {
         worker: id.clone(),
         pool: &args.pool,
-        kinds: kinds(args),
+        kinds: Some(kinds(app, args)),
         slots,
         allow_env: &args.allow_env,
         bodies,
@@ -65,9 +65,12 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
     Ok(Exit::Done)
 }
 
-fn kinds(args: &WorkerArgs) -> Option<Vec<Name>> {
-    let kinds = args.kinds.iter().map(|kind| Name::from(kind.trim()));
-    (!args.kinds.is_empty()).then(|| kinds.collect())
+fn kinds(app: &App, args: &WorkerArgs) -> Vec<Name> {
+    if args.kinds.is_empty() {
+        return hiring::every_kind(app);
+    }
+    let kinds = args.kinds.iter();
+    kinds.map(|kind| Name::from(kind.trim())).collect()
 }
 
 /// Says hello. A server that cannot be reached is waited for; one that says no ends the worker.

@@ -85,7 +85,7 @@ impl<'n> Turn<'n> {
 
 impl Net {
     /// The request's payload over the playbook's defaults: maps merge deeply, lists and scalars replace.
-    pub(super) fn workload_with(&self, payload: Option<&Raw>) -> Map<String, Value> {
+    pub fn workload_with(&self, payload: Option<&Raw>) -> Map<String, Value> {
         let mut merged = self.playbook.workload.clone();
         if let Some(Value::Object(given)) = payload.map(Raw::value) {
             merge_into(&mut merged, given);

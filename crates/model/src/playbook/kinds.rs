@@ -39,6 +39,8 @@ pub enum FieldMode {
     Verbatim,
     /// To the author's text and the values between, which the worker quotes or binds by their place.
     Pieces,
+    /// To a map whose `query` and `command` are kept in pieces, the rest as values.
+    End,
     /// To the reference of what it names where that is a body, which is not loaded; else to a value.
     Reference,
 }
@@ -66,6 +68,21 @@ pub fn kind(name: &str) -> Option<&'static KindSpec> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
+/// What the names of kinds begin with that a deployment adds by itself.
+pub const EXTERNAL_PREFIX: &str = "x-";
+
+/// Whether a kind is not of the language but of a deployment. Its keys are the deployment's affair, so a playbook
+/// means the same wherever it is read.
+pub fn is_external(name: &str) -> bool {
+    let rest = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or_default();
+    let mut letters = rest.chars();
+    letters.next().is_some_and(|c| c.is_ascii_lowercase())
+        && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c))
+}
+
+/// Stands for every kind that a deployment adds.
+pub(crate) const EXTERNAL: KindSpec = spec("external", &[]);
+
 /// How a field of a kind is rendered.
 pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
     kind(kind_name)
@@ -74,15 +91,7 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 }
 
 /// Kinds of the language that are not in [`KINDS`].
-pub const NOT_BUILT_IN: &[&str] = &[
-    "postgres",
-    "duckdb",
-    "transfer",
-    "s3",
-    "gcs",
-    "snowflake",
-    "ducklake",
-];
+pub const NOT_BUILT_IN: &[&str] = &["snowflake", "ducklake"];
 
 const fn key(name: &'static str) -> KeySpec {
     also(name, &[])
@@ -125,6 +134,13 @@ const fn reference(key: KeySpec) -> KeySpec {
     }
 }
 
+const fn end(key: KeySpec) -> KeySpec {
+    KeySpec {
+        mode: FieldMode::End,
+        ..key
+    }
+}
+
 const fn spec(name: &'static str, keys: &'static [KeySpec]) -> KindSpec {
     KindSpec {
         name,
@@ -134,6 +150,21 @@ const fn spec(name: &'static str, keys: &'static [KeySpec]) -> KindSpec {
         is_pure: false,
     }
 }
+
+/// The keys of the kinds for objects in buckets.
+const OBJECT_KEYS: &[KeySpec] = &[
+    key("action"),
+    required(key("uri")),
+    reference(key("source")),
+    key("data"),
+    key("content_type"),
+    key("format"),
+    key("range"),
+    key("limit"),
+    key("after"),
+    key("expires"),
+    key("method"),
+];
 
 /// Every built-in kind.
 pub const KINDS: &[KindSpec] = &[
@@ -236,6 +267,14 @@ pub const KINDS: &[KindSpec] = &[
         )
     },
     spec(
+        "postgres",
+        &[
+            required(pieces(also("command", &["query", "commands"]))),
+            key("params"),
+            key("schema"),
+        ],
+    ),
+    spec(
         "sqlite",
         &[
             required(pieces(also("command", &["query", "commands"]))),
@@ -244,6 +283,34 @@ pub const KINDS: &[KindSpec] = &[
             key("schema"),
         ],
     ),
+    spec(
+        "duckdb",
+        &[
+            required(pieces(also("command", &["query", "commands"]))),
+            key("params"),
+            key("database"),
+            key("memory_limit"),
+            key("threads"),
+        ],
+    ),
+    spec(
+        "transfer",
+        &[
+            required(end(key("source"))),
+            required(end(key("target"))),
+            key("mode"),
+            key("key"),
+            key("chunk_size"),
+        ],
+    ),
+    KindSpec {
+        at_most_one_of: &["source", "data"],
+        ..spec("s3", OBJECT_KEYS)
+    },
+    KindSpec {
+        at_most_one_of: &["source", "data"],
+        ..spec("gcs", OBJECT_KEYS)
+    },
     spec(
         "nats",
         &[
@@ -334,6 +401,14 @@ mod tests {
             for name in kind.one_of.iter().chain(kind.at_most_one_of) {
                 assert!(kind.key(name).is_some(), "{}.{name}", kind.name);
             }
+        }
+    }
+
+    #[test]
+    fn a_kind_of_a_deployment_says_so_by_its_name() {
+        assert!(is_external("x-crm") && is_external("x-a_1-b"));
+        for name in ["x-", "crm", "X-crm", "x-1", "x-a.b", "x-a b"] {
+            assert!(!is_external(name), "{name}");
         }
     }
 

@@ -1,7 +1,9 @@
 //! The playbook: what a document says once every accepted spelling is read into one shape.
 
 mod check;
+pub mod credentials;
 mod data;
+mod keychain;
 pub mod kinds;
 mod parse;
 mod policy;
@@ -9,6 +11,7 @@ mod read;
 mod shape;
 
 pub use data::data;
+pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
 pub use kinds::FieldMode;
 pub use parse::{Parsed, parse};
 

@@ -9,6 +9,7 @@ use serde_json_path::JsonPath;
 
 use crate::id::{Name, PlaybookHash};
 use crate::manifest::Accumulate;
+use crate::playbook::keychain::KeychainEntry;
 use crate::playbook::policy::{Policy, Write};
 use crate::result_ref::Scope;
 use crate::source::{Source, Span};
@@ -29,8 +30,8 @@ pub struct Playbook {
     pub metadata: Map<String, Value>,
     /// Run-wide settings.
     pub executor: Executor,
-    /// Credentials to resolve, as data.
-    pub keychain: Vec<Value>,
+    /// What a run must be able to open, in order.
+    pub keychain: Vec<KeychainEntry>,
     /// Default inputs.
     pub workload: Map<String, Value>,
     /// The steps in YAML order.

@@ -1,14 +1,13 @@
 //! A client for a bucket: who asks, where, and how patiently.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
 use crate::Error;
-use crate::config::{GcsConfig, S3Config};
+use crate::config::{GcsConfig, GcsIdentity, S3Config};
 
 /// A request is made so often, and once more.
 const RETRIES_MAX: usize = 3;
@@ -20,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// A client for a bucket of S3.
-pub(super) fn s3(config: &S3Config, silence_max: Duration) -> Result<Arc<dyn ObjectStore>, Error> {
+pub(super) fn s3(config: &S3Config, silence_max: Duration) -> Result<AmazonS3, Error> {
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&config.bucket)
         .with_retry(retries(silence_max))
@@ -38,31 +37,48 @@ pub(super) fn s3(config: &S3Config, silence_max: Duration) -> Result<Arc<dyn Obj
         builder = builder.with_endpoint(endpoint);
     }
     let built = builder.build();
-    let store = built.map_err(|error| invalid("NOETL_STORAGE_S3_…", &error))?;
-    Ok(Arc::new(store))
+    built.map_err(|error| invalid("the bucket of S3", &error))
 }
 
 /// A client for a bucket of Google Cloud Storage.
-pub(super) fn gcs(
-    config: &GcsConfig,
+pub(super) fn gcs(config: &GcsConfig, silence_max: Duration) -> Result<GoogleCloudStorage, Error> {
+    let identity = match (&config.credentials, &config.endpoint) {
+        (Some(file), _) => GcsIdentity::File(file.clone()),
+        (None, Some(_)) => GcsIdentity::Anybody,
+        (None, None) => GcsIdentity::Machine,
+    };
+    gcs_as(
+        &config.bucket,
+        config.endpoint.as_deref(),
+        &identity,
+        silence_max,
+    )
+}
+
+/// A client for a bucket of Google Cloud Storage that asks as somebody.
+pub(super) fn gcs_as(
+    bucket: &str,
+    endpoint: Option<&str>,
+    identity: &GcsIdentity,
     silence_max: Duration,
-) -> Result<Arc<dyn ObjectStore>, Error> {
+) -> Result<GoogleCloudStorage, Error> {
     let mut builder = GoogleCloudStorageBuilder::new()
-        .with_bucket_name(&config.bucket)
+        .with_bucket_name(bucket)
         .with_retry(retries(silence_max))
-        .with_client_options(options(silence_max, config.endpoint.as_deref()));
-    if let Some(endpoint) = &config.endpoint {
+        .with_client_options(options(silence_max, endpoint));
+    if let Some(endpoint) = endpoint {
         builder = builder.with_base_url(endpoint.trim_end_matches('/'));
     }
-    builder = match (&config.credentials, &config.endpoint) {
-        (Some(file), _) => builder.with_application_credentials(file.to_string_lossy()),
+    builder = match identity {
+        GcsIdentity::File(file) => builder.with_application_credentials(file.to_string_lossy()),
+        GcsIdentity::Key(key) => builder.with_service_account_key(key.reveal()),
+        GcsIdentity::Token(token) => builder.with_bearer_token(token.reveal()),
         // Whoever stands in for Google believes everybody; the machine's own account is not asked for then.
-        (None, Some(_)) => builder.with_bearer_token("anybody"),
-        (None, None) => builder,
+        GcsIdentity::Anybody => builder.with_bearer_token("anybody"),
+        GcsIdentity::Machine => builder,
     };
     let built = builder.build();
-    let store = built.map_err(|error| invalid("NOETL_STORAGE_GCS_…", &error))?;
-    Ok(Arc::new(store))
+    built.map_err(|error| invalid("the bucket of Google Cloud Storage", &error))
 }
 
 fn retries(silence_max: Duration) -> RetryConfig {

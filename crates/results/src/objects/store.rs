@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use model::result_ref::ResultRef;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use serde_json::{Map, Value};
 use tokio_util::io::StreamReader;
 
@@ -44,7 +44,7 @@ impl Objects {
         scratch: PathBuf,
     ) -> Result<Self, Error> {
         Ok(Self {
-            client: open::s3(config, silence_max)?,
+            client: Arc::new(open::s3(config, silence_max)?),
             kind: Kind::S3,
             bucket: config.bucket.clone(),
             scratch,
@@ -58,7 +58,7 @@ impl Objects {
         scratch: PathBuf,
     ) -> Result<Self, Error> {
         Ok(Self {
-            client: open::gcs(config, silence_max)?,
+            client: Arc::new(open::gcs(config, silence_max)?),
             kind: Kind::Gcs,
             bucket: config.bucket.clone(),
             scratch,
@@ -75,8 +75,13 @@ impl Objects {
     pub(crate) async fn put_staged(&self, staged: &Staged) -> Result<Stored, Error> {
         let key = key(&staged.sha256);
         let sent = match &staged.held {
-            Held::Memory(bytes) => whole(&*self.client, &key, bytes.clone()).await,
-            Held::File(_) => parts(&*self.client, &key, staged.pieces(0..staged.bytes)?).await,
+            Held::Memory(bytes) => {
+                whole(&*self.client, &key, bytes.clone(), Attributes::new()).await
+            }
+            Held::File(_) => {
+                let pieces = staged.pieces(0..staged.bytes)?;
+                parts(&*self.client, &key, pieces, Attributes::new()).await
+            }
         };
         sent.map_err(|unsent| self.unsent(unsent))?;
         Ok(self.stored(&staged.sha256, staged.bytes))
@@ -173,7 +178,7 @@ impl Bodies for Objects {
             Source::Bytes(bytes) => {
                 let hash = sha256(&bytes);
                 let count = bytes.len() as u64;
-                let sent = whole(&*self.client, &key(&hash), bytes).await;
+                let sent = whole(&*self.client, &key(&hash), bytes, Attributes::new()).await;
                 sent.map_err(|unsent| self.unsent(unsent))?;
                 return Ok(self.stored(&hash, count));
             }

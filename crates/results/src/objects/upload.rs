@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
+use object_store::{
+    Attributes, ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, WriteMultipart,
+};
 
 use crate::Pieces;
 
@@ -28,16 +30,25 @@ impl From<object_store::Error> for Unsent {
     }
 }
 
-/// Sends a body that is in memory.
-pub(super) async fn whole(client: &dyn ObjectStore, key: &Path, body: Bytes) -> Result<(), Unsent> {
+/// Sends a body that is in memory; the bucket's tag of it comes back.
+pub(super) async fn whole(
+    client: &dyn ObjectStore,
+    key: &Path,
+    body: Bytes,
+    attributes: Attributes,
+) -> Result<Option<String>, Unsent> {
     if body.len() <= PART_BYTES {
-        client.put(key, body.into()).await?;
-        return Ok(());
+        let options = PutOptions {
+            attributes,
+            ..PutOptions::default()
+        };
+        let put = client.put_opts(key, body.into(), options).await?;
+        return Ok(put.e_tag);
     }
     let begin = (0..body.len()).step_by(PART_BYTES);
     let pieces = begin.map(|at| Ok(body.slice(at..body.len().min(at + PART_BYTES))));
     let pieces: Pieces = Box::pin(futures_util::stream::iter(pieces.collect::<Vec<_>>()));
-    parts(client, key, pieces).await
+    parts(client, key, pieces, attributes).await
 }
 
 /// Sends a body in parts; those of a body that broke off are taken back.
@@ -45,8 +56,13 @@ pub(super) async fn parts(
     client: &dyn ObjectStore,
     key: &Path,
     mut pieces: Pieces,
-) -> Result<(), Unsent> {
-    let upload = client.put_multipart(key).await?;
+    attributes: Attributes,
+) -> Result<Option<String>, Unsent> {
+    let options = PutMultipartOptions {
+        attributes,
+        ..PutMultipartOptions::default()
+    };
+    let upload = client.put_multipart_opts(key, options).await?;
     let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
     let mut bytes = 0;
     let broken = loop {
@@ -64,7 +80,7 @@ pub(super) async fn parts(
     };
     let Some(broken) = broken else {
         return match writer.finish().await {
-            Ok(_) => Ok(()),
+            Ok(put) => Ok(put.e_tag),
             Err(fault) => finished(client, key, bytes, fault).await,
         };
     };
@@ -80,12 +96,12 @@ async fn finished(
     key: &Path,
     bytes: u64,
     fault: object_store::Error,
-) -> Result<(), Unsent> {
+) -> Result<Option<String>, Unsent> {
     if !matches!(fault, object_store::Error::NotFound { .. }) {
         return Err(fault.into());
     }
     match client.head(key).await {
-        Ok(found) if found.size == bytes => Ok(()),
+        Ok(found) if found.size == bytes => Ok(found.e_tag),
         _ => Err(Unsent::Lost(fault)),
     }
 }

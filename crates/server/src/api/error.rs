@@ -10,6 +10,7 @@ use wire::api::Problem;
 
 use crate::control::ControlError;
 use crate::error::Error;
+use crate::keychain::KeychainError;
 use crate::submit::SubmitError;
 use crate::tokens::TokenError;
 
@@ -110,6 +111,11 @@ impl IntoResponse for ApiError {
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
+        let error = match error {
+            Error::Keychain(KeychainError::Store(error)) => Error::Store(error),
+            Error::Keychain(error) => return error.into(),
+            error => error,
+        };
         let status = match &error {
             Error::NotFound(_) | Error::NoPlaybook(_) | Error::NoVersion { .. } => {
                 StatusCode::NOT_FOUND
@@ -122,12 +128,37 @@ impl From<Error> for ApiError {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Error::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
-            Error::Store(_) | Error::BrokenLog(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Error::Store(_) | Error::BrokenLog(_) | Error::Keychain(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         };
         if status.is_server_error() {
             tracing::warn!(%error, "a request could not be carried out");
         }
         Self::new(status, error.code(), error.to_string())
+    }
+}
+
+impl From<KeychainError> for ApiError {
+    fn from(error: KeychainError) -> Self {
+        let status = match &error {
+            KeychainError::Store(_) => {
+                return Error::from(error).into();
+            }
+            KeychainError::NotFound(_) => StatusCode::NOT_FOUND,
+            KeychainError::NotDeclared { .. } => StatusCode::FORBIDDEN,
+            KeychainError::MasterKeyMissing => StatusCode::CONFLICT,
+            KeychainError::MasterKeyInvalid(_)
+            | KeychainError::MasterKeyFile { .. }
+            | KeychainError::MasterKeyWrong { .. }
+            | KeychainError::Tampered(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            KeychainError::Unresolved { .. } | KeychainError::Invalid(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+        };
+        let mut answer = Self::new(status, error.code(), error.to_string());
+        answer.remedy = error.remedy();
+        answer
     }
 }
 
@@ -200,6 +231,14 @@ impl From<wire::Error> for ApiError {
         match error {
             wire::Error::Fenced(_) => Self::conflict("FENCED", error.to_string()),
             wire::Error::NotFound(_) => Self::not_found("NOT_FOUND", error.to_string()),
+            wire::Error::Denied { code, detail } => {
+                let status = match code.as_str() {
+                    "CREDENTIAL_NOT_FOUND" => StatusCode::NOT_FOUND,
+                    "CREDENTIAL_NOT_DECLARED" => StatusCode::FORBIDDEN,
+                    _ => StatusCode::CONFLICT,
+                };
+                Self::new(status, &code, detail)
+            }
             wire::Error::Refused(why) => Self::invalid("REPORT_REFUSED", why),
             wire::Error::Unavailable(source) => {
                 tracing::warn!(error = %source, "a worker's call could not be carried out");

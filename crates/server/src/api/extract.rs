@@ -91,6 +91,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
+/// Two segments of a path, as text.
+pub(crate) struct Pair(pub(crate) String, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Pair {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((first, second)) =
+            path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
+        Ok(Self(first, second))
+    }
+}
+
 async fn segment<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Path<String>, ApiError> {
     let path = Path::<String>::from_request_parts(parts, state).await;
     path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))

@@ -8,6 +8,7 @@ mod bodies;
 mod catalog;
 mod commands;
 mod control;
+mod credentials;
 mod error;
 mod events;
 mod executions;

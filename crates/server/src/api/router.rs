@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use crate::api::error::ApiError;
 use crate::api::state::Api;
 use crate::api::{
-    bodies, catalog, commands, control, events, executions, guard, logs, references, replay,
-    stream, system, tokens,
+    bodies, catalog, commands, control, credentials, events, executions, guard, logs, references,
+    replay, stream, system, tokens,
 };
 
 /// The largest JSON body of an ordinary request.
@@ -41,6 +41,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
         (name = "events", description = "Events on their way in"),
         (name = "workers", description = "What workers call"),
         (name = "tokens", description = "Who may do what"),
+        (name = "credentials", description = "What opens other systems; values go in and never come back"),
         (name = "system", description = "Health and figures"),
     )
 )]
@@ -111,6 +112,15 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(catalog::ui_schema))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(credentials::set, credentials::list))
+        .routes(routes!(credentials::show, credentials::remove))
+        .routes(routes!(
+            credentials::keychain,
+            credentials::set_keychain,
+            credentials::forget_keychain
+        ))
+        .routes(routes!(credentials::rotate))
+        .routes(routes!(credentials::secrets))
         .routes(routes!(tokens::audit))
         .routes(routes!(commands::keep))
         .routes(routes!(commands::release))

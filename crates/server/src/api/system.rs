@@ -30,12 +30,13 @@ pub(crate) async fn health(_may: Authorized<View>) -> Json<Value> {
     healthz().await
 }
 
-/// The same, by the name that older clients call.
+/// The same, with the version and the clock, for `noetl doctor`.
 #[utoipa::path(get, path = "/api/health", tag = "system",
     responses((status = 200, description = "it runs", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn api_health(_may: Authorized<View>) -> Json<Value> {
-    healthz().await
+pub(crate) async fn api_health(State(api): State<Api>, _may: Authorized<View>) -> Json<Value> {
+    let version = env!("CARGO_PKG_VERSION");
+    Json(json!({ "status": "ok", "version": version, "time": api.store().now() }))
 }
 
 /// Whether the server can take work: the store answers, and no part of the server has died.

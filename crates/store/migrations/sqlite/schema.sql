@@ -44,6 +44,18 @@ CREATE TABLE command (
     PRIMARY KEY (execution_id, unit)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE credential (
+    name TEXT PRIMARY KEY,
+    type TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    data_key BLOB NOT NULL,
+    key_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    last_used_at INTEGER
+) STRICT;
+
 CREATE TABLE event_key (
     execution_id INTEGER NOT NULL,
     key TEXT NOT NULL,
@@ -69,6 +81,17 @@ CREATE TABLE execution (
     current TEXT,
     error TEXT,
     tenant TEXT NOT NULL DEFAULT 'default'
+) STRICT;
+
+CREATE TABLE keychain (
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,
+    data BLOB NOT NULL,
+    data_key BLOB NOT NULL,
+    key_id TEXT NOT NULL,
+    resolved_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    PRIMARY KEY (scope, name)
 ) STRICT;
 
 CREATE TABLE log (

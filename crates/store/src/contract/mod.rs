@@ -5,6 +5,7 @@
 mod access;
 mod build;
 mod log;
+mod safe;
 mod shared;
 mod site;
 mod work;
@@ -12,6 +13,7 @@ mod work;
 pub use access::*;
 pub use build::{PlainStep, request};
 pub use log::*;
+pub use safe::*;
 pub use shared::*;
 pub use site::Site;
 use site::ok;

@@ -58,7 +58,10 @@ macro_rules! contract_suite {
             processes_know_of_each_other,
             appends_wait_in_the_outbox_until_they_are_published,
             a_store_that_does_not_publish_leaves_the_outbox_empty,
-            a_store_that_works_is_healthy
+            a_store_that_works_is_healthy,
+            a_credential_is_kept_version_by_version,
+            a_resolved_entry_is_kept_by_scope_until_it_expires,
+            data_keys_are_wrapped_anew_one_by_one
         );
     };
     (@each $site:expr; $($fact:ident),*) => {

@@ -18,6 +18,7 @@ use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, StepState,
 };
+use crate::safe::Safe;
 use crate::{Store, memory::state::State};
 
 /// Where time comes from.
@@ -342,6 +343,10 @@ impl Store for Memory {
     async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
         self.state().access.published(upto);
         Ok(())
+    }
+
+    fn safe(&self) -> &dyn Safe {
+        self
     }
 
     async fn put_token(&self, token: TokenRow) -> Result<(), Error> {

@@ -13,6 +13,7 @@ use crate::access::{Held as InHand, Peer};
 use crate::commit::{CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey};
 use crate::error::Error;
 use crate::memory::access::Access;
+use crate::memory::safe::Kept;
 use crate::projections::Delta;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
@@ -26,6 +27,7 @@ pub(super) struct State {
     pub(super) catalog: Vec<CatalogEntry>,
     pub(super) living: BTreeSet<OwnerId>,
     pub(super) access: Access,
+    pub(super) safe: Kept,
     /// In order of arrival; a consumed message leaves its key behind.
     mail: Vec<Mail>,
     mail_keys: BTreeSet<MessageKey>,

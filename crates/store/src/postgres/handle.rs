@@ -23,6 +23,7 @@ use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, StepState,
 };
+use crate::safe::Safe;
 
 /// How long a commit, a claim or a look for due work may take.
 const WORK_MAX: Duration = Duration::from_secs(10);
@@ -71,6 +72,11 @@ impl Postgres {
             tasks: [tokio::spawn(beats), tokio::spawn(hearing)],
             _stop: stop,
         })
+    }
+
+    /// Connections for commits, leases and control.
+    pub(super) fn work(&self) -> &Pool {
+        &self.work
     }
 
     /// Tells the others if something was written.
@@ -249,6 +255,10 @@ impl Store for Postgres {
 
     async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
         access::outbox_done(&self.lists, upto).await
+    }
+
+    fn safe(&self) -> &dyn Safe {
+        self
     }
 
     async fn put_token(&self, token: TokenRow) -> Result<(), Error> {

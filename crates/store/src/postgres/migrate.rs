@@ -10,9 +10,10 @@ use crate::postgres::options::Target;
 use crate::postgres::pool::Connector;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
+    include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
 ];
 
 /// Whoever migrates holds this lock.

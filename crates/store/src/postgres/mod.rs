@@ -21,6 +21,7 @@ mod rare;
 mod read;
 mod rebuild;
 mod rows;
+mod safe;
 mod side;
 mod tls;
 

@@ -24,6 +24,7 @@ use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
     Rebuilt, Recorded, ResultRow, StepState,
 };
+use crate::safe::Safe;
 use crate::sqlite::append::Append;
 use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
@@ -111,7 +112,7 @@ impl Sqlite {
     }
 
     /// Runs a write that is not a commit, in whatever group comes next.
-    async fn write<T, F>(&self, run: F) -> Result<T, Error>
+    pub(super) async fn write<T, F>(&self, run: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, Refused> + Send + 'static,
@@ -127,7 +128,7 @@ impl Sqlite {
     }
 
     /// Runs a query on a connection of its own, off the async threads.
-    async fn read<T, F>(&self, query: F) -> Result<T, Error>
+    pub(super) async fn read<T, F>(&self, query: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
@@ -456,6 +457,10 @@ impl Store for Sqlite {
 
     async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
         self.write(move |db| access::outbox_done(db, upto)).await
+    }
+
+    fn safe(&self) -> &dyn Safe {
+        self
     }
 
     async fn put_token(&self, token: TokenRow) -> Result<(), Error> {

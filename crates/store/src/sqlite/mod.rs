@@ -12,6 +12,7 @@ mod open;
 mod owners;
 mod read;
 mod rows;
+mod safe;
 #[cfg(test)]
 mod tests;
 mod writer;

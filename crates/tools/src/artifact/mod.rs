@@ -1,6 +1,8 @@
 //! `artifact`: bodies and files by reference. Get one, a part of one, put, list, delete.
 
 mod files;
+mod nats;
+mod outside;
 mod parts;
 mod target;
 #[cfg(test)]

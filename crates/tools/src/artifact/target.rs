@@ -7,7 +7,9 @@ use model::result_ref::{Resolved, ResultRef, SCHEME};
 use model::template::Bound;
 use serde_json::{Map, Value};
 
+use super::nats::NatsAddress;
 use crate::call::{Access, Call};
+use crate::objects::Address;
 
 /// What a task points at.
 #[derive(Debug, PartialEq)]
@@ -20,6 +22,10 @@ pub(super) enum Target {
     Address(String),
     /// A file on the worker's machine.
     File(PathBuf),
+    /// An object in a bucket of S3 or Google's.
+    Object(Address),
+    /// A value in a bucket of NATS.
+    Nats(NatsAddress),
 }
 
 impl Target {
@@ -65,12 +71,14 @@ impl Target {
         if let Some(path) = uri.strip_prefix("file://") {
             return Ok(Self::File(call.resolve(path)));
         }
-        let stores = ["s3://", "gs://", "nats-kv://", "nats-obj://"];
-        if stores.iter().any(|scheme| uri.starts_with(scheme)) {
-            return Err(not_configured(uri));
+        if let Some(address) = Address::read(call, uri) {
+            return Ok(Self::Object(address));
+        }
+        if let Some(address) = NatsAddress::read(uri) {
+            return Ok(Self::Nats(address));
         }
         let message = format!(
-            "`{uri}` is no reference: give a step's result, its `_ref`, or an address that begins with noetl:// or file://"
+            "`{uri}` is no reference: give a step's result, its `_ref`, or an address that begins with noetl://, file://, s3://, gs://, nats-kv:// or nats-obj://"
         );
         Err(TaskError::new(
             ErrorKind::Schema,

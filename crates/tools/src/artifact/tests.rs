@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::Artifact;
 use crate::call::{Access, Call, References};
+use crate::objects::Reach;
 use crate::testing::{call, error, result, run};
 
 /// Knows one body and one small result.
@@ -54,7 +55,15 @@ async fn artifact(dir: &TempDir, fields: Value, body: &Value) -> Outcome {
         execution: ExecutionId(7),
     });
     call.keeper = Some(keeper);
-    run(&Artifact::new(vec![dir.path().join("noetl.db")]), call).await
+    let reach = Reach {
+        forbidden: vec![dir.path().join("noetl.db")],
+        guard: Arc::new(crate::http::Guard {
+            allow_private: true,
+            ..crate::http::Guard::default()
+        }),
+        scratch_dir: dir.path().to_owned(),
+    };
+    run(&Artifact::new(reach), call).await
 }
 
 async fn reference(dir: &TempDir, body: &Value) -> ResultRef {
@@ -184,7 +193,7 @@ async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
     let body = json!([1]);
     for uri in ["s3://b/k", "gs://b/k", "nats-kv://b/k", "nats-obj://b/k"] {
         let outcome = artifact(&dir, json!({"uri": uri}), &body).await;
-        assert_eq!(error(&outcome).code, "STORE_NOT_CONFIGURED");
+        assert_eq!(error(&outcome).code, "AUTH_INVALID");
     }
     let table = json!({"store": "postgres.table", "key": "t", "range": "id:1-5", "size": 3, "checksum": "x"});
     let outcome = artifact(&dir, json!({"ref": table}), &body).await;

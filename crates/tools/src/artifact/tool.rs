@@ -1,7 +1,5 @@
 //! One call of `artifact`.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use model::result_ref::ResultRef;
@@ -9,28 +7,35 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::target::Target;
-use super::{files, parts};
+use super::{files, outside, parts};
 use crate::call::{Access, Call, LogSink, Tool, cancelled, not_kept, timed_out};
+use crate::objects::Reach;
 
 /// The artifact tool.
 pub(crate) struct Artifact {
-    /// Files it does not touch: the engine's own store.
-    forbidden: Vec<PathBuf>,
+    /// What it may reach outside of the engine.
+    reach: Reach,
 }
 
 impl Artifact {
-    pub(crate) fn new(forbidden: Vec<PathBuf>) -> Self {
-        Self { forbidden }
+    pub(crate) fn new(reach: Reach) -> Self {
+        Self { reach }
     }
 
     async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let access = call.access.as_ref().ok_or_else(no_access)?;
         let action = call.text("action")?.unwrap_or("get");
-        let target = Target::of(call)?;
-        let target = match target {
-            Some(Target::File(file)) => Some(Target::File(files::allowed(file, &self.forbidden)?)),
+        let target = match Target::of(call)? {
+            Some(Target::File(file)) => {
+                Some(Target::File(files::allowed(file, &self.reach.forbidden)?))
+            }
+            Some(Target::Object(address)) => {
+                let place = address.open(call.field("auth"), &self.reach).await?;
+                return outside::object(call, action, &place, &self.reach).await;
+            }
+            Some(Target::Nats(address)) => return address.run(call, action).await,
             other => other,
         };
+        let access = call.access.as_ref().ok_or_else(no_access)?;
         match action {
             "get" => get(call, access, needed(call, target)?)
                 .await
@@ -99,7 +104,9 @@ async fn get(call: &Call, access: &Access, target: Target) -> Result<Value, Task
             json!({"data": data, "uri": format!("file://{}", file.display())})
         }
         Target::Value(data) => json!({"data": data}),
-        Target::Address(_) => unreachable!("an address was looked up"),
+        Target::Address(_) | Target::Object(_) | Target::Nats(_) => {
+            unreachable!("an address was looked up")
+        }
     };
     result["size_bytes"] = result["data"].to_string().len().into();
     if let Some(rows) = rows {
@@ -166,7 +173,7 @@ async fn list(access: &Access, target: Option<Target>) -> Result<Value, TaskErro
         None => format!("noetl://execution/{}", access.execution),
         Some(Target::Address(uri)) => uri,
         Some(Target::File(dir)) => return files::list(&dir).await,
-        Some(Target::Body(_) | Target::Value(_)) => {
+        Some(_) => {
             let message = "`list` takes the address of a run, noetl://execution/<id>, or of a folder, file://…";
             return Err(TaskError::new(
                 ErrorKind::Schema,
@@ -197,7 +204,9 @@ async fn delete(access: &Access, target: Target) -> Result<Value, TaskError> {
             ));
         }
         Target::Body(bound) => bound.reference,
-        Target::Address(_) => unreachable!("an address was looked up"),
+        Target::Address(_) | Target::Object(_) | Target::Nats(_) => {
+            unreachable!("an address was looked up")
+        }
     };
     let own = format!("noetl://execution/{}/", access.execution);
     if !reference.uri.starts_with(&own) {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
 
+use crate::attend::{End, Printed, attend};
 use crate::call::{LogSink, NoLog};
 use crate::container::plan::Runtime;
-use crate::isolation::Limits;
-use crate::process::{Group, NotStarted, Program};
-use crate::shell::{End, Printed, attend};
+use crate::isolation::{Confines, Limits};
+use crate::process::{Group, Program};
 
 /// A question to a runtime is answered by then.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -118,10 +118,11 @@ impl Cli {
             env,
             cwd: Path::new("/"),
             limits: &Limits::default(),
+            confines: &Confines::default(),
         };
         program.start(stdin).map_err(|error| {
-            let (NotStarted::Program(error) | NotStarted::Limits(error)) = error;
-            let message = format!("`{}` cannot be started: {error}", self.program.display());
+            let (program, cause) = (self.program.display(), error.cause());
+            let message = format!("`{program}` cannot be started: {cause}");
             TaskError::new(ErrorKind::ClientError, "CONTAINER_START", message)
         })
     }

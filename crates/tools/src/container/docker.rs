@@ -6,11 +6,11 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::attend::{End, Printed};
 use crate::call::{LogSink, cancelled, timed_out};
 use crate::capture::tail_of;
 use crate::container::cli::{Cli, Words, words};
 use crate::container::plan::{Plan, Pull};
-use crate::shell::{End, Printed};
 
 /// The label by which another try finds what an earlier one left.
 const LABEL: &str = "io.noetl.key";

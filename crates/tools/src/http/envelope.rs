@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use crate::call::not_kept;
-use crate::http::receive::{Spool, storage};
-
-/// What is between the reader of a received body and its store.
-const PIPE_BYTES: usize = 256 * 1024;
+use crate::call::{not_kept, storage};
+use crate::http::receive::Spool;
 
 /// What is read at a time: a multiple of three, so that pieces of base64 join without padding.
 const PIECE_BYTES: usize = 192 * 1024;
+
+/// What is between the reader of a received body and its store.
+const PIPE_BYTES: usize = 256 * 1024;
 
 /// How a body stands in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

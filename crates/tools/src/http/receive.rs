@@ -1,6 +1,6 @@
 //! Receiving a body: what is small is held, what is not goes to a file that has no name, judged as it passes.
 
-use std::io::{ErrorKind as IoErrorKind, SeekFrom};
+use std::io::SeekFrom;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use results::{NotJson, Scanner};
 use tokio::fs::File;
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
-use crate::call::timed_out;
+use crate::call::{storage, timed_out};
 use crate::http::client::sort;
 
 /// How much of a body is held, and what becomes of more.
@@ -190,17 +190,4 @@ impl Utf8 {
 fn too_large(bytes_max: u64) -> TaskError {
     let message = format!("the response is larger than {bytes_max} bytes");
     TaskError::new(ErrorKind::Schema, "HTTP_BODY_TOO_LARGE", message)
-}
-
-/// The error of a disk that does not take or give a body.
-pub(crate) fn storage(error: &std::io::Error) -> TaskError {
-    let code = match error.kind() {
-        IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "STORAGE_FULL",
-        _ => "STORAGE_UNAVAILABLE",
-    };
-    let message = format!("the response cannot be put aside: {error}");
-    TaskError {
-        retryable: true,
-        ..TaskError::new(ErrorKind::Storage, code, message)
-    }
 }

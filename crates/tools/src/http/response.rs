@@ -191,7 +191,7 @@ impl Received {
 
 /// What a content type says of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Type {
+pub(crate) enum Type {
     Json,
     Text,
     Binary,
@@ -199,7 +199,7 @@ enum Type {
 }
 
 impl Type {
-    fn of(content_type: &str) -> Self {
+    pub(crate) fn of(content_type: &str) -> Self {
         let essence = content_type.split(';').next().unwrap_or("").trim();
         let is_text = essence.starts_with("text/")
             || essence.ends_with("+xml")

@@ -52,13 +52,9 @@ impl Http {
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let manner = Manner::new(call, &self.clients.limits)?;
-        let auth = Auth::of(call)?;
-        let mut request = Request::new(call).await?;
-        request.carry(&auth);
+        let (exchange, request) = self.prepare(call).await?;
         let retry = Retry::parse(call)?;
-        let total = manner.total;
-        let exchange = Exchange { manner, auth, call };
+        let total = exchange.manner.total;
         let tries = self.try_until(&exchange, &request, &retry);
         tokio::select! {
             biased;
@@ -66,6 +62,14 @@ impl Http {
             () = stop.cancelled() => Err(cancelled()),
             () = tokio::time::sleep(total) => Err(timed_out(total)),
         }
+    }
+
+    async fn prepare<'a>(&self, call: &'a Call) -> Result<(Exchange<'a>, Request), TaskError> {
+        let manner = Manner::new(call, &self.clients.limits)?;
+        let auth = Auth::of(call)?;
+        let mut request = Request::new(call).await?;
+        request.carry(&auth);
+        Ok((Exchange { manner, auth, call }, request))
     }
 
     async fn try_until(
@@ -92,25 +96,70 @@ impl Http {
         }
     }
 
-    /// Sends a request and follows where it is sent on to.
+    /// The response of a call that ended well, with its body still to come.
+    ///
+    /// Its turn at the host is over: whoever reads the body may wait for a turn at the same host meanwhile.
+    pub(crate) async fn open(&self, call: &Call) -> Result<Response, TaskError> {
+        let (exchange, request) = self.prepare(call).await?;
+        let started = Instant::now();
+        let (Sent { response, .. }, request) = self.follow(&exchange, request).await?;
+        let manner = &exchange.manner;
+        if manner.is_ok(response.status()) {
+            return Ok(response);
+        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let received = Received {
+            status,
+            headers,
+            url: request.url,
+            body: receive(response, self.bounds(call, manner, status)).await,
+            elapsed: started.elapsed(),
+        };
+        match received.outcome(manner, None).await {
+            Outcome::Error(failure) => Err(failure.error),
+            Outcome::Ok(_) => unreachable!("a status that is not ok is a failure"),
+        }
+    }
+
+    /// Sends a request and receives what comes back.
     async fn exchange(
         &self,
         exchange: &Exchange<'_>,
-        mut request: Request,
+        request: Request,
     ) -> Result<Received, TaskError> {
         let started = Instant::now();
-        let Exchange { manner, auth, call } = exchange;
+        let (Sent { response, turn }, request) = self.follow(exchange, request).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bounds = self.bounds(exchange.call, &exchange.manner, status);
+        let body = receive(response, bounds).await;
+        drop(turn);
+        Ok(Received {
+            status,
+            headers,
+            url: request.url,
+            body,
+            elapsed: started.elapsed(),
+        })
+    }
+
+    /// Sends a request, proves who asks, and follows where it is sent on to.
+    async fn follow(
+        &self,
+        exchange: &Exchange<'_>,
+        mut request: Request,
+    ) -> Result<(Sent, Request), TaskError> {
+        let Exchange { manner, auth, .. } = exchange;
         let pace = manner.pace();
         let mut proof = Proof::begin(auth, &self.clients, pace);
         proof.put_into(&mut request).await?;
         let mut redirects = 0;
         loop {
-            let Sent { response, turn } = self.clients.send(&request, pace).await?;
-            if proof.answers(&response, &mut request).await? {
+            let sent = self.clients.send(&request, pace).await?;
+            if proof.answers(&sent.response, &mut request).await? {
                 continue;
             }
             let target = if manner.follow_redirects {
-                location(&response)?
+                location(&sent.response)?
             } else {
                 None
             };
@@ -119,20 +168,10 @@ impl Http {
                 if redirects > self.clients.limits.redirects_max {
                     return Err(too_many(self.clients.limits.redirects_max));
                 }
-                request = request.redirected(response.status(), target);
+                request = request.redirected(sent.response.status(), target);
                 continue;
             }
-            let (status, headers) = (response.status(), response.headers().clone());
-            let bounds = self.bounds(call, manner, status);
-            let body = receive(response, bounds).await;
-            drop(turn);
-            return Ok(Received {
-                status,
-                headers,
-                url: request.url,
-                body,
-                elapsed: started.elapsed(),
-            });
+            return Ok((sent, request));
         }
     }
 

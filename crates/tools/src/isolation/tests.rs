@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use model::outcome::Outcome;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::*;
-use crate::call::Tool;
+use super::{Abilities, Limits, Sandbox, SandboxLevel};
+use crate::call::{Call, Tool};
 use crate::registry::{Config, Registry};
 use crate::testing::{self, call, command, error, result};
 
@@ -89,8 +89,8 @@ async fn what_cannot_be_had_fails_the_task_before_it_runs() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let script = format!("echo ran > {}", file.path().display());
     for knobs in [
-        json!({"sandbox": true}),
-        json!({"sandbox": {"network": false}}),
+        json!({"sandbox": {"level": "strict", "colour": "red"}}),
+        json!({"sandbox": {"read": ["/no/such/place"]}}),
         json!({"sandbox": "bubblewrap"}),
         json!({"resources": {"gpu": 1}}),
     ] {
@@ -126,4 +126,170 @@ async fn a_limit_that_makes_no_sense_is_named() {
 fn a_number_of_processes_does_not_bind_root() {
     let limits = Limits::of(&sh("", json!({"resources": {"processes": 5}})));
     assert_eq!(limits.is_err(), rustix::process::geteuid().is_root());
+}
+
+/// What a program at a level can do, as one word for each thing tried.
+const PROBES: &str = "
+try_() { if \"$@\" >/dev/null 2>&1; then echo yes; else echo no; fi; }
+try_ cat \"$SECRET\"
+try_ sh -c 'echo x > \"$OUTSIDE\"'
+try_ sh -c 'echo x > \"$TMPDIR/f\" && cat \"$TMPDIR/f\"'
+try_ kill -0 \"$WORKER\"
+try_ python3 -c 'import socket; socket.socket()'
+grep -q NoNewPrivs:.1 /proc/self/status 2>/dev/null && echo held || echo free
+";
+
+async fn probe(sandbox: Value) -> Vec<String> {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "s").unwrap();
+    let mut call = sh(PROBES, json!({"sandbox": sandbox}));
+    call.fields = json!({"env": {
+        "SECRET": secret, "OUTSIDE": dir.path().join("new"), "WORKER": std::process::id(),     }})
+    .as_object()
+    .unwrap()
+    .clone();
+    if sandbox.is_null() {
+        call.fields["env"]["TMPDIR"] = json!(dir.path());
+    }
+    let outcome = result(run("shell", call).await);
+    let words = outcome["stdout"].as_str().unwrap().lines();
+    words.map(ToOwned::to_owned).collect()
+}
+
+#[tokio::test]
+async fn each_level_takes_away_what_it_says() {
+    assert_eq!(
+        probe(json!(null)).await,
+        ["yes", "yes", "yes", "yes", "yes", "free"]
+    );
+    assert_eq!(
+        probe(json!("basic")).await,
+        ["yes", "yes", "yes", "yes", "yes", "held"]
+    );
+    let here = Abilities::here();
+    assert!(
+        here.landlock >= 1 && here.seccomp,
+        "this machine can show it: {here:?}"
+    );
+    let strict = probe(json!("strict")).await;
+    assert_eq!(
+        strict[..3],
+        ["no", "no", "yes"],
+        "its own files and no others"
+    );
+    // Signals are held back from the sixth version of Landlock on.
+    assert_eq!(strict[3] == "no", here.landlock >= 6);
+    assert_eq!(
+        strict[4], "no",
+        "no network, and here perhaps no python3 either"
+    );
+    assert_eq!(strict[5], "free", "it cannot even look into /proc");
+}
+
+#[tokio::test]
+async fn python_in_a_strict_sandbox_has_its_libraries_and_nothing_else() {
+    let code = "
+import json, math, os, socket, ssl, tempfile, threading
+def tried(f):
+    try:
+        f()
+        return 'yes'
+    except OSError as error:
+        return type(error).__name__
+t = threading.Thread(target=lambda: None); t.start(); t.join()
+with tempfile.NamedTemporaryFile() as f:
+    f.write(b'x')
+open('here', 'w').write('x')
+result = [tried(lambda: open(playbook)), tried(lambda: socket.socket()), os.getcwd() == os.environ['TMPDIR'],
+    tried(lambda: os.listdir('/proc')), tried(lambda: os.unshare(os.CLONE_NEWUSER)) if hasattr(os, 'unshare') else 'PermissionError']
+";
+    let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+    let mut asked = python(code, json!({"sandbox": "strict"}));
+    asked
+        .input
+        .insert("playbook".to_owned(), json!(file.path()));
+    let denied = "PermissionError";
+    let wanted = json!([denied, denied, true, denied, denied]);
+    assert_eq!(result(run("python", asked.clone()).await), wanted);
+    let opened = json!({"sandbox": {"read": [file.path()], "network": true}});
+    asked.knobs = opened.as_object().unwrap().clone();
+    let wanted = json!(["yes", "yes", true, denied, denied]);
+    assert_eq!(result(run("python", asked).await), wanted);
+}
+
+#[tokio::test]
+async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
+    let tool = Registry::builtin(Config::default()).get("python").unwrap();
+    let code = "import os, tempfile\nresult = [os.getpid(), tempfile.mkdtemp()]";
+    let mut seen = Vec::new();
+    for sandbox in ["basic", "basic", "none"] {
+        let call = python(code, json!({"sandbox": sandbox}));
+        seen.push(result(testing::run(tool.as_ref(), call).await));
+    }
+    assert_eq!(seen[0][0], seen[1][0], "warm within its level");
+    assert_ne!(seen[1][0], seen[2][0], "and not across levels");
+    let dirs: Vec<&Path> = seen
+        .iter()
+        .map(|one| Path::new(one[1].as_str().unwrap()))
+        .collect();
+    assert_ne!(dirs[0].parent(), dirs[1].parent());
+    assert!(
+        !dirs[0].exists() && !dirs[1].exists(),
+        "they go with the call"
+    );
+    std::fs::remove_dir(dirs[2]).unwrap();
+}
+
+#[test]
+fn a_machine_that_lacks_what_a_level_needs_is_named() {
+    let bare = Abilities {
+        no_new_privileges: true,
+        landlock: 0,
+        seccomp: true,
+    };
+    let asked = sh("", json!({"sandbox": "strict"}));
+    let error = Sandbox::of(&asked, SandboxLevel::None, bare).unwrap_err();
+    assert_eq!(error.code, "ISOLATION_UNAVAILABLE");
+    assert!(
+        error.message.contains("needs Landlock"),
+        "{}",
+        error.message
+    );
+    let demanded = Sandbox::of(&sh("", json!({})), SandboxLevel::Strict, bare);
+    assert_eq!(demanded.unwrap_err().code, "ISOLATION_UNAVAILABLE");
+    let basic = Sandbox::of(
+        &sh("", json!({"sandbox": "basic"})),
+        SandboxLevel::None,
+        bare,
+    );
+    assert_eq!(basic.unwrap().level, SandboxLevel::Basic);
+}
+
+#[test]
+fn a_playbook_cannot_lower_or_open_what_the_deployment_demands() {
+    let all = Abilities {
+        no_new_privileges: true,
+        landlock: 6,
+        seccomp: true,
+    };
+    let of =
+        |sandbox: Value, demanded| Sandbox::of(&sh("", json!({"sandbox": sandbox})), demanded, all);
+    assert_eq!(
+        of(json!("none"), SandboxLevel::Strict).unwrap().level,
+        SandboxLevel::Strict
+    );
+    assert_eq!(
+        of(json!("strict"), SandboxLevel::Basic).unwrap().level,
+        SandboxLevel::Strict
+    );
+    for opened in [
+        json!({"network": true}),
+        json!({"write": ["/"]}),
+        json!({"read": "/"}),
+    ] {
+        assert!(of(opened.clone(), SandboxLevel::Basic).is_ok());
+        let error = of(opened, SandboxLevel::Strict).unwrap_err();
+        assert_eq!(error.code, "ISOLATION_UNAVAILABLE");
+    }
 }

@@ -6,12 +6,13 @@ use std::process::Stdio;
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
 
 use crate::call::{LogSink, Stream};
 use crate::capture::{Capture, tail_of};
-use crate::isolation::{GO, Limits, not_limited};
+use crate::isolation::{Confines, GO, Limits};
 use crate::mcp::message::{BYTES_MAX, Incoming, protocol, reply, result_of, too_large};
 use crate::process::{Group, NotStarted, Program};
 
@@ -24,6 +25,9 @@ pub(crate) struct Server<'a> {
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) cwd: &'a Path,
     pub(crate) limits: &'a Limits,
+    pub(crate) confines: &'a Confines,
+    /// A directory of its own, which goes with the conversation.
+    pub(crate) own: Option<TempDir>,
 }
 
 /// A conversation with a program.
@@ -34,11 +38,12 @@ pub(crate) struct StdioLine {
     buffer: Vec<u8>,
     size: usize,
     stderr: Option<Capture>,
+    _own: Option<TempDir>,
 }
 
 impl StdioLine {
     /// Starts the program.
-    pub(crate) async fn start(server: &Server<'_>) -> Result<Self, TaskError> {
+    pub(crate) async fn start(server: Server<'_>) -> Result<Self, TaskError> {
         let (path, args) = server.command.split_first().ok_or_else(|| {
             let message = "`command` of an `mcp` task is an empty list";
             TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
@@ -50,6 +55,7 @@ impl StdioLine {
             env: server.env,
             cwd: server.cwd,
             limits: server.limits,
+            confines: server.confines,
         };
         let started = program.start(Stdio::piped());
         let mut group = started.map_err(|error| not_started(path, &error))?;
@@ -60,6 +66,7 @@ impl StdioLine {
             buffer: Vec::new(),
             size: 0,
             stderr: Some(Capture::new(Stream::Stderr)),
+            _own: server.own,
         };
         if !server.limits.is_empty() {
             line.write(GO).await?;
@@ -167,11 +174,8 @@ impl StdioLine {
 }
 
 fn not_started(path: &str, error: &NotStarted) -> TaskError {
-    match error {
-        NotStarted::Limits(error) => not_limited(error),
-        NotStarted::Program(error) => {
-            let message = format!("`{path}` cannot be started: {error}");
-            TaskError::new(ErrorKind::ClientError, "MCP_START", message)
-        }
-    }
+    error.isolation().unwrap_or_else(|| {
+        let message = format!("`{path}` cannot be started: {}", error.cause());
+        TaskError::new(ErrorKind::ClientError, "MCP_START", message)
+    })
 }

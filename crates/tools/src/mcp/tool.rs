@@ -9,11 +9,12 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
 use crate::http::{Auth, Clients, Manner, headers};
-use crate::isolation::Limits;
+use crate::isolation::{Abilities, Limits, Sandbox, SandboxLevel};
 use crate::mcp::asked::Asked;
 use crate::mcp::http::HttpLine;
 use crate::mcp::message::{chosen, hello, notification, request};
@@ -32,6 +33,7 @@ pub(crate) struct Mcp {
     clients: Arc<Clients>,
     /// What programs inherit.
     env: BTreeMap<String, String>,
+    demanded: SandboxLevel,
 }
 
 /// A conversation.
@@ -41,8 +43,16 @@ enum Line {
 }
 
 impl Mcp {
-    pub(crate) fn new(clients: Arc<Clients>, env: BTreeMap<String, String>) -> Self {
-        Self { clients, env }
+    pub(crate) fn new(
+        clients: Arc<Clients>,
+        env: BTreeMap<String, String>,
+        demanded: SandboxLevel,
+    ) -> Self {
+        Self {
+            clients,
+            env,
+            demanded,
+        }
     }
 
     async fn run(&self, call: &Call, log: &dyn LogSink) -> Result<Value, TaskError> {
@@ -58,19 +68,7 @@ impl Mcp {
         match (call.text("server")?, command) {
             (Some(url), None) => self.http(call, url).map(|line| Line::Http(Box::new(line))),
             (None, Some(command)) => {
-                let mut env = self.env.clone();
-                env.extend(environment(call)?);
-                let cwd = match call.text("cwd")? {
-                    Some(path) => call.resolve(path),
-                    None => call.place.base_dir.clone(),
-                };
-                let server = Server {
-                    command: &command,
-                    env: &env,
-                    cwd: &cwd,
-                    limits: &Limits::of(call)?,
-                };
-                let line = StdioLine::start(&server).await?;
+                let line = self.stdio(call, &command).await?;
                 Ok(Line::Stdio(Box::new(line)))
             }
             (Some(_), Some(_)) => {
@@ -82,6 +80,33 @@ impl Mcp {
                 "an http(s) address; or `command`, a program to start",
             )),
         }
+    }
+
+    async fn stdio(&self, call: &Call, command: &[String]) -> Result<StdioLine, TaskError> {
+        let limits = Limits::of(call)?;
+        let sandbox = Sandbox::of(call, self.demanded, Abilities::here())?;
+        let own = sandbox.own_dir()?;
+        let dir = own.as_ref().map(TempDir::path);
+        let mut env = self.env.clone();
+        if let Some(dir) = dir {
+            env.insert("TMPDIR".to_owned(), dir.display().to_string());
+        }
+        env.extend(environment(call)?);
+        let cwd = match (call.text("cwd")?, dir) {
+            (Some(path), _) => call.resolve(path),
+            (None, Some(dir)) if sandbox.is_strict() => dir.to_owned(),
+            (None, _) => call.place.base_dir.clone(),
+        };
+        let confines = sandbox.confines(dir, &[]);
+        let server = Server {
+            command,
+            env: &env,
+            cwd: &cwd,
+            limits: &limits,
+            confines: &confines,
+            own,
+        };
+        StdioLine::start(server).await
     }
 
     fn http(&self, call: &Call, url: &str) -> Result<HttpLine, TaskError> {

@@ -1,10 +1,14 @@
 //! `python`: user code in the user's own interpreter, kept warm between calls.
 
 mod answer;
+mod environments;
+mod facts;
+mod libs;
 mod pool;
 mod process;
 pub(crate) mod request;
 mod tool;
+mod version;
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{LogSink, Stream};
 use crate::capture::Capture;
-use crate::isolation::{GO, Limits};
+use crate::isolation::{Confines, GO, Limits};
 use crate::process::{GRACE, Group, NotStarted, Program};
 use crate::python::request::{Request, Source};
 
@@ -68,6 +68,7 @@ impl Interpreter {
         python: &Path,
         env: &std::collections::BTreeMap<String, String>,
         limits: &Limits,
+        confines: &Confines,
     ) -> Result<Self, NotStarted> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -77,6 +78,7 @@ impl Interpreter {
             env,
             cwd: Path::new("/"),
             limits,
+            confines,
         };
         let theirs: std::os::fd::OwnedFd = theirs.into();
         let group = program.start(Stdio::from(theirs))?;

@@ -1,14 +1,15 @@
 //! From a call to what an interpreter is asked: the code and where it stands, inputs, libraries, environment.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::outcome::{ErrorKind, TaskError};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::call::{Call, type_name};
+use crate::python::libs::module_of;
 
 /// Code and where it stands; the same code in two places has two tracebacks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -66,6 +67,17 @@ impl Request {
             cwd,
         })
     }
+
+    /// Gives the code a directory of its own for what is temporary.
+    pub(crate) fn set_own_dir(&mut self, own: &Path) {
+        let own = own.display().to_string();
+        self.env.entry("TMPDIR".to_owned()).or_insert(own);
+    }
+
+    /// Starts the code in another directory than the playbook's.
+    pub(crate) fn set_cwd(&mut self, cwd: &Path) {
+        cwd.clone_into(&mut self.cwd);
+    }
 }
 
 /// Declared variables: text, or what has one obvious text.
@@ -93,23 +105,23 @@ pub(crate) fn environment(call: &Call) -> Result<BTreeMap<String, String>, TaskE
     Ok(env)
 }
 
-/// Libraries as the runner reads them: a map; a list of names stands for each by itself.
+/// Libraries as the runner reads them: a map of names. Of a list, bare names are imported if there is such a module.
 fn libs(call: &Call) -> Result<Option<Value>, TaskError> {
     match call.field("libs") {
         None => Ok(None),
         Some(Value::Object(map)) if map.is_empty() => Ok(None),
         Some(Value::Object(map)) => Ok(Some(Value::Object(map.clone()))),
-        Some(Value::Array(names)) => {
-            let mut map = Map::new();
-            for name in names {
-                let Value::String(name) = name else {
-                    return Err(call.wrong_type("libs", "a map of names to modules", name));
-                };
-                map.insert(name.clone(), Value::String(name.clone()));
-            }
+        Some(Value::Array(list)) => {
+            let names = list.iter().filter_map(Value::as_str).filter_map(module_of);
+            let map: Map<String, Value> = names
+                .map(|name| (name.clone(), json!({"try": name})))
+                .collect();
             Ok((!map.is_empty()).then_some(Value::Object(map)))
         }
-        Some(other) => Err(call.wrong_type("libs", "a map of names to modules", other)),
+        Some(other) => {
+            let wanted = "a map of names to modules, or a list of requirements";
+            Err(call.wrong_type("libs", wanted, other))
+        }
     }
 }
 

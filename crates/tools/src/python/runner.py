@@ -183,6 +183,12 @@ def import_libs(libs, scope):
     for name, spec in libs.items():
         if isinstance(spec, str):
             scope[name] = importlib.import_module(spec)
+        elif isinstance(spec, dict) and "try" in spec:
+            try:
+                scope[name] = importlib.import_module(spec["try"])
+            except ModuleNotFoundError as error:
+                if error.name != spec["try"]:
+                    raise
         elif isinstance(spec, dict) and "from" in spec:
             module = importlib.import_module(spec["from"])
             wanted = spec.get("import", name)
@@ -485,6 +491,9 @@ def restore():
         os.environ.update(ENVIRON)
     if sys.path != SYS_PATH:
         sys.path[:] = SYS_PATH
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile.tempdir = None
     threading = sys.modules.get("threading")
     return used or (threading is not None and threading.active_count() > 1)
 

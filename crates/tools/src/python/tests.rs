@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Stream, Tool};
 use crate::http::Clients;
+use crate::isolation::SandboxLevel;
 use crate::python::Python;
 use crate::registry::{HttpLimits, PythonConfig};
 use crate::testing::{Lines, call, error, gone, result, run};
@@ -25,11 +26,14 @@ fn with(config: PythonConfig) -> Python {
     let env = ["PATH", "HOME"]
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-    let clients = Arc::new(Clients::new(
-        HttpLimits::default(),
-        &crate::network::Network::default(),
-    ));
-    Python::new(&config, env.collect::<BTreeMap<_, _>>(), clients)
+    let network = crate::network::Network::default();
+    let clients = Arc::new(Clients::new(HttpLimits::default(), &network));
+    Python::new(
+        &config,
+        env.collect::<BTreeMap<_, _>>(),
+        clients,
+        SandboxLevel::None,
+    )
 }
 
 async fn value(code: &str, input: Value) -> Value {
@@ -150,7 +154,7 @@ async fn only_a_few_variables_are_inherited() {
         // A wrapper around the interpreter may add its own.
         let is_wrapper = name.contains("PYENV") || ["PWD", "SHLVL", "_", "OLDPWD"].contains(&name);
         assert!(
-            ["PATH", "HOME", "LC_CTYPE"].contains(&name) || is_wrapper,
+            ["PATH", "HOME", "LC_CTYPE", "NOETL_PROCESS"].contains(&name) || is_wrapper,
             "{name}"
         );
     }
@@ -430,4 +434,26 @@ async fn a_script_is_read_from_a_file() {
 async fn code_is_required() {
     let outcome = run(&tool(), call("python", json!({}), json!({}))).await;
     assert_eq!(error(&outcome).code, "TOOL_INPUT");
+}
+
+#[tokio::test]
+async fn what_is_printed_is_logged_while_the_code_runs() {
+    struct Release(std::path::PathBuf, Lines);
+    impl crate::call::LogSink for Release {
+        fn line(&self, stream: Stream, text: &str) {
+            std::fs::write(&self.0, "").unwrap();
+            self.1.line(stream, text);
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let log = Release(dir.path().join("go"), Lines::default());
+    let code = "import os, sys, time\nprint('first')\nwhile not os.path.exists('go'):\n    time.sleep(0.001)\n\
+                print('last', end='')\nsys.stderr.write('err')\nreturn 1";
+    let mut call = call("python", json!({"code": code}), json!({}));
+    call.place.base_dir = dir.path().to_owned();
+    call.timeout.total = Some(Duration::from_secs(30));
+    let outcome = tool().call(call, CancellationToken::new(), &log).await;
+    assert_eq!(result(outcome), json!(1));
+    assert_eq!(log.1.of(Stream::Stdout), ["first", "last"]);
+    assert_eq!(log.1.of(Stream::Stderr), ["err"]);
 }

@@ -8,14 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled};
 use crate::http::Clients;
-use crate::isolation::{Limits, not_limited};
+use crate::isolation::{Abilities, Limits, Sandbox, SandboxLevel};
 use crate::process::NotStarted;
 use crate::python::answer;
-use crate::python::pool::Pool;
+use crate::python::environments::Environments;
+use crate::python::facts::Known;
+use crate::python::libs::Needs;
+use crate::python::pool::{Kept, Pool};
 use crate::python::request::{Origin, Request, Source, origin};
 use crate::registry::PythonConfig;
 
@@ -27,6 +31,9 @@ pub(crate) struct Python {
     pool: Pool,
     command: PathBuf,
     clients: Arc<Clients>,
+    known: Known,
+    environments: Environments,
+    demanded: SandboxLevel,
 }
 
 impl Python {
@@ -34,15 +41,21 @@ impl Python {
         config: &PythonConfig,
         env: BTreeMap<String, String>,
         clients: Arc<Clients>,
+        demanded: SandboxLevel,
     ) -> Self {
         let command = match env.get("VIRTUAL_ENV") {
             Some(venv) if config.command == Path::new("python3") => in_venv(Path::new(venv)),
             _ => config.command.clone(),
         };
+        let mut pip = env.clone();
+        pip.extend(config.pip_environment.clone());
         Self {
             pool: Pool::new(config, env),
             command,
             clients,
+            known: Known::default(),
+            environments: Environments::new(config.environments_dir.clone(), pip),
+            demanded,
         }
     }
 
@@ -53,28 +66,73 @@ impl Python {
         log: &dyn LogSink,
     ) -> Result<Outcome, TaskError> {
         let source = self.source(&call, stop).await?;
-        let python = self.interpreter(&call)?;
         let limits = Limits::of(&call)?;
-        // A warm interpreter has no limits, and one with limits must not serve others.
-        let isolate = is_isolated(&call)? || !limits.is_empty();
+        let sandbox = Sandbox::of(&call, self.demanded, Abilities::here())?;
+        // A warm interpreter has no limits, and one with limits must not serve others; nor may one that is shut in.
+        let isolate = is_isolated(&call)? || !limits.is_empty() || sandbox.is_strict();
+        let needs = Needs::of(&call, &source.code)?;
+        let python = self.provided(&call, needs, stop, log).await?;
         let timeout = call.timeout.total;
-        let request = Request::new(&mut call, source)?;
+        let own = sandbox.own_dir()?;
+        let own = own.as_ref().map(TempDir::path);
+        let has_cwd = call.field("cwd").is_some();
+        let mut request = Request::new(&mut call, source)?;
+        if let Some(own) = own {
+            request.set_own_dir(own);
+        }
+        let (python, homes) = if sandbox.is_strict() {
+            if let Some(own) = own.filter(|_| !has_cwd) {
+                request.set_cwd(own);
+            }
+            let facts = self.known.of(&python, self.pool.env()).await?;
+            (facts.executable.clone(), facts.homes())
+        } else {
+            (python, Vec::new())
+        };
+        let confines = sandbox.confines(own, &homes);
         let _slot = tokio::select! {
             slot = self.pool.slot() => slot,
             () = stop.cancelled() => return Err(cancelled()),
         };
-        let started = if isolate {
-            self.pool.start(&python, &limits)
-        } else {
-            self.pool.check_out(&python)
+        let kept = Kept {
+            python,
+            level: sandbox.level,
         };
-        let mut interpreter = started.map_err(|error| not_started(&python, &error))?;
+        let started = if isolate {
+            self.pool.start(&kept, &limits, &confines)
+        } else {
+            self.pool.check_out(&kept, &confines)
+        };
+        let mut interpreter = started.map_err(|error| not_started(&kept.python, &error))?;
         let reply = interpreter.run(&request, timeout, stop, log).await;
         let (outcome, reusable) = answer::outcome(reply, &request.source.file);
         if reusable && !isolate {
-            self.pool.put_back(&python, interpreter);
+            self.pool.put_back(kept, interpreter);
         }
         Ok(outcome)
+    }
+
+    /// The interpreter with everything that the code needs.
+    async fn provided(
+        &self,
+        call: &Call,
+        needs: Needs,
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Result<PathBuf, TaskError> {
+        let python = self.interpreter(call)?;
+        if needs.is_empty() {
+            return Ok(python);
+        }
+        let facts = self.known.of(&python, self.pool.env()).await?;
+        let needs = needs.met_by(&facts)?;
+        if needs.requirements.is_empty() {
+            return Ok(python);
+        }
+        let requirements = &needs.requirements;
+        self.environments
+            .python(&facts, requirements, stop, log)
+            .await
     }
 
     async fn source(&self, call: &Call, stop: &CancellationToken) -> Result<Source, TaskError> {
@@ -157,12 +215,13 @@ async fn load(path: &Path) -> Result<Source, TaskError> {
     })
 }
 
-fn not_started(python: &Path, error: &NotStarted) -> TaskError {
-    let error = match error {
-        NotStarted::Limits(error) => return not_limited(error),
-        NotStarted::Program(error) => error,
-    };
+/// The error of an interpreter that does not start.
+pub(crate) fn not_started(python: &Path, error: &NotStarted) -> TaskError {
+    if let Some(error) = error.isolation() {
+        return error;
+    }
     let shown = python.display();
+    let error = error.cause();
     let message = if error.kind() == std::io::ErrorKind::NotFound {
         format!(
             "there is no `{shown}`: install Python 3.8 or newer (for instance `apt install python3`), \

@@ -5,6 +5,8 @@ mod script;
 mod tool;
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod tests;
 
-pub(crate) use tool::{End, Printed, Shell, attend};
+pub(crate) use tool::Shell;

@@ -11,12 +11,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Stream, Tool};
+use crate::isolation::SandboxLevel;
 use crate::shell::Shell;
 use crate::testing::{Lines, command, error, gone, result, run};
 
 fn tool() -> Shell {
     let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-    Shell::new(BTreeMap::from([("PATH".to_owned(), path)]))
+    Shell::new(
+        BTreeMap::from([("PATH".to_owned(), path)]),
+        SandboxLevel::None,
+    )
 }
 
 fn sh(text: &str) -> Call {
@@ -79,7 +83,16 @@ async fn only_declared_variables_are_seen() {
     let seen = stdout(call).await;
     for name in seen.split_whitespace() {
         assert!(
-            ["MINE", "PATH", "PWD", "SHLVL", "_", "OLDPWD"].contains(&name),
+            [
+                "MINE",
+                "NOETL_PROCESS",
+                "PATH",
+                "PWD",
+                "SHLVL",
+                "_",
+                "OLDPWD"
+            ]
+            .contains(&name),
             "{name}"
         );
     }
@@ -272,4 +285,37 @@ proptest! {
             prop_assert_eq!(&seen, &wanted, "in {}…{}", before, after);
         }
     }
+}
+
+/// Makes a file when the first line comes, which the program waits for.
+struct Release(std::path::PathBuf, Lines);
+
+impl LogSink for Release {
+    fn line(&self, stream: Stream, text: &str) {
+        std::fs::write(&self.0, "").unwrap();
+        self.1.line(stream, text);
+    }
+}
+
+#[tokio::test]
+async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Release(dir.path().join("go"), Lines::default());
+    let script = "echo first; until [ -e go ]; do :; done; printf err >&2; printf part; head -c 40000 /dev/zero | tr '\\0' x";
+    let mut call = command("shell", script, dir.path());
+    call.timeout.total = Some(Duration::from_secs(30));
+    result(tool().call(call, CancellationToken::new(), &log).await);
+    let lines = log.1.of(Stream::Stdout);
+    assert_eq!(lines[0], "first");
+    assert!(lines[1].starts_with("partxxx"));
+    assert!(
+        lines.iter().all(|line| line.len() <= 16 * 1024),
+        "long lines are cut"
+    );
+    assert_eq!(
+        lines[1..].concat().len(),
+        40_004,
+        "and nothing of them is lost"
+    );
+    assert_eq!(log.1.of(Stream::Stderr), ["err"]);
 }

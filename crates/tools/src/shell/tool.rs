@@ -3,21 +3,20 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::process::Stdio;
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::template::Piece;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
-use tokio::process::ChildStdin;
+use tempfile::{NamedTempFile, TempDir};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Stream, Tool, cancelled, timed_out};
-use crate::capture::{Capture, tail_of};
-use crate::isolation::{GO, Limits, limit_reached, not_limited};
-use crate::process::{GRACE, Group, NotStarted, Program};
+use crate::attend::{End, Printed, attend};
+use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
+use crate::capture::tail_of;
+use crate::isolation::{Abilities, GO, Limits, Sandbox, SandboxLevel, limit_reached};
+use crate::process::{NotStarted, Program};
 use crate::python::request::environment;
 use crate::shell::script::script;
 
@@ -30,24 +29,12 @@ const TAIL_BYTES_MAX: usize = 4 * 1024;
 /// The shell tool.
 pub(crate) struct Shell {
     env: BTreeMap<String, String>,
-}
-
-/// How a program ended.
-pub(crate) enum End {
-    Exited(std::io::Result<ExitStatus>),
-    TimedOut(Duration),
-    Stopped,
-}
-
-/// What a program printed.
-pub(crate) struct Printed {
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+    demanded: SandboxLevel,
 }
 
 impl Shell {
-    pub(crate) fn new(env: BTreeMap<String, String>) -> Self {
-        Self { env }
+    pub(crate) fn new(env: BTreeMap<String, String>, demanded: SandboxLevel) -> Self {
+        Self { env, demanded }
     }
 
     async fn run(
@@ -57,16 +44,24 @@ impl Shell {
         log: &dyn LogSink,
     ) -> Result<Outcome, TaskError> {
         let script = script(&commands(call)?)?;
-        let mut env = self.env.clone();
-        env.extend(environment(call)?);
-        let cwd = match call.text("cwd")? {
-            Some(path) => call.resolve(path),
-            None => call.place.base_dir.clone(),
-        };
         let shell = call.text("shell")?.unwrap_or("/bin/sh");
         let limits = Limits::of(call)?;
+        let sandbox = Sandbox::of(call, self.demanded, Abilities::here())?;
+        let own = sandbox.own_dir()?;
+        let own = own.as_ref().map(TempDir::path);
+        let mut env = self.env.clone();
+        if let Some(own) = own {
+            env.insert("TMPDIR".to_owned(), own.display().to_string());
+        }
+        env.extend(environment(call)?);
+        let cwd = match (call.text("cwd")?, own) {
+            (Some(path), _) => call.resolve(path),
+            (None, Some(own)) if sandbox.is_strict() => own.to_owned(),
+            (None, _) => call.place.base_dir.clone(),
+        };
         let input = stdin(call, &limits);
-        let file = long_script(&script).map_err(|error| not_started(shell, &cwd, &error.into()))?;
+        let failed = |error: NotStarted| not_started(shell, &cwd, &error);
+        let file = long_script(&script, own).map_err(|error| failed(error.into()))?;
         let args = match &file {
             Some(file) => vec![file.path().to_str().unwrap_or_default()],
             None => vec!["-c", &script],
@@ -77,15 +72,14 @@ impl Shell {
             env: &env,
             cwd: &cwd,
             limits: &limits,
+            confines: &sandbox.confines(own, &[]),
         };
         let piped = if input.is_some() {
             Stdio::piped()
         } else {
             Stdio::null()
         };
-        let mut group = program
-            .start(piped)
-            .map_err(|error| not_started(shell, &cwd, &error))?;
+        let mut group = program.start(piped).map_err(failed)?;
         let (end, printed) = attend(&mut group, input, call.timeout.total, stop, log).await;
         Ok(outcome(end, &printed))
     }
@@ -127,67 +121,18 @@ fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
     Some([GO, text.unwrap_or_default().as_bytes()].concat())
 }
 
-fn long_script(script: &str) -> std::io::Result<Option<tempfile::NamedTempFile>> {
+fn long_script(script: &str, dir: Option<&Path>) -> std::io::Result<Option<NamedTempFile>> {
     if script.len() <= ARGUMENT_BYTES_MAX {
         return Ok(None);
     }
-    let mut file = tempfile::Builder::new().prefix("noetl-").tempfile()?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("noetl-");
+    let mut file = match dir {
+        Some(dir) => builder.tempfile_in(dir)?,
+        None => builder.tempfile()?,
+    };
     file.write_all(script.as_bytes())?;
     Ok(Some(file))
-}
-
-/// Feeds and reads a program until it ends, is stopped, or takes too long; nothing of its group is left after that.
-pub(crate) async fn attend(
-    group: &mut Group,
-    input: Option<Vec<u8>>,
-    timeout: Option<Duration>,
-    stop: &CancellationToken,
-    log: &dyn LogSink,
-) -> (End, Printed) {
-    let mut stdout = Capture::new(Stream::Stdout);
-    let mut stderr = Capture::new(Stream::Stderr);
-    let feeding = feed(group.child.stdin.take(), input);
-    let deadline = async {
-        match timeout {
-            Some(limit) => tokio::time::sleep(limit).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::pin!(feeding, deadline);
-    let mut is_fed = false;
-    let end = loop {
-        tokio::select! {
-            () = group.stdout.readable() => group.stdout.take_ready(&mut stdout, log),
-            () = group.stderr.readable() => group.stderr.take_ready(&mut stderr, log),
-            () = &mut feeding, if !is_fed => is_fed = true,
-            status = group.child.wait() => break End::Exited(status),
-            () = stop.cancelled() => break End::Stopped,
-            () = &mut deadline => break End::TimedOut(timeout.unwrap_or_default()),
-        }
-    };
-    match end {
-        // Children that the shell left behind hold the pipes open; the call does not wait for them.
-        End::Exited(_) => group.kill(),
-        End::TimedOut(_) | End::Stopped => {
-            let _ = group.end(GRACE).await;
-        }
-    }
-    let (mut stdout, mut stderr) = (Some(stdout), Some(stderr));
-    group.stdout.drain(&mut stdout, Stream::Stdout, log);
-    group.stderr.drain(&mut stderr, Stream::Stderr, log);
-    let text = |capture: Option<Capture>| capture.map(|c| c.finish(log)).unwrap_or_default();
-    let printed = Printed {
-        stdout: text(stdout),
-        stderr: text(stderr),
-    };
-    (end, printed)
-}
-
-async fn feed(stdin: Option<ChildStdin>, input: Option<Vec<u8>>) {
-    if let (Some(mut stdin), Some(input)) = (stdin, input) {
-        // A command that does not read its input closes it, and that is its right.
-        let _ = stdin.write_all(&input).await;
-    }
 }
 
 fn outcome(end: End, printed: &Printed) -> Outcome {
@@ -232,12 +177,11 @@ fn outcome(end: End, printed: &Printed) -> Outcome {
 }
 
 fn not_started(shell: &str, cwd: &Path, error: &NotStarted) -> TaskError {
-    let error = match error {
-        NotStarted::Limits(error) => return not_limited(error),
-        NotStarted::Program(error) => error,
-    };
+    if let Some(error) = error.isolation() {
+        return error;
+    }
     let message = if cwd.is_dir() {
-        format!("`{shell}` cannot be started: {error}")
+        format!("`{shell}` cannot be started: {}", error.cause())
     } else {
         format!("`cwd`: there is no folder `{}`", cwd.display())
     };

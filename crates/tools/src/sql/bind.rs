@@ -1,5 +1,7 @@
 //! Statements out of pieces: split at semicolons, values bound or escaped by their place, placeholders renumbered.
 
+use std::ops::Range;
+
 use model::template::Piece;
 use serde_json::{Map, Value};
 
@@ -11,6 +13,33 @@ use crate::sql::words::Words;
 pub(crate) struct Statement {
     pub(crate) text: String,
     pub(crate) params: Vec<Value>,
+    /// Where in the text each placeholder stands, in the order of `params`.
+    pub(crate) slots: Vec<Range<usize>>,
+    /// The first words, in capitals.
+    pub(crate) words: Vec<String>,
+    /// What it does: its first word, or what follows its `WITH`.
+    pub(crate) verb: String,
+    /// The line of the command on which it begins, from 1.
+    pub(crate) line: usize,
+}
+
+impl Statement {
+    /// Its first word, in capitals.
+    pub(crate) fn first_word(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    /// The text with each value in place of its placeholder, as a literal; for statements that take no parameters.
+    pub(crate) fn with_literals(&self) -> String {
+        let mut text = String::new();
+        let mut end = 0;
+        for (slot, value) in self.slots.iter().zip(&self.params) {
+            text.push_str(&self.text[end..slot.start]);
+            text.push_str(&literal(value));
+            end = slot.end;
+        }
+        text + &self.text[end..]
+    }
 }
 
 /// The task's own `params`.
@@ -33,6 +62,8 @@ pub(crate) enum BindError {
     Ident(String),
     #[error("a value holds a NUL character, which SQL cannot take")]
     Nul,
+    #[error("`$n` needs `params`; it cannot stand beside `{{{{ … }}}}` without them")]
+    Unnumbered,
 }
 
 /// The statements of a command.
@@ -45,9 +76,13 @@ pub(crate) fn bind(
         dialect,
         given: params,
         place: Place::Code,
-        words: Words::new(),
+        ended: None,
+        words: Words::new(dialect),
         text: String::new(),
         params: Vec::new(),
+        slots: Vec::new(),
+        has_own_numbers: false,
+        line: 1,
         positional: 0,
         statements: Vec::new(),
     };
@@ -64,7 +99,7 @@ pub(crate) fn bind(
             }
         }
     }
-    binder.end_statement();
+    binder.end_statement()?;
     Ok(binder.statements)
 }
 
@@ -72,9 +107,16 @@ struct Binder<'a> {
     dialect: Dialect,
     given: &'a Params,
     place: Place,
+    /// The quoted text that has just ended: quotes that follow it go on with it, escapes and all.
+    ended: Option<Place>,
     words: Words,
     text: String,
     params: Vec<Value>,
+    slots: Vec<Range<usize>>,
+    /// Whether the statement has a `$n` that was left to the database.
+    has_own_numbers: bool,
+    /// The line on which `text` begins.
+    line: usize,
     /// How many bare `?` have been met, over all statements of the command.
     positional: usize,
     statements: Vec<Statement>,
@@ -87,7 +129,7 @@ impl Binder<'_> {
         while at < text.len() {
             if self.place == Place::Code {
                 if text[at] == ';' && self.words.ends_at_semicolon() {
-                    self.end_statement();
+                    self.end_statement()?;
                     at += 1;
                     continue;
                 }
@@ -97,7 +139,10 @@ impl Binder<'_> {
                     continue;
                 }
             }
-            let (next, length) = self.place.step(&text, at, self.dialect);
+            let (next, length) = match &self.ended {
+                Some(ended) if text[at] == '\'' => (ended.clone(), 1),
+                _ => self.place.step(&text[at..], &self.text, self.dialect),
+            };
             let end = (at + length).min(text.len());
             match (&self.place, &next) {
                 (Place::Code, Place::Code) => self.words.code(text[at]),
@@ -105,6 +150,7 @@ impl Binder<'_> {
                 (Place::Code, _) => self.words.other(),
                 _ => {}
             }
+            self.follow(&next, text[at]);
             self.text.extend(&text[at..end]);
             self.place = next;
             at = end;
@@ -112,18 +158,31 @@ impl Binder<'_> {
         Ok(())
     }
 
+    /// Remembers the quoted text that has just ended, over blanks and comments of a line.
+    fn follow(&mut self, next: &Place, c: char) {
+        match (&self.place, next) {
+            (ended, Place::Code) if ended.goes_on() => self.ended = Some(ended.clone()),
+            (Place::Code, Place::Code) if c.is_whitespace() => {}
+            (Place::Code | Place::Line, Place::Line) | (Place::Line, Place::Code) => {}
+            _ => self.ended = None,
+        }
+    }
+
     /// Puts the author's placeholder at `at` under a number of ours; returns its length, or nothing if there is none.
     fn placeholder(&mut self, text: &[char], at: usize) -> Result<usize, BindError> {
-        if *self.given == Params::None && self.dialect == Dialect::Postgres {
-            return Ok(0);
-        }
-        let before = at.checked_sub(1).map(|at| text[at]);
+        let before = self.text.chars().next_back();
         let word: String = text[at + 1..].iter().take_while(|c| is_word(**c)).collect();
         let is_number = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
         let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let sqlite = self.dialect == Dialect::Sqlite;
+        let duckdb = self.dialect == Dialect::Duckdb;
+        if !sqlite && *self.given == Params::None {
+            // The body of a `PREPARE` or a routine has numbers of its own.
+            self.has_own_numbers |= text[at] == '$' && is_number && !before.is_some_and(is_word);
+            return Ok(0);
+        }
         let value = match text[at] {
-            '?' if sqlite && word.is_empty() => {
+            '?' if (sqlite || duckdb) && word.is_empty() => {
                 self.positional += 1;
                 self.by_number(self.positional, "?")
             }
@@ -131,10 +190,18 @@ impl Binder<'_> {
             '$' if !sqlite && is_number && !before.is_some_and(is_word) => {
                 self.by_number(word.parse().unwrap_or(0), &word)
             }
-            ':' if is_name && before != Some(':') && !before.is_some_and(is_word) => {
+            ':' if !duckdb && is_name && before != Some(':') && !before.is_some_and(is_word) => {
                 self.by_name(&word)
             }
             '@' | '$' if sqlite && is_name && !before.is_some_and(is_word) => self.by_name(&word),
+            // A dollar may also open a quoted text, `$tag$ … $tag$`.
+            '$' if duckdb
+                && is_name
+                && !before.is_some_and(is_word)
+                && text.get(at + 1 + word.chars().count()) != Some(&'$') =>
+            {
+                self.by_name(&word)
+            }
             _ => return Ok(0),
         }?;
         let length = 1 + word.chars().count();
@@ -166,15 +233,29 @@ impl Binder<'_> {
         self.params.push(value);
         let sign = match self.dialect {
             Dialect::Sqlite => '?',
-            Dialect::Postgres => '$',
+            Dialect::Postgres | Dialect::Duckdb => '$',
         };
+        let start = self.text.len();
         self.text.push_str(&format!("{sign}{}", self.params.len()));
+        self.slots.push(start..self.text.len());
+        self.other();
+    }
+
+    /// Takes note of something that is no word.
+    fn other(&mut self) {
         self.words.other();
+        self.ended = None;
     }
 
     fn value(&mut self, value: &Value, after: Option<char>) -> Result<(), BindError> {
         if self.place == Place::Code {
             return self.value_in_code(value, after);
+        }
+        if matches!(self.place, Place::Text { .. } | Place::Dollar(_)) && self.words.holds_program()
+        {
+            return Err(BindError::Place(
+                "in the body of a routine, where it would be read as a program; hand it over as an argument",
+            ));
         }
         let text = text_of(value)?;
         let escaped = match &self.place {
@@ -182,6 +263,9 @@ impl Binder<'_> {
             Place::Text { escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
             Place::Text { .. } if is_escaped_already(&text) => text,
             Place::Text { .. } => text.replace('\'', "''"),
+            Place::Unicode(_) => {
+                return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
+            }
             Place::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
             Place::Ident(']') => text,
             Place::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
@@ -206,12 +290,14 @@ impl Binder<'_> {
             }
             text.chars().for_each(|c| self.words.code(c));
             self.text.push_str(&text);
+            self.ended = None;
             return Ok(());
         }
         match value {
             Value::Array(items) if self.is_in_list() => {
                 if items.is_empty() {
                     self.text.push_str("NULL");
+                    self.other();
                 }
                 for (at, item) in items.iter().enumerate() {
                     if at > 0 {
@@ -258,18 +344,58 @@ impl Binder<'_> {
                 .map(|part| format!("\"{}\"", part.replace('"', "\"\"")));
             self.text.push_str(&quoted.collect::<Vec<_>>().join("."));
         }
-        self.words.other();
+        self.other();
         Ok(())
     }
 
-    fn end_statement(&mut self) {
+    fn end_statement(&mut self) -> Result<(), BindError> {
         let text = std::mem::take(&mut self.text);
         let params = std::mem::take(&mut self.params);
-        let words = std::mem::replace(&mut self.words, Words::new());
-        if !words.is_empty() {
-            let text = text.trim().to_owned();
-            self.statements.push(Statement { text, params });
+        let slots = std::mem::take(&mut self.slots);
+        let words = std::mem::replace(&mut self.words, Words::new(self.dialect));
+        self.ended = None;
+        if std::mem::take(&mut self.has_own_numbers) && !params.is_empty() {
+            return Err(BindError::Unnumbered);
         }
+        let skipped = text.len() - text.trim_start().len();
+        let line = self.line + lines(&text[..skipped]);
+        self.line += lines(&text);
+        if words.is_empty() {
+            return Ok(());
+        }
+        let (words, verb) = words.read();
+        let moved = |slot: Range<usize>| slot.start - skipped..slot.end - skipped;
+        self.statements.push(Statement {
+            text: text.trim().to_owned(),
+            params,
+            slots: slots.into_iter().map(moved).collect(),
+            words,
+            verb,
+            line,
+        });
+        Ok(())
+    }
+}
+
+fn lines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+/// A value as a literal that means the same whatever the session says about backslashes.
+fn literal(value: &Value) -> String {
+    let text = match value {
+        Value::Null => return "NULL".to_owned(),
+        Value::Bool(flag) => return flag.to_string(),
+        // Apart from what stands before it: two signs would begin a comment.
+        Value::Number(number) => return format!(" {number}"),
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) => value.to_string(),
+    };
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        format!(" E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
     }
 }
 

@@ -5,10 +5,14 @@
 
 mod bind;
 mod place;
+mod task;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bind::{BindError, Params, Statement, bind};
+pub(crate) use bind::Statement;
+#[cfg(test)]
+pub(crate) use bind::{BindError, Params, bind};
 pub(crate) use place::Dialect;
+pub(crate) use task::{bound, literals, statements, unique};

@@ -5,6 +5,14 @@
 pub(crate) enum Dialect {
     Sqlite,
     Postgres,
+    Duckdb,
+}
+
+impl Dialect {
+    /// Whether texts, names and comments are read as Postgres reads them.
+    pub(crate) fn reads_as_postgres(self) -> bool {
+        self != Self::Sqlite
+    }
 }
 
 /// What surrounds a place.
@@ -14,6 +22,8 @@ pub(crate) enum Place {
     Code,
     /// Inside `'…'`; in an `E'…'` a backslash escapes.
     Text { escapes: bool },
+    /// Inside `U&'…'` or `U&"…"`, which ends with this character.
+    Unicode(char),
     /// Inside a quoted identifier, which ends with this character.
     Ident(char),
     /// In a comment that ends with the line.
@@ -25,44 +35,55 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The place after the character at `at`, and how many characters that takes.
-    pub(crate) fn step(&self, text: &[char], at: usize, dialect: Dialect) -> (Self, usize) {
-        let (c, next) = (text[at], text.get(at + 1).copied());
+    /// The place after the first of these characters, and how many characters that takes; `before` is all that came.
+    pub(crate) fn step(&self, text: &[char], before: &str, dialect: Dialect) -> (Self, usize) {
+        let (c, next) = (text[0], text.get(1).copied());
         match self {
-            Self::Code => Self::from_code(text, at, dialect),
+            Self::Code => Self::from_code(text, before, dialect),
             Self::Text { escapes: true } if c == '\\' => (self.clone(), 2),
             Self::Text { .. } if c == '\'' => (Self::Code, 1),
-            Self::Ident(end) if c == *end => (Self::Code, 1),
+            Self::Ident(end) | Self::Unicode(end) if c == *end => (Self::Code, 1),
             Self::Line if c == '\n' => (Self::Code, 1),
             Self::Block(depth) if c == '*' && next == Some('/') => match depth {
                 1 => (Self::Code, 2),
                 deeper => (Self::Block(deeper - 1), 2),
             },
-            Self::Block(depth) if c == '/' && next == Some('*') && dialect == Dialect::Postgres => {
+            Self::Block(depth) if c == '/' && next == Some('*') && dialect.reads_as_postgres() => {
                 (Self::Block(depth + 1), 2)
             }
-            Self::Dollar(tag) if text[at..].iter().copied().take(tag.len()).eq(tag.chars()) => {
-                (Self::Code, tag.len())
+            Self::Dollar(tag)
+                if tag
+                    .chars()
+                    .eq(text.iter().copied().take(tag.chars().count())) =>
+            {
+                (Self::Code, tag.chars().count())
             }
             same => (same.clone(), 1),
         }
     }
 
-    fn from_code(text: &[char], at: usize, dialect: Dialect) -> (Self, usize) {
-        let (c, next) = (text[at], text.get(at + 1).copied());
-        match (c, next) {
+    /// Whether quotes that open right after such a text go on with it, as they do after `''` and after a new line.
+    pub(crate) fn goes_on(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::Unicode('\''))
+    }
+
+    fn from_code(text: &[char], before: &str, dialect: Dialect) -> (Self, usize) {
+        let postgres = dialect.reads_as_postgres();
+        match (text[0], text.get(1)) {
+            ('\'', _) if postgres && is_prefixed(before, "u&") => (Self::Unicode('\''), 1),
             ('\'', _) => {
-                let escapes = dialect == Dialect::Postgres && is_escape_string(text, at);
+                let escapes = postgres && is_prefixed(before, "e");
                 (Self::Text { escapes }, 1)
             }
+            ('"', _) if postgres && is_prefixed(before, "u&") => (Self::Unicode('"'), 1),
             ('"', _) => (Self::Ident('"'), 1),
-            ('`', _) if dialect == Dialect::Sqlite => (Self::Ident('`'), 1),
-            ('[', _) if dialect == Dialect::Sqlite => (Self::Ident(']'), 1),
+            ('`', _) if !postgres => (Self::Ident('`'), 1),
+            ('[', _) if !postgres => (Self::Ident(']'), 1),
             ('-', Some('-')) => (Self::Line, 2),
             ('/', Some('*')) => (Self::Block(1), 2),
-            ('$', _) if dialect == Dialect::Postgres => match dollar_tag(text, at) {
+            ('$', _) if postgres => match dollar_tag(text, before) {
                 Some(tag) => {
-                    let length = tag.len();
+                    let length = tag.chars().count();
                     (Self::Dollar(tag), length)
                 }
                 None => (Self::Code, 1),
@@ -72,24 +93,30 @@ impl Place {
     }
 }
 
-/// Whether a character can be part of a name.
+/// Whether a character can be part of a name: databases take every character beyond ASCII for a letter.
 pub(crate) fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
+    c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii()
 }
 
-fn is_escape_string(text: &[char], at: usize) -> bool {
-    let before = |back: usize| at.checked_sub(back).map(|at| text[at]);
-    matches!(before(1), Some('e' | 'E')) && !before(2).is_some_and(is_word)
+/// Whether the text ends with such a prefix of quotes, which is no part of a longer name.
+fn is_prefixed(before: &str, prefix: &str) -> bool {
+    let Some(at) = before.len().checked_sub(prefix.len()) else {
+        return false;
+    };
+    let found = before.get(at..);
+    found.is_some_and(|found| found.eq_ignore_ascii_case(prefix))
+        && !before[..at].chars().next_back().is_some_and(is_word)
 }
 
-/// `$$` or `$tag$`, where it does not continue a name.
-fn dollar_tag(text: &[char], at: usize) -> Option<String> {
-    if at > 0 && is_word(text[at - 1]) {
+/// `$$` or `$tag$`, where it does not continue a name; a name may hold dollars.
+fn dollar_tag(text: &[char], before: &str) -> Option<String> {
+    let of_name = |c: &char| is_word(*c) || *c == '$';
+    let first = before.chars().rev().take_while(of_name).last();
+    if first.is_some_and(|c| is_word(c) && !c.is_ascii_digit()) {
         return None;
     }
-    let length = text[at + 1..].iter().position(|c| *c == '$')?;
-    let tag = &text[at + 1..=at + length];
-    let is_tag = tag.iter().all(|c| c.is_ascii_alphanumeric() || *c == '_')
-        && !tag.first().is_some_and(char::is_ascii_digit);
-    is_tag.then(|| text[at..=at + length + 1].iter().collect())
+    let length = text[1..].iter().position(|c| *c == '$')?;
+    let tag = &text[1..=length];
+    let is_tag = tag.iter().all(|c| is_word(*c)) && !tag.first().is_some_and(char::is_ascii_digit);
+    is_tag.then(|| text[..=length + 1].iter().collect())
 }

@@ -147,6 +147,93 @@ fn dollar_quotes_take_no_dollars() {
     ));
 }
 
+#[test]
+fn quotes_that_go_on_keep_their_escapes() {
+    let attack = r"\' ; DROP";
+    for before in ["SELECT E'it''s ", "SELECT E'a'\n '", "SELECT E'a' -- b\n'"] {
+        let pieces = [text(before), value(attack), text("'")];
+        let bound = one(&pieces, Dialect::Postgres).text;
+        assert!(bound.ends_with(r"\\'' ; DROP'"), "{bound}");
+    }
+    let plain = [text("SELECT 'it''s "), value(attack), text("'")];
+    assert!(
+        one(&plain, Dialect::Postgres)
+            .text
+            .ends_with(r"\'' ; DROP'")
+    );
+}
+
+#[test]
+fn values_are_refused_where_they_would_be_read_as_something_else() {
+    for before in [
+        "SELECT U&'",
+        "SELECT u&\"",
+        "DO $$ BEGIN PERFORM '",
+        "DO 'BEGIN ",
+        "CREATE OR REPLACE FUNCTION f() RETURNS int AS $f$ SELECT ",
+    ] {
+        let refused = bind(
+            &[text(before), value("x")],
+            Dialect::Postgres,
+            &Params::None,
+        );
+        assert!(
+            matches!(refused, Err(BindError::Place(_))),
+            "{before}: {refused:?}"
+        );
+    }
+    let numbers = [text("SELECT $1, "), value(1)];
+    assert_eq!(
+        bind(&numbers, Dialect::Postgres, &Params::None),
+        Err(BindError::Unnumbered)
+    );
+}
+
+#[test]
+fn postgres_names_hold_dollars_and_routines_hold_semicolons() {
+    assert_eq!(
+        split("SELECT a$$b; SELECT c$$d", Dialect::Postgres).len(),
+        2
+    );
+    assert_eq!(split("SELECT $é$;$é$, 1", Dialect::Postgres).len(), 1);
+    let trigger = "CREATE TRIGGER t BEFORE INSERT ON x EXECUTE FUNCTION f(); SELECT 1";
+    assert_eq!(split(trigger, Dialect::Postgres).len(), 2);
+    let routine = "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; SELECT 3";
+    assert_eq!(split(routine, Dialect::Postgres).len(), 2);
+    assert_eq!(
+        split("BEGIN; SELECT 1; END; SELECT 2", Dialect::Postgres).len(),
+        4
+    );
+}
+
+#[test]
+fn a_statement_knows_what_it_does_and_where_it_begins() {
+    let sql = "-- one\nSELECT 1;\n\nWITH a AS (SELECT 1)\nUPDATE t SET x = 1";
+    let statements = bind(&[text(sql)], Dialect::Postgres, &Params::None).unwrap();
+    let seen: Vec<(&str, &str, usize)> = statements
+        .iter()
+        .map(|s| (s.first_word(), s.verb.as_str(), s.line))
+        .collect();
+    assert_eq!(seen, [("SELECT", "SELECT", 1), ("WITH", "UPDATE", 4)]);
+}
+
+#[test]
+fn literals_mean_the_same_whatever_a_backslash_means() {
+    let pieces = [
+        text("  COMMENT ON TABLE t IS "),
+        value(r"it's \ so"),
+        text(" -"),
+        value(-1),
+        text(", "),
+        value(Value::Null),
+    ];
+    let statement = one(&pieces, Dialect::Postgres);
+    assert_eq!(
+        statement.with_literals(),
+        r"COMMENT ON TABLE t IS  E'it''s \\ so' - -1, NULL"
+    );
+}
+
 /// What sqlite itself makes of a statement.
 fn answer(statement: &Statement) -> String {
     let db = rusqlite::Connection::open_in_memory().unwrap();

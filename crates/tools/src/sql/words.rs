@@ -1,30 +1,57 @@
-//! The words of a statement, as far as they say where it ends: a trigger's body has semicolons of its own.
+//! The words of a statement, as far as they say where it ends and what it does: bodies have semicolons of their own.
 
-use crate::sql::place::is_word;
+use crate::sql::place::{Dialect, is_word};
+
+/// So many first words are kept.
+const FIRST_MAX: usize = 4;
+/// What a statement that begins with `WITH` can do.
+const VERBS: [&str; 7] = [
+    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "TABLE",
+];
 
 /// The first words of a statement, and the last token.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Words {
+    dialect: Dialect,
     first: Vec<String>,
+    verb: Option<String>,
     word: String,
+    previous: String,
+    /// How many parentheses are open.
+    depth: u32,
+    /// How many `END`s the body of a routine waits for.
+    ends: u32,
     last: Last,
     is_empty: bool,
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
-    #[default]
     Other,
     Semicolon,
     EndAfterSemicolon,
 }
 
 impl Words {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(dialect: Dialect) -> Self {
         Self {
+            dialect,
+            first: Vec::new(),
+            verb: None,
+            word: String::new(),
+            previous: String::new(),
+            depth: 0,
+            ends: 0,
+            last: Last::Other,
             is_empty: true,
-            ..Self::default()
         }
+    }
+
+    /// The first words in capitals, and what the statement does: its first word, or what follows its `WITH`.
+    pub(crate) fn read(mut self) -> (Vec<String>, String) {
+        self.end_word();
+        let first = self.first.first().cloned().unwrap_or_default();
+        (self.first, self.verb.unwrap_or(first))
     }
 
     /// Takes one character that stands among tokens.
@@ -35,6 +62,11 @@ impl Words {
             return;
         }
         self.end_word();
+        match c {
+            '(' => self.depth += 1,
+            ')' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
         if !c.is_whitespace() && c != ';' {
             self.is_empty = false;
             self.last = Last::Other;
@@ -51,12 +83,21 @@ impl Words {
     /// Whether a semicolon here ends the statement.
     pub(crate) fn ends_at_semicolon(&mut self) -> bool {
         self.end_word();
+        if self.dialect == Dialect::Postgres {
+            return self.ends == 0;
+        }
         if !self.is_trigger() {
             return true;
         }
         let ends = self.last == Last::EndAfterSemicolon;
         self.last = Last::Semicolon;
         ends
+    }
+
+    /// Whether the statement's quoted text is a program: the body of a routine.
+    pub(crate) fn holds_program(&self) -> bool {
+        self.dialect == Dialect::Postgres
+            && (self.first.first().is_some_and(|word| word == "DO") || self.is_routine())
     }
 
     /// Whether nothing but blanks and comments has come so far.
@@ -73,18 +114,45 @@ impl Words {
         } else {
             Last::Other
         };
-        if self.first.len() < 3 {
-            self.first.push(std::mem::take(&mut self.word));
-        } else {
-            self.word.clear();
+        let word = std::mem::take(&mut self.word);
+        self.follow_routine(&word);
+        let is_verb = self.depth == 0 && VERBS.contains(&word.as_str());
+        if is_verb && self.verb.is_none() && self.first.first().is_some_and(|w| w == "WITH") {
+            self.verb = Some(word.clone());
         }
+        if self.first.len() < FIRST_MAX {
+            self.first.push(word.clone());
+        }
+        self.previous = word;
+    }
+
+    /// Follows `BEGIN ATOMIC … END`, the body of a routine in standard SQL.
+    fn follow_routine(&mut self, word: &str) {
+        if self.dialect != Dialect::Postgres {
+            return;
+        }
+        match word {
+            "CASE" if self.ends > 0 => self.ends += 1,
+            "END" => self.ends = self.ends.saturating_sub(1),
+            "ATOMIC" if self.previous == "BEGIN" && self.is_routine() => self.ends = 1,
+            _ => {}
+        }
+    }
+
+    fn is_routine(&self) -> bool {
+        let first: Vec<&str> = self.first.iter().map(String::as_str).collect();
+        matches!(
+            first[..],
+            ["CREATE", "FUNCTION" | "PROCEDURE", ..]
+                | ["CREATE", "OR", "REPLACE", "FUNCTION" | "PROCEDURE"]
+        )
     }
 
     fn is_trigger(&self) -> bool {
         let first: Vec<&str> = self.first.iter().map(String::as_str).collect();
         matches!(
             first[..],
-            ["CREATE", "TRIGGER", ..] | ["CREATE", "TEMP" | "TEMPORARY", "TRIGGER"]
+            ["CREATE", "TRIGGER", ..] | ["CREATE", "TEMP" | "TEMPORARY", "TRIGGER", ..]
         )
     }
 }

@@ -7,4 +7,5 @@ mod tool;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use run::{check_file, json_value, open, sql_value, told};
 pub(crate) use tool::Sqlite;

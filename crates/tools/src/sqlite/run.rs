@@ -10,7 +10,7 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
 
-use crate::sql::Statement;
+use crate::sql::{Statement, unique};
 use crate::sqlite::failure::Failure;
 
 /// How long a statement waits for another connection's lock.
@@ -57,16 +57,15 @@ pub(crate) fn run(
     statements: &[Statement],
     forbidden: &[PathBuf],
 ) -> Result<Value, Failure> {
-    let words: Vec<String> = statements.iter().map(|s| first_word(&s.text)).collect();
-    let is_plain = |word: &String| !OWN_TRANSACTION.contains(&word.as_str());
-    let wraps = statements.len() > 1 && words.iter().all(is_plain);
+    let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
+    let wraps = statements.len() > 1 && statements.iter().all(is_plain);
     if !wraps {
-        return run_each(connection, statements, &words, forbidden);
+        return run_each(connection, statements, forbidden);
     }
     let transaction = connection
         .unchecked_transaction()
         .map_err(|error| at(error, 0, false))?;
-    let result = run_each(connection, statements, &words, forbidden)?;
+    let result = run_each(connection, statements, forbidden)?;
     let last = statements.len() - 1;
     transaction
         .commit()
@@ -98,7 +97,6 @@ pub(crate) fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskE
 fn run_each(
     connection: &Connection,
     statements: &[Statement],
-    words: &[String],
     forbidden: &[PathBuf],
 ) -> Result<Value, Failure> {
     let mut result = Map::new();
@@ -107,7 +105,7 @@ fn run_each(
         let has_values = !statement.params.is_empty();
         let answer = execute(connection, statement, &mut bytes)
             .map_err(|error| at(error, index, has_values))?;
-        if words[index] == "ATTACH" {
+        if statement.first_word() == "ATTACH" {
             check_attached(connection, forbidden)?;
         }
         if bytes > RESULT_BYTES_MAX {
@@ -175,22 +173,8 @@ fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), 
     Ok(())
 }
 
-/// Two columns of one name would be one key, so the second gets a number.
-fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
-    let mut columns: Vec<String> = Vec::new();
-    for name in names {
-        let mut candidate = name.clone();
-        let mut number = 2;
-        while columns.contains(&candidate) {
-            candidate = format!("{name}_{number}");
-            number += 1;
-        }
-        columns.push(candidate);
-    }
-    columns
-}
-
-fn sql_value(value: &Value) -> ToSqlOutput<'static> {
+/// A value as sqlite takes it.
+pub(crate) fn sql_value(value: &Value) -> ToSqlOutput<'static> {
     ToSqlOutput::Owned(match value {
         Value::Null => SqlValue::Null,
         Value::Bool(flag) => SqlValue::Integer(i64::from(*flag)),
@@ -206,7 +190,8 @@ fn sql_value(value: &Value) -> ToSqlOutput<'static> {
     })
 }
 
-fn json_value(value: ValueRef<'_>) -> Value {
+/// A value of sqlite's as JSON; a blob is base64.
+pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(integer) => json!(integer),
@@ -216,21 +201,12 @@ fn json_value(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// The first word of a statement, past comments.
-fn first_word(text: &str) -> String {
-    let mut rest = text.trim_start();
-    loop {
-        let after = if let Some(line) = rest.strip_prefix("--") {
-            line.split_once('\n').map_or("", |(_, after)| after)
-        } else if let Some(block) = rest.strip_prefix("/*") {
-            block.split_once("*/").map_or("", |(_, after)| after)
-        } else {
-            break;
-        };
-        rest = after.trim_start();
+/// The error of a statement of a task.
+pub(crate) fn told(error: rusqlite::Error) -> TaskError {
+    match at(error, 0, false).outcome() {
+        model::outcome::Outcome::Error(failure) => failure.error,
+        model::outcome::Outcome::Ok(_) => unreachable!("a failure is no success"),
     }
-    let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next();
-    word.unwrap_or_default().to_ascii_uppercase()
 }
 
 fn at(error: rusqlite::Error, statement: usize, has_values: bool) -> Failure {

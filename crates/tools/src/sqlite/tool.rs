@@ -1,17 +1,15 @@
 //! One call of `sqlite`: the command is bound, run on a thread of its own, and interrupted when told to stop.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::template::Piece;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::sql::{BindError, Dialect, Params, Statement, bind};
+use crate::call::{Call, LogSink, Tool, cancelled, elapsed, timed_out};
+use crate::sql::{Dialect, statements};
 use crate::sqlite::failure::Failure;
 use crate::sqlite::run;
 
@@ -31,7 +29,7 @@ impl Sqlite {
             .ok_or_else(|| call.missing("database", "name a file, or `:memory:`"))?
             .to_owned();
         let path = call.resolve(&database);
-        let statements = statements(call)?;
+        let statements = statements(call, Dialect::Sqlite)?;
         let forbidden = self.forbidden_files.clone();
         run::check_file(&path, &forbidden)?;
         let (send_handle, handle) = oneshot::channel();
@@ -85,48 +83,5 @@ fn outcome(
             let message = format!("the statements' thread ended: {error}");
             Outcome::error(TaskError::new(ErrorKind::Unknown, "SQLITE_LOST", message))
         }
-    }
-}
-
-fn statements(call: &Call) -> Result<Vec<Statement>, TaskError> {
-    let params = match call.field("params") {
-        None => Params::None,
-        Some(Value::Array(list)) => Params::List(list.clone()),
-        Some(Value::Object(map)) => Params::Map(map.clone()),
-        Some(other) => return Err(call.wrong_type("params", "a list or a map", other)),
-    };
-    let mut statements = Vec::new();
-    for command in commands(call)? {
-        let bound = bind(command, Dialect::Sqlite, &params).map_err(|error| refused(&error))?;
-        statements.extend(bound);
-    }
-    if statements.is_empty() {
-        return Err(call.missing("command", "it holds no statement"));
-    }
-    Ok(statements)
-}
-
-fn commands(call: &Call) -> Result<&Vec<Vec<Piece>>, TaskError> {
-    ["command", "commands", "query"]
-        .iter()
-        .find_map(|key| call.pieces.get(*key))
-        .ok_or_else(|| call.missing("command", "write the SQL to run"))
-}
-
-fn refused(error: &BindError) -> TaskError {
-    let remedy = match error {
-        BindError::Ident(_) => "; use letters, digits and `_`, or `| ident` for a whole name",
-        BindError::Missing(_) | BindError::Place(_) | BindError::Nul => "",
-    };
-    TaskError::new(ErrorKind::Schema, "SQL_BIND", format!("{error}{remedy}"))
-}
-
-async fn elapsed(limit: Option<Duration>) -> Duration {
-    match limit {
-        Some(limit) => {
-            tokio::time::sleep(limit).await;
-            limit
-        }
-        None => std::future::pending().await,
     }
 }

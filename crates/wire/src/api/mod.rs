@@ -4,6 +4,7 @@ mod batch;
 mod bodies;
 mod catalog;
 mod commands;
+mod credentials;
 mod executions;
 mod logs;
 mod problem;
@@ -18,6 +19,10 @@ pub use catalog::{
 pub use commands::{
     BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
     HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer, WorkerPool,
+};
+pub use credentials::{
+    CredentialEntry, CredentialList, CredentialRequest, KeyRotated, KeychainRequest, KeychainState,
+    SecretEntry, SecretsAnswer, SecretsRequest,
 };
 pub use executions::{
     CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool};
 use wire::{
-    Ask, Claimed, Context, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Resume, Told,
-    Transport, Verdict,
+    Ask, Claimed, Context, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Resume, Secret,
+    SecretValue, SecretsAsk, Told, Transport, Verdict,
 };
 
 use crate::{Clock, Config, LogLine, LogStream, Logs, Worker};
@@ -45,6 +45,9 @@ pub(crate) fn log_line(text: &str) -> LogLine {
 
 pub(super) const RUN: ExecutionId = ExecutionId(7);
 
+/// What the credential `api` opens with.
+pub(super) const CANARY: &str = "canary-0123456789";
+
 /// How the server answers one report.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -66,6 +69,9 @@ pub(super) struct Server {
     told: Mutex<Vec<Told>>,
     telling: Notify,
     text: PlaybookText,
+    /// What it hands out by name.
+    pub(super) secrets: BTreeMap<String, Value>,
+    pub(super) asked: Mutex<Vec<SecretsAsk>>,
 }
 
 impl Server {
@@ -178,6 +184,22 @@ impl Transport for Server {
 
     async fn look_up(&self, uri: &str) -> Result<Resolved, Error> {
         Err(Error::NotFound(uri.to_owned()))
+    }
+
+    async fn secrets(&self, ask: &SecretsAsk) -> Result<Vec<Secret>, Error> {
+        self.asked.lock().unwrap().push(ask.clone());
+        let secret = |name: &String| {
+            let value = self.secrets.get(name).cloned().ok_or(Error::Denied {
+                code: "CREDENTIAL_NOT_FOUND".to_owned(),
+                detail: format!("there is no credential `{name}`"),
+            })?;
+            Ok(Secret {
+                name: name.clone(),
+                value: SecretValue::new(value),
+                valid_for: Duration::from_secs(60),
+            })
+        };
+        ask.names.iter().map(secret).collect()
     }
 }
 
@@ -327,6 +349,11 @@ pub(super) fn house_of(
             name: "t.yaml".into(),
             text: text.into(),
         },
+        secrets: BTreeMap::from([(
+            "api".to_owned(),
+            serde_json::json!({"type": "bearer", "token": CANARY, "user": "someone"}),
+        )]),
+        asked: Mutex::default(),
     });
     let tool = Arc::new(Scripted {
         calls: watch::Sender::default(),

@@ -3,6 +3,7 @@
 mod house;
 mod pipelines;
 mod ranges;
+mod secrets;
 mod suspending;
 mod trouble;
 

@@ -81,8 +81,7 @@ impl Reader {
     }
 
     fn no_cursor(&mut self, node: &Node) {
-        let message =
-            "a cursor loop needs the kind `postgres`, which is not built into this version";
+        let message = "cursor loops are not built into this version";
         let label = "read the rows in a task, and loop over them with `in`";
         self.error("E0116", message, node.span, label);
     }

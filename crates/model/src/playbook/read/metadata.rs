@@ -1,4 +1,4 @@
-//! `metadata`, `keychain` and `workload`: what is kept as data.
+//! `metadata` and `workload`: what is kept as data.
 
 use serde_json::{Map, Value as Json};
 
@@ -59,22 +59,6 @@ impl Reader {
             ("tags", _) => self.wrong_type(value, "metadata.tags", "a list or text"),
             _ => {}
         }
-    }
-
-    /// Entries of the keychain are kept as data; each must have a name to be found by.
-    pub(crate) fn keychain(&mut self, node: &Node) -> Vec<Json> {
-        let Value::List(entries) = &node.value else {
-            self.wrong_type(node, "keychain", "a list of `{name, kind}`");
-            return Vec::new();
-        };
-        for entry in entries {
-            if entry.as_map().is_none() {
-                self.wrong_type(entry, "a keychain entry", "a map with `name` and `kind`");
-            } else if entry.get("name").is_none() {
-                self.missing("name", "the keychain entry", entry.span, "name: pg_main");
-            }
-        }
-        entries.iter().map(Node::to_json).collect()
     }
 
     pub(crate) fn workload(&mut self, node: &Node) -> Map<String, Json> {

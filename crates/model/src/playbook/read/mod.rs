@@ -5,6 +5,7 @@
 
 mod admission;
 mod executor;
+mod keychain;
 mod layers;
 mod looping;
 mod metadata;

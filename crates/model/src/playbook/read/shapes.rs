@@ -308,6 +308,18 @@ pub(crate) const TASK_SPEC: Keys = &[
     ("isolate", &[]),
 ];
 
+/// How far a program that a task starts is shut in.
+pub(crate) const SANDBOX: Shape<'static> = shape(
+    "sandbox",
+    &[
+        ("level", &[]),
+        ("read", &[]),
+        ("write", &[]),
+        ("network", &[]),
+    ],
+    &[],
+);
+
 /// Limits of a program that a task starts.
 pub(crate) const RESOURCES: Shape<'static> = shape(
     "resources",

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::id::Name;
-use crate::playbook::kinds::{self, KINDS, KeySpec, KindSpec, NOT_BUILT_IN};
+use crate::playbook::kinds::{self, EXTERNAL, KINDS, KeySpec, KindSpec, NOT_BUILT_IN};
 use crate::playbook::read::layers::stack;
 use crate::playbook::read::reader::{Fields, Reader, Shape};
-use crate::playbook::read::shapes::{RESOURCES, TASK, TASK_REFUSED, TASK_SPEC};
+use crate::playbook::read::shapes::{RESOURCES, SANDBOX, TASK, TASK_REFUSED, TASK_SPEC};
 use crate::playbook::read::uses::Place;
 use crate::playbook::read::workbook::Workbook;
 use crate::playbook::{Effect, FieldMode, ResultControl, Task, WriteTarget};
@@ -32,12 +32,12 @@ type Keys<'a> = Vec<(&'a str, &'a [&'a str])>;
 impl Reader {
     pub(crate) fn task(&mut self, label: Name, node: &Node, home: &Home<'_>) -> Option<Task> {
         let node = self.put_in_place(node, home.book)?;
-        let kind = self.kind(&node)?;
+        let (name, kind) = self.kind(&node)?;
         let title = format!("task `{label}`");
         let (task, spec) = lift(&node, kind);
-        let keys = task_keys(kind);
+        let keys = task_keys(kind, &task);
         let shape = Shape {
-            noun: kind.name,
+            noun: &name,
             keys: &keys,
             refused: TASK_REFUSED,
         };
@@ -53,10 +53,10 @@ impl Reader {
         self.place = Place::Call;
         let mut read = Task {
             label,
-            kind: kind.name.into(),
+            kind: name.as_str().into(),
             fields: self.kind_fields(kind, &fields),
             input: self.input(&fields),
-            knobs: self.knobs(kind, &knobs),
+            knobs: self.knobs(&knobs),
             timeout: self.timeout(&fields, &knobs),
             policy: crate::playbook::Policy::default(),
             set: Vec::new(),
@@ -76,14 +76,18 @@ impl Reader {
         Some(read)
     }
 
-    fn kind(&mut self, node: &Node) -> Option<&'static KindSpec> {
+    /// The name of the kind, and what is known of it.
+    fn kind(&mut self, node: &Node) -> Option<(String, &'static KindSpec)> {
         let Some(given) = node.get("kind") else {
             self.missing("kind", "the task", node.span, "kind: python");
             return None;
         };
         let name = self.text(given, "kind")?;
         if let Some(kind) = kinds::kind(&name) {
-            return Some(kind);
+            return Some((kind.name.to_owned(), kind));
+        }
+        if kinds::is_external(&name) {
+            return Some((name, &EXTERNAL));
         }
         let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         let list = format!("(kinds: {})", known.join(" "));
@@ -147,7 +151,7 @@ impl Reader {
         for (name, entry) in fields.iter() {
             let mode = match kind.key(name) {
                 Some(key) => key.mode,
-                None if name == "auth" => FieldMode::Value,
+                None if name == "auth" || is_own(kind, name) => FieldMode::Value,
                 None => continue,
             };
             if !entry.value.is_null() {
@@ -165,7 +169,7 @@ impl Reader {
         Some(self.tree(input))
     }
 
-    fn knobs(&mut self, kind: &KindSpec, knobs: &Fields<'_>) -> BTreeMap<String, Tree> {
+    fn knobs(&mut self, knobs: &Fields<'_>) -> BTreeMap<String, Tree> {
         if let Some(resources) = knobs
             .get("resources")
             .filter(|node| node.as_map().is_some())
@@ -173,7 +177,7 @@ impl Reader {
             self.fields(resources, &RESOURCES, "`resources`");
         }
         if let Some(sandbox) = knobs.get("sandbox") {
-            self.check_sandbox(kind, sandbox);
+            self.check_sandbox(sandbox);
         }
         let mut read = BTreeMap::new();
         for name in ["retry", "sandbox", "resources", "isolate"] {
@@ -184,23 +188,22 @@ impl Reader {
         read
     }
 
-    /// Only these kinds start programs; the others run nothing that a sandbox could hold.
-    fn check_sandbox(&mut self, kind: &KindSpec, sandbox: &Node) {
-        let is_none = matches!(sandbox.value, Value::Null | Value::Bool(false))
-            || sandbox
-                .as_str()
-                .is_some_and(|text| text == "none" || text.contains("{{"));
-        if is_none || !matches!(kind.name, "python" | "shell") {
+    /// A level, or a map with one and what is opened. What a template comes to, the worker checks.
+    fn check_sandbox(&mut self, sandbox: &Node) {
+        let level = match &sandbox.value {
+            Value::Map(_) => {
+                self.fields(sandbox, &SANDBOX, "`sandbox`");
+                sandbox.get("level")
+            }
+            _ => Some(sandbox),
+        };
+        let Some(level) =
+            level.filter(|level| level.as_str().is_some_and(|text| !text.contains("{{")))
+        else {
             return;
-        }
-        let message = format!(
-            "this version cannot run a `{}` task in a sandbox",
-            kind.name
-        );
-        let warning = self
-            .diagnostic("W215", message, sandbox.span)
-            .label("the task will fail with `ISOLATION_UNAVAILABLE`");
-        self.report(warning);
+        };
+        let words = [("none", ()), ("basic", ()), ("strict", ())];
+        self.word(level, "sandbox", &words);
     }
 
     fn effect(&mut self, knobs: &Fields<'_>) -> Effect {
@@ -285,9 +288,21 @@ fn is_misspelled(key: &KeySpec, fields: &Fields<'_>) -> bool {
     spellings.any(|name| fields.is_misspelled(name))
 }
 
-fn task_keys(kind: &'static KindSpec) -> Keys<'static> {
+/// Whether a key belongs to a kind that a deployment adds: it is none of those that every task takes.
+fn is_own(kind: &KindSpec, key: &str) -> bool {
+    let is_tasks = |(name, aliases): &(&str, &[&str])| *name == key || aliases.contains(&key);
+    kind == &EXTERNAL
+        && key != "name"
+        && !TASK.iter().any(is_tasks)
+        && !TASK_REFUSED.iter().any(|(name, _)| *name == key)
+}
+
+fn task_keys<'n>(kind: &'static KindSpec, task: &'n Node) -> Keys<'n> {
     let own = kind.keys.iter().map(|key| (key.name, key.aliases));
-    let mut keys: Keys<'static> = own.collect();
+    let mut keys: Keys<'n> = own.collect();
+    let given = task.as_map().unwrap_or_default().iter();
+    let given = given.filter(|entry| is_own(kind, &entry.key));
+    keys.extend(given.map(|entry| (&*entry.key, &[] as &[&str])));
     for (name, aliases) in TASK {
         let aliases: &'static [&'static str] = match (*name, kind.name) {
             ("input", "playbook") => &["args", "payload"],

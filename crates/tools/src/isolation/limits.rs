@@ -1,6 +1,4 @@
-//! What a task may ask for the program it starts: `spec.resources` as limits of the kernel, `spec.sandbox` not at all yet.
-//!
-//! A request that cannot be honoured fails the task; it never runs with less isolation than was asked for.
+//! `spec.resources`: limits that the kernel keeps for a program and everything it starts.
 
 use std::io;
 
@@ -46,7 +44,6 @@ enum Unit {
 impl Limits {
     /// The limits a call asks for. An error if anything it asks for cannot be given.
     pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
-        refuse_sandbox(call)?;
         match call.knobs.get("resources") {
             None | Some(Value::Null) => Ok(Self::default()),
             Some(Value::Object(asked)) => Self::read(call, asked),
@@ -147,27 +144,13 @@ pub(crate) fn limit_reached(signal: i32) -> Option<&'static str> {
     }
 }
 
-fn refuse_sandbox(call: &Call) -> Result<(), TaskError> {
-    match call.knobs.get("sandbox") {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(()),
-        Some(Value::String(name)) if name == "none" => Ok(()),
-        Some(_) => {
-            let message = "`spec.sandbox` asks for isolation that this worker cannot give: remove it, \
-                           bound the task with `spec.resources`, or run the worker itself in a container";
-            Err(unavailable(message).with("key", "sandbox"))
-        }
-    }
-}
-
 /// The error of a program whose limits could not be set.
 pub(crate) fn not_limited(error: &io::Error) -> TaskError {
     let message = format!("`spec.resources` cannot be set: {error}");
     unavailable(message).with("key", "resources")
 }
 
-fn unavailable(message: impl Into<String>) -> TaskError {
+/// The error of a request that this worker cannot honour.
+pub(crate) fn unavailable(message: impl Into<String>) -> TaskError {
     TaskError::new(ErrorKind::ClientError, "ISOLATION_UNAVAILABLE", message)
 }
-
-#[cfg(test)]
-mod tests;

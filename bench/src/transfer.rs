@@ -1,0 +1,156 @@
+//! A million rows between Postgres, DuckDB and Parquet, beside raw `COPY` of the same rows in the same run.
+
+use std::path::Path;
+
+use futures_util::{SinkExt as _, TryStreamExt as _};
+use model::outcome::Outcome;
+use serde_json::{Value, json};
+use tests::peers::{Database, Postgres};
+use tokio_postgres::{Client, NoTls};
+use tokio_util::sync::CancellationToken;
+use tools::{Call, DuckdbConfig, NoLog, Registry};
+
+use crate::figure::Figure;
+use crate::raw::now;
+
+const ROWS: u32 = 1_000_000;
+
+/// Everything that is measured.
+pub(crate) async fn measure() -> anyhow::Result<Vec<Figure>> {
+    let server = Postgres::private();
+    let database = server.fresh_database();
+    let client = connect(&database).await?;
+    let sql = format!(
+        "CREATE TABLE big AS SELECT i::bigint AS id, 'name number ' || i AS name, i / 7.0::float8 AS price, \
+         TIMESTAMP '2024-01-01' + i * INTERVAL '1 second' AS at FROM generate_series(1, {ROWS}) i; \
+         CREATE TABLE raw (LIKE big); CREATE TABLE back (LIKE big); CREATE TABLE again (LIKE big)"
+    );
+    client.batch_execute(&sql).await?;
+    let (raw_out, raw_in) = raw(&client, &connect(&database).await?).await?;
+    let dir = tempfile::tempdir()?;
+    let tools = Registry::builtin(tools::Config {
+        scratch_dir: dir.path().to_owned(),
+        duckdb: DuckdbConfig {
+            library: Some(tests::peers::duckdb()),
+            ..DuckdbConfig::default()
+        },
+        ..tools::Config::default()
+    });
+    let mut make = Call::new("duckdb");
+    make.place.base_dir = dir.path().to_owned();
+    make.fields = map(json!({"database": "x.duckdb"}));
+    let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, at TIMESTAMP)".to_owned();
+    let pieces = vec![vec![model::template::Piece::Text(table)]];
+    make.pieces.insert("command".to_owned(), pieces);
+    run(&tools, make).await?;
+    let auth = json!({"dsn": database.url(), "sslmode": "disable"});
+    let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": auth});
+    let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "t"});
+    let parquet = json!({"uri": "file://x.parquet"});
+    let mut figures = Vec::new();
+    for (work, source, target, raw) in [
+        (
+            "Postgres to DuckDB, beside raw COPY TO",
+            postgres("big"),
+            duckdb.clone(),
+            raw_out,
+        ),
+        (
+            "Postgres to Parquet, beside raw COPY TO",
+            postgres("big"),
+            parquet.clone(),
+            raw_out,
+        ),
+        (
+            "DuckDB to Postgres, beside raw COPY FROM",
+            duckdb,
+            postgres("back"),
+            raw_in,
+        ),
+        (
+            "Parquet to Postgres, beside raw COPY FROM",
+            parquet,
+            postgres("again"),
+            raw_in,
+        ),
+    ] {
+        let begin = now();
+        transfer(&tools, dir.path(), source, target).await?;
+        figures.push(Figure {
+            work: format!("transfer of {ROWS} rows: {work}"),
+            value: f64::from(ROWS) / begin.elapsed().as_secs_f64(),
+            unit: "/s",
+            reach: "",
+            raw: Some(raw),
+        });
+    }
+    figures.push(Figure {
+        work: "transfer: peak memory of all four, with DuckDB".to_owned(),
+        value: peak_megabytes()?,
+        unit: "MB",
+        reach: "does not grow with the rows",
+        raw: None,
+    });
+    Ok(figures)
+}
+
+async fn connect(database: &Database) -> anyhow::Result<Client> {
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Rows a second of bare `COPY` out of the server, and back into it.
+async fn raw(from: &Client, to: &Client) -> anyhow::Result<(f64, f64)> {
+    let begin = now();
+    let pieces: Vec<bytes::Bytes> = from
+        .copy_out("COPY big TO STDOUT")
+        .await?
+        .try_collect()
+        .await?;
+    let out = f64::from(ROWS) / begin.elapsed().as_secs_f64();
+    let begin = now();
+    let sink = to.copy_in("COPY raw FROM STDIN").await?;
+    let mut sink = std::pin::pin!(sink);
+    for part in pieces.chunks(1_000) {
+        sink.send(bytes::Bytes::from(part.concat())).await?;
+    }
+    sink.as_mut().finish().await?;
+    Ok((out, f64::from(ROWS) / begin.elapsed().as_secs_f64()))
+}
+
+async fn transfer(
+    tools: &Registry,
+    dir: &Path,
+    source: Value,
+    target: Value,
+) -> anyhow::Result<()> {
+    let mut call = Call::new("transfer");
+    call.place.base_dir = dir.to_owned();
+    call.fields = map(json!({"source": source, "target": target}));
+    let done = run(tools, call).await?;
+    anyhow::ensure!(done["rows_transferred"] == ROWS, "{done}");
+    Ok(())
+}
+
+async fn run(tools: &Registry, call: Call) -> anyhow::Result<Value> {
+    let tool = tools.get(call.kind.as_str()).expect("the kind is built in");
+    match tool.call(call, CancellationToken::new(), &NoLog).await {
+        Outcome::Ok(success) => Ok(success.result),
+        Outcome::Error(failure) => anyhow::bail!("{}", failure.error.message),
+    }
+}
+
+fn map(value: Value) -> serde_json::Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => serde_json::Map::new(),
+    }
+}
+
+fn peak_megabytes() -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(kib.unwrap_or(0.0) / 1024.0)
+}

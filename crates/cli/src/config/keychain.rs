@@ -1,0 +1,146 @@
+//! How credentials are sealed and resolved: master keys, and what playbooks may reach through the keychain.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use server::{KeychainConfig, MasterKey, MasterKeys, VaultConfig};
+
+use crate::config::environment::Environment;
+use crate::config::network::NetworkSettings;
+use crate::fetching::Guarded;
+use crate::problem::{Exit, Problem};
+use crate::reach::Reach;
+
+/// The key's file in a store's directory.
+pub(crate) const KEY_FILE: &str = "master.key";
+/// Variables that playbooks may read through the keychain begin so.
+const SECRETS: &str = "NOETL_SECRET_";
+
+/// How credentials are sealed and resolved; never shown.
+#[derive(Clone)]
+pub(crate) struct Keychain {
+    pub(crate) config: KeychainConfig,
+    network: NetworkSettings,
+    /// Whether endpoints in private networks are asked, wherever this process is.
+    asks_private: bool,
+}
+
+impl std::fmt::Debug for Keychain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Keychain {
+    /// What the variables say, for a store in this place.
+    pub(super) fn of(
+        environment: &Environment,
+        store: &Path,
+        network: &NetworkSettings,
+    ) -> Result<Self, Problem> {
+        let is_url = store.to_str().is_some_and(|store| store.contains("://"));
+        let current = key(environment, "NOETL_MASTER_KEY")?;
+        let keys = match current {
+            Some(current) => MasterKeys::Given {
+                current,
+                old: key(environment, "NOETL_MASTER_KEY_OLD")?,
+            },
+            None if is_url => MasterKeys::Missing,
+            None => MasterKeys::File(store.join(KEY_FILE)),
+        };
+        let secrets = environment.beginning(SECRETS);
+        let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let asks_private = environment.get("NOETL_TOKEN_ENDPOINTS_PRIVATE") == Some("allow");
+        // A laptop's endpoints may be on the laptop; a server's are asked from inside its network.
+        let reached = network.reaching(!is_url || asks_private, Vec::new());
+        Ok(Self {
+            config: KeychainConfig {
+                keys,
+                env: secrets.collect(),
+                files: environment.get("NOETL_SECRETS_DIR").map(PathBuf::from),
+                vault: vault(environment),
+                fetch: Some(Arc::new(Guarded::new(reached))),
+            },
+            network: network.clone(),
+            asks_private,
+        })
+    }
+
+    /// The same for a server: endpoints are asked only where its tasks may go.
+    pub(crate) fn within(&self, reach: &Reach) -> KeychainConfig {
+        let allow_private = reach.allow_private || self.asks_private;
+        let reached = self.network.reaching(allow_private, reach.own.clone());
+        KeychainConfig {
+            fetch: Some(Arc::new(Guarded::new(reached))),
+            ..self.config.clone()
+        }
+    }
+}
+
+fn vault(environment: &Environment) -> Option<VaultConfig> {
+    Some(VaultConfig {
+        address: environment.get("NOETL_VAULT_ADDR")?.to_owned(),
+        token: environment.get("NOETL_VAULT_TOKEN")?.to_owned(),
+    })
+}
+
+/// A key from a variable, or from the file that another names.
+fn key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, Problem> {
+    let file = format!("{name}_FILE");
+    let (named, text) = match (environment.get(name), environment.get(&file)) {
+        (Some(text), _) => (name.to_owned(), text.to_owned()),
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|error| Problem::unreadable(path, &error))?;
+            (file, text)
+        }
+        (None, None) => return Ok(None),
+    };
+    match MasterKey::parse(&text) {
+        Some(key) => Ok(Some(key)),
+        None => {
+            let message = format!("{named} is not a master key: 32 bytes in base64 or hex");
+            Err(Problem::new(Exit::Usage, "MASTER_KEY_INVALID", message)
+                .help("make one with `openssl rand -base64 32`"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(store: &str, pairs: &[(&str, &str)]) -> Result<KeychainConfig, Problem> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment = Environment::of(pairs.iter().map(owned));
+        let network = NetworkSettings::default();
+        Keychain::of(&environment, Path::new(store), &network).map(|keychain| keychain.config)
+    }
+
+    #[test]
+    fn a_directory_makes_its_key_and_a_database_is_given_one() {
+        let here = load("dir", &[]).unwrap();
+        assert!(matches!(here.keys, MasterKeys::File(file) if file.ends_with(KEY_FILE)));
+        let there = load("postgres://db", &[]).unwrap();
+        assert!(matches!(there.keys, MasterKeys::Missing));
+        let key = "ab".repeat(32);
+        let given = load("postgres://db", &[("NOETL_MASTER_KEY", &key)]).unwrap();
+        assert!(matches!(given.keys, MasterKeys::Given { old: None, .. }));
+    }
+
+    #[test]
+    fn a_key_that_is_none_is_named_and_not_shown() {
+        let problem = load("dir", &[("NOETL_MASTER_KEY", "canary")])
+            .err()
+            .unwrap();
+        assert_eq!(problem.code, "MASTER_KEY_INVALID");
+        assert!(!format!("{problem:?}").contains("canary"));
+    }
+
+    #[test]
+    fn only_variables_with_the_prefix_are_given_out() {
+        let config = load("dir", &[("NOETL_SECRET_A", "1"), ("HOME", "2")]).unwrap();
+        assert_eq!(config.env.keys().collect::<Vec<_>>(), ["NOETL_SECRET_A"]);
+        assert!(config.vault.is_none());
+    }
+}

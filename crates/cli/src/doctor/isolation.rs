@@ -1,0 +1,76 @@
+//! How far programs can be shut in on this machine, and whether that is as far as they must be.
+
+use std::path::Path;
+
+use tools::{Abilities, SandboxLevel};
+
+use crate::app::App;
+use crate::doctor::Check;
+use crate::doctor::programs::{found, said};
+
+const KERNEL: &str = "use a newer kernel, or another worker, for `sandbox: strict`";
+
+/// What this machine can do, and what is demanded of it.
+pub(crate) fn isolation(app: &App) -> Vec<Check> {
+    let here = Abilities::here();
+    let mut checks = vec![demanded(app.settings.sandbox, here)];
+    checks.push(if here.no_new_privileges {
+        Check::ok("no_new_privs", "available")
+    } else {
+        Check::warn("no_new_privs", "not on this system", KERNEL)
+    });
+    checks.push(match here.landlock {
+        0 => Check::warn(
+            "landlock",
+            "the kernel does not have it, or it is switched off",
+            KERNEL,
+        ),
+        version => Check::ok("landlock", format!("version {version} or newer")),
+    });
+    checks.push(if here.seccomp {
+        Check::ok("seccomp", "available")
+    } else {
+        Check::warn("seccomp", "the kernel does not have it", KERNEL)
+    });
+    checks.push(namespaces(app));
+    checks.push(match found(app, "bwrap") {
+        Some(path) => Check::ok(
+            "bubblewrap",
+            format!("{}; no level needs it", path.display()),
+        ),
+        None => Check::ok("bubblewrap", "not installed; no level needs it"),
+    });
+    checks
+}
+
+fn demanded(level: SandboxLevel, here: Abilities) -> Check {
+    let can = here.most();
+    let detail = format!("tasks have at least `{level}`; this machine can give up to `{can}`");
+    if level <= can {
+        Check::ok("sandbox", detail)
+    } else {
+        Check::fail(
+            "sandbox",
+            detail,
+            "tasks that start programs will fail here: lower NOETL_SANDBOX, or use another machine",
+        )
+    }
+}
+
+fn namespaces(app: &App) -> Check {
+    let tried = [
+        "--user",
+        "--map-root-user",
+        "--net",
+        "--pid",
+        "--fork",
+        "true",
+    ];
+    match said(app, Path::new("unshare"), &tried) {
+        Some(_) => Check::ok(
+            "namespaces",
+            "user, network and process namespaces; no level needs them",
+        ),
+        None => Check::ok("namespaces", "not permitted; no level needs them"),
+    }
+}

@@ -1,0 +1,13 @@
+//! What `noetl doctor` looks at: programs, the store, isolation, the network. Each look is a check with a remedy.
+
+mod check;
+mod isolation;
+mod programs;
+mod reach;
+mod storage;
+
+pub(crate) use check::{Check, State};
+pub(crate) use isolation::isolation;
+pub(crate) use programs::programs;
+pub(crate) use reach::{port, server};
+pub(crate) use storage::storage;

@@ -1,0 +1,153 @@
+//! Programs that tasks start: found or not, and which version.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::app::App;
+use crate::doctor::Check;
+
+/// Where libraries usually are.
+const LIBRARIES: [&str; 5] = [
+    "/usr/lib",
+    "/usr/local/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/opt/homebrew/lib",
+];
+
+/// Interpreters, shells, and what other kinds need.
+pub(crate) fn programs(app: &App) -> Vec<Check> {
+    let mut checks = python(app);
+    checks.push(shell());
+    checks.push(duckdb(app));
+    checks.push(optional(
+        app,
+        "docker",
+        "install Docker if playbooks use `kind: container`",
+    ));
+    checks.push(optional(
+        app,
+        "kubectl",
+        "install kubectl if playbooks use `kind: container` on Kubernetes",
+    ));
+    checks.extend(added(app));
+    checks
+}
+
+fn python(app: &App) -> Vec<Check> {
+    let python = &app.settings.python;
+    let ask = |code: &str| said(app, python, &["-c", code]);
+    let remedy = "install Python 3.8 or newer (for instance `apt install python3`), or name one with NOETL_PYTHON";
+    let version = ask("import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)");
+    let Some(version) = version else {
+        let detail = format!("`{}` does not run", python.display());
+        return vec![Check::fail("python", detail, remedy)];
+    };
+    let is_new =
+        ask("import sys; print(sys.version_info >= (3, 8))").is_some_and(|told| told == "True");
+    let mut checks = vec![if is_new {
+        Check::ok("python", version)
+    } else {
+        Check::fail("python", version, remedy)
+    }];
+    checks.push(
+        match ask("import venv, ensurepip; print(ensurepip.version())") {
+            Some(pip) => Check::ok("python venv", format!("with pip {pip}")),
+            None => Check::warn(
+                "python venv",
+                "the modules venv and ensurepip are not there, so `libs` cannot be installed",
+                "install them (for instance `apt install python3-venv`)",
+            ),
+        },
+    );
+    checks
+}
+
+fn shell() -> Check {
+    let ran = Command::new("/bin/sh").args(["-c", "true"]).status();
+    match ran {
+        Ok(status) if status.success() => Check::ok("shell", "/bin/sh"),
+        _ => Check::fail("shell", "/bin/sh does not run", "install a POSIX shell"),
+    }
+}
+
+fn duckdb(app: &App) -> Check {
+    const NAME: &str = "duckdb";
+    let remedy =
+        "install libduckdb and name it with NOETL_DUCKDB_LIB if playbooks use `kind: duckdb`";
+    if let Some(named) = app.environment.get("NOETL_DUCKDB_LIB") {
+        return if Path::new(named).is_file() {
+            Check::ok(NAME, named)
+        } else {
+            Check::fail(
+                NAME,
+                format!("NOETL_DUCKDB_LIB is `{named}`, which does not exist"),
+                remedy,
+            )
+        };
+    }
+    let files = LIBRARIES.iter().flat_map(|dir| {
+        let dir = Path::new(dir);
+        ["libduckdb.so", "libduckdb.dylib"].map(|name| dir.join(name))
+    });
+    match files.into_iter().find(|file| file.is_file()) {
+        Some(file) => Check::ok(NAME, file.display().to_string()),
+        None => Check::warn(NAME, "no library is found", remedy),
+    }
+}
+
+fn optional(app: &App, name: &'static str, remedy: &'static str) -> Check {
+    match found(app, name) {
+        Some(path) => Check::ok(name, path.display().to_string()),
+        None => Check::warn(name, "not in PATH", remedy),
+    }
+}
+
+/// Each kind that is added here, by its program.
+fn added(app: &App) -> Vec<Check> {
+    let manifests = app.settings.external.iter();
+    let checks = manifests.map(|manifest| {
+        let program = manifest.program();
+        let is_there = program.is_file()
+            || program
+                .to_str()
+                .is_some_and(|name| found(app, name).is_some());
+        let detail = format!(
+            "{} {}: {}",
+            manifest.name,
+            manifest.version,
+            program.display()
+        );
+        if is_there {
+            Check::ok("tool", detail)
+        } else {
+            Check::fail(
+                "tool",
+                format!("{detail} does not exist"),
+                "correct `command` in its manifest",
+            )
+        }
+    });
+    checks.collect()
+}
+
+/// Where a program is in PATH.
+pub(super) fn found(app: &App, name: &str) -> Option<PathBuf> {
+    let path = app.environment.get("PATH")?;
+    path.split(':')
+        .map(|dir| Path::new(dir).join(name))
+        .find(|file| file.is_file())
+}
+
+/// What a program prints when it ends well, in the environment that tasks have.
+pub(super) fn said(app: &App, program: &Path, args: &[&str]) -> Option<String> {
+    let output = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(app.environment.inherited())
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

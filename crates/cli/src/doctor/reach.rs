@@ -1,0 +1,99 @@
+//! What is reached over the network: the server that is meant, and the port that one would listen on.
+
+use std::time::Duration;
+
+use model::time::Time;
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::clock;
+use crate::config::Address;
+use crate::doctor::Check;
+use crate::remote;
+
+/// Clocks that differ by more than this make times hard to read.
+const SKEW_MAX: Duration = Duration::from_secs(2);
+
+/// What a server says of itself.
+#[derive(Deserialize)]
+struct Health {
+    version: Option<String>,
+    time: Option<Time>,
+}
+
+/// The server that is meant, if one is.
+pub(crate) async fn server(app: &App) -> Option<Vec<Check>> {
+    let address = app.settings.server.as_ref()?;
+    Some(ask(address).await)
+}
+
+async fn ask(address: &Address) -> Vec<Check> {
+    let shown = address.servers.join(", ");
+    let remedy = "check that it runs, its address, and the token";
+    let failed = |message: String| {
+        vec![Check::fail("server", format!("{shown}: {message}"), remedy).unreachable()]
+    };
+    let client = match remote::client(address) {
+        Ok(client) => client,
+        Err(problem) => return failed(problem.message),
+    };
+    let begin = clock::now();
+    let health: Health = match client.get("/api/health").await {
+        Ok(health) => health,
+        Err(error) => return failed(remote::unanswered(&error).message),
+    };
+    let end = clock::now();
+    let ours = env!("CARGO_PKG_VERSION");
+    let version = health.version.unwrap_or_else(|| "unknown".to_owned());
+    let detail = format!("{shown} answers, version {version}");
+    let mut checks = vec![if version == ours {
+        Check::ok("server", detail)
+    } else {
+        let detail = format!("{detail}, while this is {ours}");
+        Check::warn("server", detail, "use the same version on both sides")
+    }];
+    checks.extend(health.time.map(|theirs| skew(theirs, begin, end)));
+    checks
+}
+
+/// How far the server's clock is from ours, at most.
+fn skew(theirs: Time, begin: Time, end: Time) -> Check {
+    let middle = i64::midpoint(begin.0, end.0);
+    let apart = Duration::from_micros(theirs.0.abs_diff(middle));
+    let detail = format!("{} ms from the server's", apart.as_millis());
+    if apart > SKEW_MAX {
+        Check::warn("clock", detail, "keep both clocks by NTP")
+    } else {
+        Check::ok("clock", detail)
+    }
+}
+
+/// Whether a server could listen here.
+pub(crate) async fn port(listen: &str) -> Check {
+    match tokio::net::TcpListener::bind(listen).await {
+        Ok(_) => Check::ok("port", format!("{listen} is free")),
+        Err(error) => Check::warn(
+            "port",
+            format!("`noetl serve` cannot listen on {listen}: {error}"),
+            "stop what listens there, or choose another with --listen",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    #[test]
+    fn a_clock_is_told_from_the_middle_of_the_call() {
+        let second = 1_000_000;
+        let at = |seconds: i64| skew(Time(seconds * second), Time(0), Time(2 * second));
+        assert_eq!(
+            (at(1).state, at(1).detail.as_str()),
+            (State::Ok, "0 ms from the server's")
+        );
+        assert_eq!(at(9).state, State::Warn);
+        assert_eq!(at(-9).state, State::Warn);
+    }
+}

@@ -1,0 +1,109 @@
+//! Where runs are kept: whether it can be written, how long a durable write takes, and how much room there is.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::app::App;
+use crate::clock;
+use crate::doctor::Check;
+use crate::local::{Place, place};
+use crate::render::human;
+
+/// A durable write that takes longer than this makes every step slow.
+const FSYNC_SLOW: Duration = Duration::from_millis(50);
+/// With less room than this a run may well not end.
+const ROOM_SMALL: u64 = 1024 * 1024 * 1024;
+/// With less room than this nothing should begin.
+const ROOM_NONE: u64 = 64 * 1024 * 1024;
+/// So many writes are timed.
+const WRITES: usize = 5;
+
+/// The store's directory and the disk it is on.
+pub(crate) fn storage(app: &App) -> Vec<Check> {
+    match place(&app.settings) {
+        Place::Directory(dir) => vec![store(&dir), disk(&dir)],
+        Place::Postgres(_) => vec![
+            Check::ok("store", "in Postgres, which a server reaches"),
+            disk(Path::new(".")),
+        ],
+    }
+}
+
+fn store(dir: &Path) -> Check {
+    let remedy = "make the directory writable, or name another with --store or NOETL_STORE";
+    let there = existing(dir);
+    let shown = dir.display();
+    match timed(&there) {
+        Ok(took) => {
+            let will = if dir.is_dir() {
+                ""
+            } else {
+                ", made by the first run"
+            };
+            let detail = format!(
+                "{shown}{will}; a durable write takes {} ms",
+                took.as_secs_f64() * 1e3
+            );
+            if took > FSYNC_SLOW {
+                Check::warn(
+                    "store",
+                    detail,
+                    "keep the store on a local disk; every step waits for such a write",
+                )
+            } else {
+                Check::ok("store", detail)
+            }
+        }
+        Err(error) => Check::fail(
+            "store",
+            format!("{shown} cannot be written: {error}"),
+            remedy,
+        )
+        .unreachable(),
+    }
+}
+
+/// The directory itself, or the one above in which it would be made.
+fn existing(dir: &Path) -> PathBuf {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let found = dir.ancestors().find(|dir| dir.is_dir());
+    found.unwrap_or(Path::new("/")).to_owned()
+}
+
+/// How long a durable write of a page takes, the middle of several.
+fn timed(dir: &Path) -> std::io::Result<Duration> {
+    let path = dir.join(format!(".noetl-doctor-{}", std::process::id()));
+    let times = write(&path);
+    let _ = std::fs::remove_file(&path);
+    let mut times = times?;
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+fn write(path: &Path) -> std::io::Result<Vec<Duration>> {
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    let mut times = Vec::new();
+    for _ in 0..WRITES {
+        let begin = clock::now();
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+        times.push(clock::now().since(begin));
+    }
+    Ok(times)
+}
+
+fn disk(dir: &Path) -> Check {
+    let remedy = "free some space, or keep the store on another disk";
+    let Ok(found) = rustix::fs::statvfs(existing(dir)) else {
+        return Check::warn("disk", "its free space cannot be told", remedy);
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let detail = format!("{} free", human::size(free));
+    match free {
+        free if free < ROOM_NONE => Check::fail("disk", detail, remedy).unreachable(),
+        free if free < ROOM_SMALL => Check::warn("disk", detail, remedy),
+        _ => Check::ok("disk", detail),
+    }
+}

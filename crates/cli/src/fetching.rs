@@ -1,0 +1,105 @@
+//! Requests for secrets, made by the http tool under its own rules: the server cannot make any itself.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::outcome::Outcome;
+use serde_json::{Map, Value};
+use server::{Fetch, FetchRequest, Fetched};
+use tokio_util::sync::CancellationToken;
+use tools::{Call, Network, NoLog, Timeout, Tool};
+
+/// How long an endpoint may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The http tool, made at first need.
+pub(crate) struct Guarded {
+    network: Network,
+    http: OnceLock<Arc<dyn Tool>>,
+    /// For addresses that the operator gave.
+    trusted: OnceLock<Arc<dyn Tool>>,
+}
+
+impl Guarded {
+    /// A tool that may reach so much of the network.
+    pub(crate) fn new(network: Network) -> Self {
+        Self {
+            network,
+            http: OnceLock::new(),
+            trusted: OnceLock::new(),
+        }
+    }
+}
+
+fn http(network: Network) -> Arc<dyn Tool> {
+    let config = tools::Config {
+        network,
+        ..tools::Config::default()
+    };
+    let registry = tools::Registry::builtin(config);
+    registry.get("http").expect("http is built in")
+}
+
+#[async_trait]
+impl Fetch for Guarded {
+    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, String> {
+        let tool = if request.is_operators {
+            self.trusted.get_or_init(|| {
+                http(Network {
+                    allow_private: true,
+                    own: Vec::new(),
+                    ..self.network.clone()
+                })
+            })
+        } else {
+            self.http.get_or_init(|| http(self.network.clone()))
+        };
+        let outcome = tool.call(call(request), CancellationToken::new(), &NoLog);
+        answered(outcome.await)
+    }
+}
+
+fn call(request: FetchRequest) -> Call {
+    let mut fields = Map::from_iter([
+        ("url".to_owned(), Value::from(request.url)),
+        ("method".to_owned(), request.method.into()),
+        ("headers".to_owned(), Value::Object(request.headers)),
+        ("follow_redirects".to_owned(), false.into()),
+    ]);
+    fields.extend(request.form.map(|form| ("form".to_owned(), form)));
+    fields.extend(request.json.map(|json| ("json".to_owned(), json)));
+    Call {
+        fields,
+        timeout: Timeout {
+            total: Some(PATIENCE),
+            ..Timeout::default()
+        },
+        ..Call::new("http")
+    }
+}
+
+/// What came of it. A failure is told by its code alone: its words may quote the request.
+fn answered(outcome: Outcome) -> Result<Fetched, String> {
+    let status = |value: Option<&Value>| value.and_then(Value::as_u64);
+    let status = |value| status(value).and_then(|status| u16::try_from(status).ok());
+    match outcome {
+        Outcome::Ok(mut success) => Ok(Fetched {
+            status: status(success.result.get("status_code")).unwrap_or_default(),
+            body: success.result["data"].take(),
+        }),
+        Outcome::Error(failure) => {
+            let http = failure.facets.http.as_ref();
+            match status(http.and_then(|http| http.get("status"))) {
+                Some(status) => Ok(Fetched {
+                    status,
+                    body: Value::Null,
+                }),
+                None => Err(format!(
+                    "the endpoint cannot be asked ({})",
+                    failure.error.code
+                )),
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Credentials by name: where a task may name one, which names a step declares, and names replaced by what they open.
+//!
+//! A name stands under `auth` (or `credential`) of the task, of its `source`, `target` or `script`; as text, or inside a
+//! map as `{credential: name, …}` or `{alias: name}` for kinds that attach several. Any other map is the credential itself.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::playbook::{Playbook, Step, Task};
+use crate::template::{Template, Tree};
+
+/// Keys of a task under which `auth` may stand.
+const HOMES: &[&[&str]] = &[
+    &[],
+    &["source"],
+    &["target"],
+    &["script"],
+    &["script", "source"],
+];
+
+/// Spellings of the key that names a credential.
+const KEYS: &[&str] = &["auth", "credential"];
+
+/// Kinds whose `auth` maps aliases to credentials.
+const ALIASING: &[&str] = &["duckdb", "ducklake"];
+
+/// What a task or a step opens.
+#[derive(Debug, Clone, Default)]
+pub struct Opens {
+    /// Names as written: credentials, and entries of the keychain.
+    pub names: BTreeSet<String>,
+    /// Of those, the ones that templates read as `keychain.<name>`.
+    pub keychain: BTreeSet<String>,
+    /// Names that only a rendering tells.
+    pub rendered: Vec<Tree>,
+    /// Whether a template reads the keychain under a name that only a rendering tells.
+    pub any_entry: bool,
+}
+
+impl Opens {
+    /// What one task of a step opens.
+    pub fn of_task(step: &Step, task: &Task) -> Self {
+        let mut opens = Self::default();
+        for home in HOMES {
+            for key in KEYS {
+                if let Some(tree) = at(task, home, key) {
+                    opens.mention(&tree, ALIASING.contains(&task.kind.as_str()));
+                }
+            }
+        }
+        let trees = task.fields.values().chain(task.knobs.values());
+        let inputs = [&step.input, &task.input, &task.timeout];
+        for tree in trees.chain(inputs.into_iter().flatten()) {
+            tree.walk(&mut |template| opens.read(template));
+        }
+        opens
+    }
+
+    /// What all tasks of a step open.
+    pub fn of_step(step: &Step) -> Self {
+        let mut all = Self::default();
+        for task in &step.tasks {
+            let opens = Self::of_task(step, task);
+            all.names.extend(opens.names);
+            all.keychain.extend(opens.keychain);
+            all.rendered.extend(opens.rendered);
+            all.any_entry |= opens.any_entry;
+        }
+        all
+    }
+
+    /// Every name that a playbook writes out, in its steps.
+    pub fn of_playbook(playbook: &Playbook) -> BTreeSet<String> {
+        let steps = playbook.steps.iter();
+        steps.flat_map(|step| Self::of_step(step).names).collect()
+    }
+
+    /// Whether it opens nothing.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.rendered.is_empty() && !self.any_entry
+    }
+
+    fn mention(&mut self, tree: &Tree, aliases: bool) {
+        match tree {
+            Tree::Literal(value) => {
+                let mut value = value.clone();
+                each_name(&mut value, aliases, &mut |name| {
+                    self.names.insert(name.to_owned());
+                    None
+                });
+            }
+            Tree::Template(_) => self.rendered.push(tree.clone()),
+            Tree::List(_) => {}
+            Tree::Map(pairs) => {
+                let get = |key: &str| pairs.iter().find(|(name, _)| name == key);
+                if let Some((_, named)) = get("credential") {
+                    return self.mention(named, false);
+                }
+                if get("type").is_none() && aliases {
+                    for (_, tree) in pairs {
+                        self.mention(tree, false);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, template: &Template) {
+        for entry in entries_read(template) {
+            match entry {
+                Some(name) => {
+                    self.names.insert(name.clone());
+                    self.keychain.insert(name);
+                }
+                None => self.any_entry = true,
+            }
+        }
+    }
+}
+
+/// The entries of the keychain that a template reads; none for one whose name only a rendering tells.
+pub fn entries_read(template: &Template) -> Vec<Option<String>> {
+    let uses = template.path_uses();
+    let places = uses
+        .iter()
+        .filter_map(|found| template.source().get(found.range.clone()));
+    places.filter_map(entry_read).collect()
+}
+
+/// The entry that an expression reads, from its text.
+fn entry_read(text: &str) -> Option<Option<String>> {
+    let rest = text.trim_start().strip_prefix("keychain")?;
+    if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+        return None;
+    }
+    let rest = rest.trim_start();
+    if let Some(name) = rest.strip_prefix('.') {
+        let name = name.trim_start();
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let end = name.find(|c| !is_word(c)).unwrap_or(name.len());
+        let (name, after) = name.split_at(end);
+        let is_call = after.trim_start().starts_with('(');
+        return Some((!is_call).then(|| name.to_owned()));
+    }
+    let quoted = rest.strip_prefix('[').map(str::trim_start);
+    let quote = quoted.and_then(|text| text.chars().next());
+    Some(match (quoted, quote) {
+        (Some(text), Some(quote @ ('"' | '\''))) => {
+            text[1..].split(quote).next().map(str::to_owned)
+        }
+        _ => None,
+    })
+}
+
+/// What stands at a key of a task, however deep.
+fn at(task: &Task, home: &[&str], key: &str) -> Option<Tree> {
+    let mut path = home.iter().copied().chain([key]);
+    let mut tree = task.fields.get(path.next()?)?.clone();
+    for part in path {
+        tree = match tree {
+            Tree::Map(pairs) => pairs.into_iter().find(|(name, _)| name == part)?.1,
+            Tree::Literal(value) => Tree::Literal(value.get(part)?.clone()),
+            Tree::Template(_) | Tree::List(_) => return None,
+        };
+    }
+    Some(tree)
+}
+
+/// The names of credentials in a task's rendered keys.
+pub fn named(kind: &str, fields: &Map<String, Value>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut fields = auths_of(fields);
+    visit(kind, &mut fields, &mut |name| {
+        names.insert(name.to_owned());
+        None
+    });
+    names
+}
+
+/// The names of credentials in one rendered value of `auth`.
+pub fn named_in(kind: &str, value: &Value) -> BTreeSet<String> {
+    named(kind, &Map::from_iter([("auth".to_owned(), value.clone())]))
+}
+
+/// Puts what names open in their place.
+pub fn open(
+    kind: &str,
+    fields: &mut Map<String, Value>,
+    find: &mut dyn FnMut(&str) -> Option<Value>,
+) {
+    visit(kind, fields, find);
+}
+
+/// The keys under which names may stand, without the rest.
+fn auths_of(fields: &Map<String, Value>) -> Map<String, Value> {
+    let homes = HOMES.iter().filter_map(|home| home.first().copied());
+    let mut kept = Map::new();
+    for key in KEYS.iter().copied().chain(homes) {
+        if let Some(value) = fields.get(key) {
+            kept.insert(key.to_owned(), value.clone());
+        }
+    }
+    kept
+}
+
+fn visit(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str) -> Option<Value>) {
+    let aliases = ALIASING.contains(&kind);
+    for home in HOMES {
+        let Some(map) = home.iter().try_fold(&mut *fields, |map, part| {
+            map.get_mut(*part)?.as_object_mut()
+        }) else {
+            continue;
+        };
+        for key in KEYS {
+            if let Some(value) = map.get_mut(*key) {
+                each_name(value, aliases, find);
+            }
+        }
+        // Tools know one spelling.
+        if !map.contains_key("auth")
+            && let Some(Value::Object(opened)) = map.get("credential")
+        {
+            let opened = Value::Object(opened.clone());
+            map.remove("credential");
+            map.insert("auth".to_owned(), opened);
+        }
+    }
+}
+
+/// Shows each name in a value of `auth` to `find`, and puts what it answers in its place.
+fn each_name(value: &mut Value, aliases: bool, find: &mut dyn FnMut(&str) -> Option<Value>) {
+    match value {
+        Value::String(name) if !name.is_empty() => {
+            if let Some(opened) = find(name) {
+                *value = opened;
+            }
+        }
+        Value::Object(map) => {
+            if let Some(Value::String(name)) = map.get("credential") {
+                let opened = find(name);
+                if let Some(Value::Object(mut opened)) = opened {
+                    map.remove("credential");
+                    // What the author wrote beside the name stands over what it opens.
+                    for (key, own) in std::mem::take(map) {
+                        opened.insert(key, own);
+                    }
+                    *map = opened;
+                }
+            } else if aliases && !map.contains_key("type") {
+                for value in map.values_mut() {
+                    each_name(value, false, find);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn playbook(tool: &str) -> Playbook {
+        let text = format!(
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: p}}\n\
+             keychain: [{{name: k, kind: static, data: {{a: 1}}}}]\n\
+             workflow: [{{step: start, tool: {tool}}}]\n"
+        );
+        let parsed = crate::playbook::parse("p", text.as_bytes());
+        parsed.playbook.expect("the text is a playbook")
+    }
+
+    fn opens(tool: &str) -> Opens {
+        Opens::of_step(&playbook(tool).steps[0])
+    }
+
+    fn names(opens: &Opens) -> Vec<&str> {
+        opens.names.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn a_step_opens_what_it_names() {
+        let plain = opens("{kind: http, url: 'http://x', auth: api}");
+        assert_eq!(names(&plain), ["api"]);
+        let mixed = opens("{kind: http, url: 'http://x', auth: {type: bearer, credential: api}}");
+        assert_eq!(names(&mixed), ["api"]);
+        let inline = opens("{kind: http, url: 'http://x', auth: {type: bearer, token: t}}");
+        assert!(inline.is_empty());
+        let body = opens("{kind: http, url: 'http://x', json: {auth: word}}");
+        assert!(body.is_empty(), "{body:?}");
+        let rendered = opens("{kind: http, url: 'http://x', auth: '{{ workload.api }}'}");
+        assert_eq!((rendered.names.len(), rendered.rendered.len()), (0, 1));
+    }
+
+    #[test]
+    fn templates_open_the_entries_they_read() {
+        let read =
+            opens("{kind: noop, input: {x: '{{ keychain.db.password ~ keychain[\"k\"].a }}'}}");
+        assert_eq!(names(&read), ["db", "k"]);
+        assert!(!read.any_entry);
+        let any = opens("{kind: noop, input: {x: '{{ keychain[workload.which].a }}'}}");
+        assert!(any.any_entry);
+    }
+
+    #[test]
+    fn names_are_replaced_and_what_stands_beside_them_stays() {
+        let data = || json!({"type": "postgres", "db_host": "h", "schema": "a"});
+        let mut find = |name: &str| (name == "pg").then(data);
+        let mut fields =
+            json!({"auth": "pg", "source": {"credential": "pg"}, "json": {"auth": "pg"}});
+        let map = fields.as_object_mut().expect("a map");
+        assert_eq!(named("transfer", map), BTreeSet::from(["pg".to_owned()]));
+        open("transfer", map, &mut find);
+        let expected = json!({"auth": data(), "source": {"auth": data()}, "json": {"auth": "pg"}});
+        assert_eq!(fields, expected);
+        let mut fields = json!({"auth": {"credential": "pg", "schema": "b"}});
+        open(
+            "postgres",
+            fields.as_object_mut().expect("a map"),
+            &mut find,
+        );
+        assert_eq!(fields["auth"]["schema"], "b");
+        let mut fields = json!({"auth": {"one": "pg", "two": {"type": "s3", "key": "pg"}}});
+        open("duckdb", fields.as_object_mut().expect("a map"), &mut find);
+        assert_eq!(fields["auth"]["one"], data());
+        assert_eq!(fields["auth"]["two"]["key"], "pg");
+    }
+}

@@ -1,0 +1,200 @@
+//! Credentials: set, listed and removed; entries that runs of a playbook share; and what a worker asks for.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::request::Parts;
+use serde_json::{Value, json};
+use wire::api::{
+    CredentialEntry, CredentialList, CredentialRequest, KeyRotated, KeychainRequest, KeychainState,
+    SecretsAnswer, SecretsRequest,
+};
+use wire::{SecretsAsk, Transport as _};
+
+use crate::api::access::{Administer, Authorized, Work, source};
+use crate::api::error::{ApiError, Failures};
+use crate::api::extract::{Body, Pair, Segment};
+use crate::api::state::Api;
+use crate::api::{Answer, Json};
+use crate::keychain::Global;
+use crate::tokens::Actor;
+
+/// The longest life of an entry that ends: a hundred years.
+const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
+
+fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
+    Actor {
+        name: may.principal.name(),
+        source: source(parts),
+    }
+}
+
+/// Set a credential; a new version if there is one of the name.
+#[utoipa::path(post, path = "/api/credentials", tag = "credentials", request_body = CredentialRequest,
+    responses((status = 200, description = "it is kept, sealed", body = CredentialEntry), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn set(
+    State(api): State<Api>,
+    may: Authorized<Administer>,
+    parts: Parts,
+    Body(request): Body<CredentialRequest>,
+) -> Answer<CredentialEntry> {
+    let set = api.server.set_credential(&request, actor(&may, &parts));
+    Ok(Json(set.await?))
+}
+
+/// List credentials; what they open with is never shown.
+#[utoipa::path(get, path = "/api/credentials", tag = "credentials",
+    responses((status = 200, description = "the credentials", body = CredentialList), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    _may: Authorized<Administer>,
+) -> Answer<CredentialList> {
+    let credentials = api.server.credentials().await?;
+    Ok(Json(CredentialList { credentials }))
+}
+
+/// One credential, without what it opens with.
+#[utoipa::path(get, path = "/api/credentials/{name}", tag = "credentials", params(("name" = String, Path)),
+    responses((status = 200, description = "the credential", body = CredentialEntry), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn show(
+    State(api): State<Api>,
+    _may: Authorized<Administer>,
+    Segment(name): Segment,
+) -> Answer<CredentialEntry> {
+    Ok(Json(api.server.credential(&name).await?))
+}
+
+/// Remove a credential. Workers that have it forget it within a minute.
+#[utoipa::path(delete, path = "/api/credentials/{name}", tag = "credentials", params(("name" = String, Path)),
+    responses((status = 200, description = "it is gone", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn remove(
+    State(api): State<Api>,
+    may: Authorized<Administer>,
+    parts: Parts,
+    Segment(name): Segment,
+) -> Answer<Value> {
+    let removed = api.server.remove_credential(&name, actor(&may, &parts));
+    removed.await?;
+    Ok(Json(json!({ "name": name, "removed": true })))
+}
+
+/// Wrap every value anew under the current master key; in a directory, under a new one.
+#[utoipa::path(post, path = "/api/keychain/rotate-key", tag = "credentials",
+    responses((status = 200, description = "how far it came", body = KeyRotated), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn rotate(
+    State(api): State<Api>,
+    may: Authorized<Administer>,
+    parts: Parts,
+) -> Answer<KeyRotated> {
+    let rotated = api.server.rotate_master_key(actor(&may, &parts)).await?;
+    Ok(Json(KeyRotated {
+        key_id: rotated.key_id,
+        rewrapped: rotated.rewrapped,
+        remaining: rotated.remaining,
+    }))
+}
+
+/// The playbook that an id of the catalog names.
+async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
+    let path = id.rsplit_once('@').map_or(id, |(path, _)| path);
+    match api.store().latest(path, None).await? {
+        Some(entry) => Ok(entry.path.to_string()),
+        None => {
+            let detail = format!("playbook `{path}` is not in the catalog");
+            Err(ApiError::not_found("PLAYBOOK_NOT_FOUND", detail))
+        }
+    }
+}
+
+/// How a keychain entry stands that every run of a playbook shares; never its value.
+#[utoipa::path(get, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials",
+    params(("catalog_id" = String, Path), ("name" = String, Path)),
+    responses((status = 200, description = "whether it is resolved, and until when", body = KeychainState), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn keychain(
+    State(api): State<Api>,
+    _may: Authorized<Administer>,
+    Pair(id, name): Pair,
+) -> Answer<KeychainState> {
+    let path = path_of(&api, &id).await?;
+    let entry = Global {
+        path: &path,
+        name: &name,
+    };
+    Ok(Json(api.server.keychain_state(entry).await?))
+}
+
+/// Set a keychain entry for every run of a playbook.
+#[utoipa::path(post, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials", request_body = KeychainRequest,
+    params(("catalog_id" = String, Path), ("name" = String, Path)),
+    responses((status = 200, description = "it is kept, sealed", body = KeychainState), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn set_keychain(
+    State(api): State<Api>,
+    may: Authorized<Administer>,
+    parts: Parts,
+    Pair(id, name): Pair,
+    Body(request): Body<KeychainRequest>,
+) -> Answer<KeychainState> {
+    let is_possible = |s: u64| (1..=EXPIRES_MAX_S).contains(&s);
+    if !request.expires_in_s.is_none_or(is_possible) {
+        let detail = format!("`expires_in_s` is not a number from 1 to {EXPIRES_MAX_S}");
+        return Err(ApiError::invalid("BODY_INVALID", detail));
+    }
+    let path = path_of(&api, &id).await?;
+    let entry = Global {
+        path: &path,
+        name: &name,
+    };
+    let life = request.expires_in_s.map(Duration::from_secs);
+    let actor = actor(&may, &parts);
+    let set = api.server.set_keychain(entry, &request.data, life, actor);
+    Ok(Json(set.await?))
+}
+
+/// Forget a keychain entry that every run of a playbook shares; it is resolved anew when it is needed.
+#[utoipa::path(delete, path = "/api/keychain/{catalog_id}/{name}", tag = "credentials",
+    params(("catalog_id" = String, Path), ("name" = String, Path)),
+    responses((status = 200, description = "it is forgotten", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn forget_keychain(
+    State(api): State<Api>,
+    may: Authorized<Administer>,
+    parts: Parts,
+    Pair(id, name): Pair,
+) -> Answer<Value> {
+    let path = path_of(&api, &id).await?;
+    let entry = Global {
+        path: &path,
+        name: &name,
+    };
+    let removed = api
+        .server
+        .forget_keychain(entry, actor(&may, &parts))
+        .await?;
+    Ok(Json(json!({ "name": name, "removed": removed })))
+}
+
+/// What the names of a command's step come to, for the worker that holds it.
+#[utoipa::path(post, path = "/api/commands/secrets", tag = "workers", request_body = SecretsRequest,
+    responses((status = 200, description = "the values, in the order of the names", body = SecretsAnswer), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn secrets(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Body(request): Body<SecretsRequest>,
+) -> Answer<SecretsAnswer> {
+    let ask = SecretsAsk {
+        worker: request.worker,
+        command: request.command,
+        lease_epoch: request.lease_epoch,
+        names: request.names,
+    };
+    let secrets = api.transport().secrets(&ask).await?;
+    Ok(Json(SecretsAnswer::of(&secrets)))
+}

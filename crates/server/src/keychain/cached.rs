@@ -1,0 +1,183 @@
+//! What entries came to, kept sealed until it expires: by execution, by tree of executions, or by playbook.
+
+use std::time::Duration;
+
+use model::id::ExecutionId;
+use model::playbook::KeychainScope;
+use model::time::Time;
+use serde_json::{Value, json};
+use store::{AuditOutcome, KeychainRow, SealedPlace};
+use wire::api::KeychainState;
+
+use crate::Server;
+use crate::keychain::credentials::{Done, check_data, check_name};
+use crate::keychain::error::Error;
+use crate::keychain::lookup::Keychain;
+use crate::tokens::Actor;
+
+/// How deep a tree of executions is looked up.
+const DEPTH_MAX: usize = 64;
+
+/// A value and how long it is good for.
+pub(super) struct Kept {
+    pub(super) value: Value,
+    pub(super) expires_at: Option<Time>,
+}
+
+/// Whose entries are meant.
+#[derive(Debug, Clone)]
+pub(super) struct Owner {
+    pub(super) execution: ExecutionId,
+    /// The execution that started it.
+    pub(super) parent: Option<ExecutionId>,
+    /// The playbook's path.
+    pub(super) path: String,
+}
+
+/// An entry as every run of a playbook sees it.
+pub(crate) struct Global<'a> {
+    /// The playbook's path.
+    pub(crate) path: &'a str,
+    /// The entry.
+    pub(crate) name: &'a str,
+}
+
+fn of_playbook(path: &str) -> String {
+    format!("playbook:{path}")
+}
+
+impl Keychain {
+    /// Where an entry of an execution is kept.
+    pub(super) async fn scope_key(
+        &self,
+        owner: &Owner,
+        scope: KeychainScope,
+    ) -> Result<String, Error> {
+        Ok(match scope {
+            KeychainScope::Local => format!("run:{}", owner.execution),
+            KeychainScope::Global => of_playbook(&owner.path),
+            KeychainScope::Shared => format!("tree:{}", self.root(owner).await?),
+        })
+    }
+
+    /// The execution at the top of the tree.
+    async fn root(&self, owner: &Owner) -> Result<ExecutionId, Error> {
+        let mut top = owner.execution;
+        let mut above = owner.parent;
+        for _ in 0..DEPTH_MAX {
+            let Some(parent) = above else { break };
+            top = parent;
+            let row = self.store.execution(parent).await?;
+            above = row.and_then(|row| row.parent);
+        }
+        Ok(top)
+    }
+
+    /// What an entry came to, unless it has expired.
+    pub(super) async fn kept(&self, scope: &str, name: &str) -> Result<Option<Kept>, Error> {
+        let Some(row) = self.store.safe().keychain(scope, name).await? else {
+            return Ok(None);
+        };
+        let now = self.store.now();
+        if row.expires_at.is_some_and(|expires| expires <= now) {
+            return Ok(None);
+        }
+        let place = place(scope, name);
+        Ok(Some(Kept {
+            value: self.open(&place, &row.sealed)?,
+            expires_at: row.expires_at,
+        }))
+    }
+
+    /// What someone set for every run of a playbook.
+    pub(super) async fn kept_for_all(&self, path: &str, name: &str) -> Result<Option<Kept>, Error> {
+        self.kept(&of_playbook(path), name).await
+    }
+
+    /// Keeps what an entry came to.
+    pub(super) async fn keep(&self, scope: &str, name: &str, kept: &Kept) -> Result<(), Error> {
+        let place = place(scope, name);
+        let row = KeychainRow {
+            scope: scope.to_owned(),
+            name: name.to_owned(),
+            sealed: self.seal(&place, &kept.value)?,
+            resolved_at: self.store.now(),
+            expires_at: kept.expires_at,
+        };
+        let sealed = row.sealed.clone();
+        self.store.safe().put_keychain(row).await?;
+        self.confirm(&place, &sealed).await
+    }
+}
+
+fn place(scope: &str, name: &str) -> SealedPlace {
+    SealedPlace::Keychain {
+        scope: scope.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+impl Server {
+    /// How an entry stands that every run of a playbook shares; never its value.
+    pub(crate) async fn keychain_state(&self, entry: Global<'_>) -> Result<KeychainState, Error> {
+        let scope = of_playbook(entry.path);
+        let row = self
+            .shared
+            .store
+            .safe()
+            .keychain(&scope, entry.name)
+            .await?;
+        let now = self.shared.store.now();
+        let live = row.filter(|row| row.expires_at.is_none_or(|expires| expires > now));
+        Ok(KeychainState {
+            name: entry.name.to_owned(),
+            resolved: live.is_some(),
+            resolved_at: live.as_ref().map(|row| row.resolved_at),
+            expires_at: live.and_then(|row| row.expires_at),
+        })
+    }
+
+    /// Sets an entry for every run of a playbook.
+    pub(crate) async fn set_keychain(
+        &self,
+        entry: Global<'_>,
+        data: &Value,
+        life: Option<Duration>,
+        actor: Actor,
+    ) -> Result<KeychainState, Error> {
+        check_name("name", entry.name)?;
+        let keychain = &self.shared.keychain;
+        let kept = Kept {
+            value: check_data(data)?.clone(),
+            expires_at: life.map(|life| self.shared.store.now().after(life)),
+        };
+        keychain
+            .keep(&of_playbook(entry.path), entry.name, &kept)
+            .await?;
+        keychain.audit(actor, done("keychain.set", &entry)).await?;
+        self.keychain_state(entry).await
+    }
+
+    /// Forgets an entry that every run of a playbook shares; it is resolved anew when it is needed.
+    pub(crate) async fn forget_keychain(
+        &self,
+        entry: Global<'_>,
+        actor: Actor,
+    ) -> Result<bool, Error> {
+        let scope = of_playbook(entry.path);
+        let safe = self.shared.store.safe();
+        let was_there = safe.remove_keychain(&scope, entry.name).await?;
+        let done = done("keychain.remove", &entry);
+        self.shared.keychain.audit(actor, done).await?;
+        Ok(was_there)
+    }
+}
+
+fn done<'a>(action: &'static str, entry: &Global<'a>) -> Done<'a> {
+    Done {
+        action,
+        resource: entry.name,
+        outcome: AuditOutcome::Done,
+        detail: Some(json!({"path": entry.path})),
+    }
+}

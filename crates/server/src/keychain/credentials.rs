@@ -1,0 +1,178 @@
+//! Credentials: set, listed and removed by admins, over HTTP or on the store itself. What was set never comes back.
+
+use serde_json::{Map, Value, json};
+use store::{AuditEntry, AuditOutcome, CredentialRow, SealedPlace};
+use wire::api::{CredentialEntry, CredentialRequest};
+
+use crate::Server;
+use crate::keychain::error::Error;
+use crate::keychain::lookup::Keychain;
+use crate::tokens::Actor;
+
+/// The longest name of a credential, an entry or a type.
+const NAME_MAX: usize = 200;
+/// The largest value, as JSON.
+const DATA_BYTES_MAX: usize = 256 * 1024;
+/// How often a version is taken anew when others set the same credential at the same time.
+const TRIES_MAX: usize = 16;
+
+impl Server {
+    /// Keeps a credential, as its next version if there is one of the name.
+    pub async fn set_credential(
+        &self,
+        request: &CredentialRequest,
+        actor: Actor,
+    ) -> Result<CredentialEntry, Error> {
+        let keychain = &self.shared.keychain;
+        let set = keychain.set(request).await;
+        let detail = set.as_ref().map(|row| json!({"version": row.version}));
+        let done = Done {
+            action: "credential.set",
+            resource: &request.name,
+            outcome: outcome(&set),
+            detail: detail.ok(),
+        };
+        keychain.audit(actor, done).await?;
+        Ok(shown(set?))
+    }
+
+    /// Every credential by name, without what it opens.
+    pub async fn credentials(&self) -> Result<Vec<CredentialEntry>, Error> {
+        let rows = self.shared.store.safe().credentials().await?;
+        Ok(rows.into_iter().map(shown).collect())
+    }
+
+    /// One credential, without what it opens.
+    pub async fn credential(&self, name: &str) -> Result<CredentialEntry, Error> {
+        let row = self.shared.store.safe().credential(name).await?;
+        row.map(shown)
+            .ok_or_else(|| Error::NotFound(name.to_owned()))
+    }
+
+    /// Removes a credential. Workers that have it forget it within a minute.
+    pub async fn remove_credential(&self, name: &str, actor: Actor) -> Result<(), Error> {
+        let keychain = &self.shared.keychain;
+        if !self.shared.store.safe().remove_credential(name).await? {
+            return Err(Error::NotFound(name.to_owned()));
+        }
+        let done = Done {
+            action: "credential.remove",
+            resource: name,
+            outcome: AuditOutcome::Done,
+            detail: None,
+        };
+        keychain.audit(actor, done).await
+    }
+}
+
+/// Something that was asked of the keychain, for the audit trail.
+pub(super) struct Done<'a> {
+    pub(super) action: &'static str,
+    pub(super) resource: &'a str,
+    pub(super) outcome: AuditOutcome,
+    pub(super) detail: Option<Value>,
+}
+
+fn outcome<T>(result: &Result<T, Error>) -> AuditOutcome {
+    match result {
+        Ok(_) => AuditOutcome::Done,
+        Err(_) => AuditOutcome::Failed,
+    }
+}
+
+impl Keychain {
+    async fn set(&self, request: &CredentialRequest) -> Result<CredentialRow, Error> {
+        check_name("name", &request.name)?;
+        check_name("type", &request.kind)?;
+        let data = check_data(&request.data)?;
+        let safe = self.store.safe();
+        for _ in 0..TRIES_MAX {
+            let before = safe.credential(&request.name).await?;
+            let version = before.as_ref().map_or(1, |row| row.version + 1);
+            let place = SealedPlace::Credential {
+                name: request.name.clone(),
+                version,
+            };
+            let now = self.store.now();
+            let row = CredentialRow {
+                name: request.name.clone(),
+                kind: request.kind.clone(),
+                version,
+                sealed: self.seal(&place, data)?,
+                created_at: before.map_or(now, |row| row.created_at),
+                updated_at: now,
+                last_used_at: None,
+            };
+            if safe.put_credential(row.clone()).await? {
+                self.confirm(&place, &row.sealed).await?;
+                return Ok(row);
+            }
+        }
+        let busy = "others set the same credential at the same time; set it again";
+        Err(Error::Invalid(busy.to_owned()))
+    }
+
+    /// The value of a credential, with its type beside it.
+    pub(super) async fn credential(&self, name: &str) -> Result<Value, Error> {
+        let row = self.store.safe().credential(name).await?;
+        let row = row.ok_or_else(|| Error::NotFound(name.to_owned()))?;
+        let place = SealedPlace::Credential {
+            name: row.name,
+            version: row.version,
+        };
+        let mut data = match self.open(&place, &row.sealed)? {
+            Value::Object(data) => data,
+            other => Map::from_iter([("value".to_owned(), other)]),
+        };
+        data.entry("type").or_insert_with(|| row.kind.into());
+        Ok(Value::Object(data))
+    }
+
+    pub(super) async fn audit(&self, actor: Actor, done: Done<'_>) -> Result<(), Error> {
+        let entry = AuditEntry {
+            actor: actor.name,
+            action: done.action.into(),
+            resource: done.resource.to_owned(),
+            outcome: done.outcome,
+            source: actor.source,
+            detail: done.detail.map(|detail| model::raw::Raw::of(&detail)),
+        };
+        Ok(self.store.audit(entry).await?)
+    }
+}
+
+/// Names stand in URLs and in playbooks.
+pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:@".contains(c);
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
+        return Err(Error::Invalid(format!(
+            "`{what}` is not a word of 1 to {NAME_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
+        )));
+    }
+    Ok(())
+}
+
+/// A value is a map, and not too large.
+pub(super) fn check_data(data: &Value) -> Result<&Value, Error> {
+    let is_map = data.as_object().is_some_and(|map| !map.is_empty());
+    if !is_map {
+        let message = "`data` is not a map with at least one key";
+        return Err(Error::Invalid(message.to_owned()));
+    }
+    if data.to_string().len() > DATA_BYTES_MAX {
+        let message = format!("`data` has more than {DATA_BYTES_MAX} bytes");
+        return Err(Error::Invalid(message));
+    }
+    Ok(data)
+}
+
+fn shown(row: CredentialRow) -> CredentialEntry {
+    CredentialEntry {
+        name: row.name,
+        kind: row.kind,
+        version: row.version,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        last_used_at: row.last_used_at,
+    }
+}

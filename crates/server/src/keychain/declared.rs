@@ -1,0 +1,70 @@
+//! What a playbook opens: in its keychain, and step by step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::id::Name;
+use model::playbook::credentials::{Opens, named_in};
+use model::playbook::{KeychainEntry, Playbook};
+use model::template::Scope;
+
+/// What a playbook opens.
+pub(crate) struct Declared {
+    /// Its keychain, in order.
+    pub(super) entries: Vec<KeychainEntry>,
+    /// What each step opens.
+    steps: BTreeMap<Name, (Opens, Vec<Name>)>,
+    /// Every name that its steps write out.
+    pub(super) names: BTreeSet<String>,
+}
+
+impl Declared {
+    pub(super) fn of(playbook: &Playbook) -> Self {
+        let steps = playbook.steps.iter().filter_map(|step| {
+            let opens = Opens::of_step(step);
+            let kinds = step.tasks.iter().map(|task| task.kind.clone()).collect();
+            (!opens.is_empty()).then(|| (step.name.clone(), (opens, kinds)))
+        });
+        Self {
+            entries: playbook.keychain.clone(),
+            steps: steps.collect(),
+            names: Opens::of_playbook(playbook),
+        }
+    }
+
+    /// The entry of that name.
+    pub(super) fn entry(&self, name: &str) -> Option<&KeychainEntry> {
+        self.entries.iter().find(|entry| entry.name == *name)
+    }
+
+    /// Whether the step writes the name out, or reads any entry and it is one.
+    pub(super) fn names(&self, step: &Name, name: &str) -> bool {
+        let Some((opens, _)) = self.steps.get(step) else {
+            return false;
+        };
+        let may_be_entry = opens.any_entry || !opens.rendered.is_empty();
+        opens.names.contains(name) || (may_be_entry && self.entry(name).is_some())
+    }
+
+    /// Whether the step has names that only a rendering tells.
+    pub(super) fn is_rendered(&self, step: &Name) -> bool {
+        let opens = self.steps.get(step);
+        opens.is_some_and(|(opens, _)| !opens.rendered.is_empty())
+    }
+
+    /// Whether one of the step's templates comes to the name in this scope.
+    pub(super) fn renders(&self, step: &Name, name: &str, scope: &Scope) -> bool {
+        let Some((opens, kinds)) = self.steps.get(step) else {
+            return false;
+        };
+        let values = opens
+            .rendered
+            .iter()
+            .filter_map(|tree| tree.render(scope).ok());
+        let mut values = values.map(|rendered| rendered.value);
+        let comes_to = |value: &serde_json::Value| {
+            let mut kinds = kinds.iter();
+            kinds.any(|kind| named_in(kind.as_str(), value).contains(name))
+        };
+        values.any(|value| comes_to(&value))
+    }
+}

@@ -1,0 +1,231 @@
+//! Entries of a playbook's keychain, resolved in order: a later one may use those before it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::playbook::credentials::entries_read;
+use model::playbook::{KeychainEntry, KeychainKind};
+use model::template::{Data, Scope};
+use serde_json::{Map, Value};
+
+use crate::keychain::cached::{Kept, Owner};
+use crate::keychain::declared::Declared;
+use crate::keychain::error::Error;
+use crate::keychain::lookup::Keychain;
+
+/// The largest file that an entry may be.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
+/// Variables that entries may read begin so.
+pub(super) const ENV_PREFIX: &str = "NOETL_SECRET_";
+
+/// Names of one execution on their way to values.
+pub(super) struct Resolving<'k> {
+    pub(super) keychain: &'k Keychain,
+    declared: Arc<Declared>,
+    pub(super) owner: Owner,
+    scope: Scope,
+    /// What was resolved so far.
+    done: Map<String, Value>,
+    /// The credentials that were opened for it.
+    pub(super) opened: BTreeSet<String>,
+}
+
+impl<'k> Resolving<'k> {
+    pub(super) fn new(
+        keychain: &'k Keychain,
+        declared: Arc<Declared>,
+        owner: Owner,
+        scope: Scope,
+    ) -> Self {
+        Self {
+            keychain,
+            declared,
+            owner,
+            scope,
+            done: Map::new(),
+            opened: BTreeSet::new(),
+        }
+    }
+
+    /// What a name comes to: an entry of the keychain, or a credential.
+    pub(super) async fn resolve(&mut self, name: &str) -> Result<Kept, Error> {
+        let declared = Arc::clone(&self.declared);
+        let position = declared
+            .entries
+            .iter()
+            .position(|entry| entry.name == *name);
+        match position {
+            Some(position) => self.entry(position).await,
+            None => Ok(lasting(self.credential(name).await?)),
+        }
+    }
+
+    async fn credential(&mut self, name: &str) -> Result<Value, Error> {
+        self.opened.insert(name.to_owned());
+        self.keychain.credential(name).await
+    }
+
+    async fn entry(&mut self, position: usize) -> Result<Kept, Error> {
+        let declared = Arc::clone(&self.declared);
+        let entry = &declared.entries[position];
+        let name = entry.name.as_str();
+        let path = self.owner.path.clone();
+        if let Some(kept) = self.keychain.kept_for_all(&path, name).await? {
+            return Ok(self.resolved(entry, kept));
+        }
+        let fields = self.fields(position).await?;
+        let kept = match entry.kind {
+            KeychainKind::Credential => {
+                let named = text(&fields, &["credential", "ref", "key", "auth"]);
+                let named = named.unwrap_or(name);
+                lasting(self.credential(named).await?)
+            }
+            KeychainKind::Static => lasting(given(fields)),
+            KeychainKind::Env => lasting(self.each(name, &fields, |this, variable| {
+                let allowed = variable.starts_with(ENV_PREFIX);
+                let value = this.keychain.config.env.get(variable).filter(|_| allowed);
+                let value = value.map(|value| Value::from(value.as_str()));
+                value.ok_or_else(|| {
+                    format!("the server has no variable `{variable}`; only those that begin with {ENV_PREFIX} can be read")
+                })
+            })?),
+            KeychainKind::File => {
+                lasting(self.each(name, &fields, |this, file| this.file(file))?)
+            }
+            KeychainKind::Token | KeychainKind::Vault => self.fetched(entry, &fields).await?,
+        };
+        Ok(self.resolved(entry, kept))
+    }
+
+    fn resolved(&mut self, entry: &KeychainEntry, kept: Kept) -> Kept {
+        self.done.insert(entry.name.to_string(), kept.value.clone());
+        kept
+    }
+
+    /// An entry's keys, rendered; what they read is resolved first.
+    async fn fields(&mut self, position: usize) -> Result<Map<String, Value>, Error> {
+        let declared = Arc::clone(&self.declared);
+        let entry = &declared.entries[position];
+        for name in read_by(entry) {
+            if self.done.contains_key(&name) {
+                continue;
+            }
+            let at = declared
+                .entries
+                .iter()
+                .position(|known| known.name == *name);
+            let value = match at {
+                Some(before) if before < position => Box::pin(self.entry(before)).await?.value,
+                Some(_) => {
+                    let why = format!("it uses `{name}`, which does not come before it");
+                    return Err(unresolved(entry.name.as_str(), why));
+                }
+                None => self.credential(&name).await?,
+            };
+            self.done.insert(name, value);
+        }
+        let mut scope = self.scope.clone();
+        scope.keychain = Some(Data::new(Value::Object(self.done.clone())));
+        scope.reveals_secrets = true;
+        let mut fields = Map::new();
+        for (key, tree) in &entry.fields {
+            // The message of a template may quote what it was given.
+            let why = |_| {
+                let why = format!("its `{key}` cannot be rendered");
+                unresolved(entry.name.as_str(), why)
+            };
+            let rendered = tree.render(&scope).map_err(why)?;
+            fields.insert(key.clone(), rendered.value);
+        }
+        Ok(fields)
+    }
+
+    /// A map of fields to places, or one place, each read.
+    fn each(
+        &self,
+        name: &str,
+        fields: &Map<String, Value>,
+        read: impl Fn(&Self, &str) -> Result<Value, String>,
+    ) -> Result<Value, Error> {
+        let read = |place: &str| read(self, place).map_err(|why| unresolved(name, why));
+        if let Some(Value::Object(map)) = fields.get("map").or_else(|| fields.get("data")) {
+            let mut all = Map::new();
+            for (key, place) in map {
+                let place = place.as_str().unwrap_or_default();
+                all.insert(key.clone(), read(place)?);
+            }
+            return Ok(Value::Object(all));
+        }
+        let keys = ["variable", "var", "env", "path", "file", "key"];
+        let Some(place) = text(fields, &keys) else {
+            let why = "it names neither a `map` nor a single `variable` or `path`";
+            return Err(unresolved(name, why.to_owned()));
+        };
+        Ok(match read(place)? {
+            Value::Object(map) => Value::Object(map),
+            value => Value::Object(Map::from_iter([("value".to_owned(), value)])),
+        })
+    }
+
+    /// A file in the operator's directory: a map where it holds one, else its text.
+    fn file(&self, path: &str) -> Result<Value, String> {
+        let Some(folder) = &self.keychain.config.files else {
+            return Err("the server has no NOETL_SECRETS_DIR to read files from".to_owned());
+        };
+        let missing = || format!("there is no file `{path}` in NOETL_SECRETS_DIR");
+        let folder = folder.canonicalize().map_err(|_| missing())?;
+        let file = folder.join(path).canonicalize().map_err(|_| missing())?;
+        if !file.starts_with(&folder) {
+            return Err(missing());
+        }
+        let size = file.metadata().map(|meta| meta.len());
+        if size.map_err(|_| missing())? > FILE_BYTES_MAX {
+            return Err(format!("`{path}` has more than {FILE_BYTES_MAX} bytes"));
+        }
+        let text = std::fs::read_to_string(&file).map_err(|_| missing())?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        match serde_json::from_str(text) {
+            Ok(Value::Object(map)) => Ok(Value::Object(map)),
+            _ => Ok(text.into()),
+        }
+    }
+}
+
+/// A value that lasts until someone changes it.
+fn lasting(value: Value) -> Kept {
+    Kept {
+        value,
+        expires_at: None,
+    }
+}
+
+fn given(mut fields: Map<String, Value>) -> Value {
+    for key in ["data", "map", "value"] {
+        if let Some(Value::Object(map)) = fields.get(key) {
+            return Value::Object(map.clone());
+        }
+    }
+    fields.remove("scope");
+    Value::Object(fields)
+}
+
+/// The entries and credentials that an entry's templates read.
+fn read_by(entry: &KeychainEntry) -> Vec<String> {
+    let mut names = Vec::new();
+    for tree in entry.fields.values() {
+        tree.walk(&mut |template| names.extend(entries_read(template).into_iter().flatten()));
+    }
+    names
+}
+
+pub(super) fn unresolved(name: &str, why: impl Into<String>) -> Error {
+    Error::Unresolved {
+        name: name.to_owned(),
+        why: why.into(),
+    }
+}
+
+pub(super) fn text<'m>(fields: &'m Map<String, Value>, keys: &[&str]) -> Option<&'m str> {
+    let mut found = keys.iter().filter_map(|key| fields.get(*key));
+    found.find_map(Value::as_str)
+}

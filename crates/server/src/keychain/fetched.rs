@@ -1,0 +1,214 @@
+//! Entries that come over the network: tokens from an endpoint, values from a secret manager. Kept until they expire.
+
+use std::time::Duration;
+
+use model::playbook::{KeychainEntry, KeychainKind};
+use serde_json::{Map, Value, json};
+
+use crate::keychain::cached::Kept;
+use crate::keychain::config::{FetchRequest, Fetched};
+use crate::keychain::entries::{Resolving, text, unresolved};
+use crate::keychain::error::Error;
+
+/// How long a value is kept whose source does not say.
+const KEPT: Duration = Duration::from_secs(300);
+/// A token is asked for anew so long before it expires, or a tenth of its life.
+const MARGIN: Duration = Duration::from_secs(30);
+/// The longest that anything is kept.
+const KEPT_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+impl Resolving<'_> {
+    /// What the network says, or said not long ago.
+    pub(super) async fn fetched(
+        &self,
+        entry: &KeychainEntry,
+        fields: &Map<String, Value>,
+    ) -> Result<Kept, Error> {
+        let name = entry.name.as_str();
+        let scope = self.keychain.scope_key(&self.owner, entry.scope).await?;
+        if let Some(kept) = self.keychain.kept(&scope, name).await? {
+            return Ok(kept);
+        }
+        let _alone = self.keychain.asking.lock().await;
+        if let Some(kept) = self.keychain.kept(&scope, name).await? {
+            return Ok(kept);
+        }
+        let (value, life) = match entry.kind {
+            KeychainKind::Vault => (self.vault(name, fields).await?, KEPT),
+            _ => self.token(name, fields).await?,
+        };
+        let kept = Kept {
+            value,
+            expires_at: Some(self.keychain.store.now().after(life)),
+        };
+        self.keychain.keep(&scope, name, &kept).await?;
+        Ok(kept)
+    }
+
+    async fn ask(&self, name: &str, request: FetchRequest) -> Result<Value, Error> {
+        let Some(fetch) = &self.keychain.config.fetch else {
+            return Err(unresolved(name, "this process makes no requests"));
+        };
+        let answer = fetch.fetch(request).await;
+        let Fetched { status, body } = answer.map_err(|why| unresolved(name, why))?;
+        if !(200..300).contains(&status) {
+            return Err(unresolved(name, format!("the endpoint answered {status}")));
+        }
+        Ok(body)
+    }
+
+    /// A token from its endpoint, and how long it is good for.
+    async fn token(
+        &self,
+        name: &str,
+        fields: &Map<String, Value>,
+    ) -> Result<(Value, Duration), Error> {
+        let url = text(fields, &["endpoint", "token_url"]);
+        let url = url.ok_or_else(|| unresolved(name, "it has no `endpoint`"))?;
+        let mut data = fields.get("data").and_then(Value::as_object).cloned();
+        let data_mut = data.get_or_insert_default();
+        for key in [
+            "client_id",
+            "client_secret",
+            "audience",
+            "username",
+            "password",
+        ] {
+            if let Some(value) = fields.get(key) {
+                data_mut.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+        if let Some(scope) = text(fields, &["scope", "scopes"]) {
+            data_mut.entry("scope").or_insert_with(|| scope.into());
+        }
+        let grant = text(fields, &["grant_type"]).unwrap_or("client_credentials");
+        data_mut.entry("grant_type").or_insert_with(|| grant.into());
+        let headers = fields.get("headers").and_then(Value::as_object).cloned();
+        let headers = headers.unwrap_or_default();
+        let is_json = fields.get("json") == Some(&Value::Bool(true)) || says_json(&headers);
+        let body = Some(Value::Object(data.unwrap_or_default()));
+        let (form, json) = if is_json { (None, body) } else { (body, None) };
+        let request = FetchRequest {
+            method: text(fields, &["method"]).unwrap_or("POST").to_owned(),
+            url: url.to_owned(),
+            headers,
+            form,
+            json,
+            is_operators: false,
+        };
+        token_of(name, self.ask(name, request).await?)
+    }
+
+    /// Values of a secret manager: the whole of a path, or a field for each key.
+    async fn vault(&self, name: &str, fields: &Map<String, Value>) -> Result<Value, Error> {
+        if let Some(provider) = text(fields, &["provider"])
+            && !matches!(provider, "vault" | "hashicorp")
+        {
+            let why = format!("the secret manager `{provider}` is not built in; use `vault`");
+            return Err(unresolved(name, why));
+        }
+        if let Some(map) = fields.get("map").and_then(Value::as_object) {
+            let mut all = Map::new();
+            for (key, place) in map {
+                let place = place.as_str().unwrap_or_default();
+                let (path, field) = place.split_once('#').unwrap_or((place, key));
+                let values = self.vault_path(name, fields, path).await?;
+                let value = values.get(field).cloned();
+                let why = || unresolved(name, format!("`{path}` has no field `{field}`"));
+                all.insert(key.clone(), value.ok_or_else(why)?);
+            }
+            return Ok(Value::Object(all));
+        }
+        let path = text(fields, &["path", "secret", "key"]).unwrap_or(name);
+        Ok(Value::Object(self.vault_path(name, fields, path).await?))
+    }
+
+    async fn vault_path(
+        &self,
+        name: &str,
+        fields: &Map<String, Value>,
+        path: &str,
+    ) -> Result<Map<String, Value>, Error> {
+        let Some(vault) = &self.keychain.config.vault else {
+            let why =
+                "the server knows no secret manager: set NOETL_VAULT_ADDR and NOETL_VAULT_TOKEN";
+            return Err(unresolved(name, why));
+        };
+        let mount = text(fields, &["mount"]).unwrap_or("secret");
+        let is_plain = |text: &str| {
+            let is_word = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+            !text.is_empty() && text.chars().all(is_word) && !text.contains("..")
+        };
+        if !is_plain(mount) || !is_plain(path) {
+            return Err(unresolved(name, "its path is no path of a secret"));
+        }
+        let path = path.strip_prefix(&format!("{mount}/")).unwrap_or(path);
+        let path = path.strip_prefix("data/").unwrap_or(path);
+        let request = FetchRequest {
+            method: "GET".to_owned(),
+            url: format!(
+                "{}/v1/{mount}/data/{path}",
+                vault.address.trim_end_matches('/')
+            ),
+            headers: Map::from_iter([("X-Vault-Token".to_owned(), json!(vault.token))]),
+            form: None,
+            json: None,
+            is_operators: true,
+        };
+        let body = self.ask(name, request).await?;
+        let values = body.pointer("/data/data").and_then(Value::as_object);
+        let why = || unresolved(name, "the secret manager's answer has no values");
+        values.cloned().ok_or_else(why)
+    }
+}
+
+fn says_json(headers: &Map<String, Value>) -> bool {
+    headers.iter().any(|(key, value)| {
+        let value = value.as_str().unwrap_or_default();
+        key.eq_ignore_ascii_case("content-type") && value.contains("json")
+    })
+}
+
+fn token_of(name: &str, body: Value) -> Result<(Value, Duration), Error> {
+    let no_token = || unresolved(name, "the endpoint's answer has no `access_token`");
+    let Value::Object(mut answer) = body else {
+        return Err(no_token());
+    };
+    let token = text(&answer, &["access_token", "token", "id_token"]);
+    let token = Value::from(token.ok_or_else(no_token)?);
+    let expires = answer.get("expires_in").and_then(seconds);
+    answer.insert("access_token".to_owned(), token.clone());
+    answer.insert("token".to_owned(), token);
+    answer.insert("type".to_owned(), "bearer".into());
+    let life = expires.map_or(KEPT, |life| life.saturating_sub(MARGIN.max(life / 10)));
+    Ok((Value::Object(answer), life.min(KEPT_MAX)))
+}
+
+/// Seconds, as endpoints say them: a number, or a text of one.
+fn seconds(value: &Value) -> Option<Duration> {
+    let seconds = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_asked_for_anew_before_it_expires() {
+        let life = |expires: Value| {
+            let answer = json!({"access_token": "canary", "expires_in": expires});
+            token_of("t", answer)
+                .map(|(_, life)| life.as_secs())
+                .unwrap()
+        };
+        assert_eq!(life(json!(3_600)), 3_240);
+        assert_eq!(life(json!("100")), 70);
+        assert_eq!(life(json!(10)), 0);
+        assert_eq!(life(Value::Null), KEPT.as_secs());
+        let (value, _) = token_of("t", json!({"token": "canary"})).unwrap();
+        assert_eq!(value["access_token"], "canary");
+        let refused = token_of("t", json!({"error": "canary"})).unwrap_err();
+        assert!(!refused.to_string().contains("canary"));
+    }
+}

@@ -1,0 +1,220 @@
+//! Master keys: given by the operator, or made at first need in the store's directory. Never a default.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use sha2::Digest as _;
+use zeroize::Zeroizing;
+
+use crate::keychain::error::Error;
+
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+
+/// A key that wraps data keys.
+#[derive(Clone)]
+pub struct MasterKey(Zeroizing<[u8; 32]>);
+
+impl MasterKey {
+    /// Reads 32 bytes in hex or base64.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let mut key = Zeroizing::new([0; 32]);
+        if hex::decode_to_slice(text, &mut *key).is_ok() {
+            return Some(Self(key));
+        }
+        for letters in [&alphabet::STANDARD, &alphabet::URL_SAFE] {
+            let engine = GeneralPurpose::new(letters, LENIENT);
+            if let Ok(bytes) = engine.decode(text).map(Zeroizing::new)
+                && bytes.len() == key.len()
+            {
+                key.copy_from_slice(&bytes);
+                return Some(Self(key));
+            }
+        }
+        None
+    }
+
+    /// A fresh one.
+    pub fn fresh() -> Self {
+        Self(random())
+    }
+
+    /// What rows call it; says nothing of the key.
+    pub fn id(&self) -> String {
+        let mut hash = sha2::Sha256::new();
+        hash.update(b"noetl master key");
+        hash.update(*self.0);
+        hex::encode(&hash.finalize()[..8])
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    fn text(&self) -> Zeroizing<String> {
+        Zeroizing::new(hex::encode(*self.0))
+    }
+}
+
+/// Random bytes from the system.
+pub(super) fn random<const N: usize>() -> Zeroizing<[u8; N]> {
+    let mut bytes = Zeroizing::new([0; N]);
+    SystemRandom::new()
+        .fill(&mut *bytes)
+        .expect("the system gives random bytes");
+    bytes
+}
+
+/// Where the master key comes from.
+#[derive(Clone, Default)]
+pub enum MasterKeys {
+    /// From nowhere: the first use of a credential says what to do.
+    #[default]
+    Missing,
+    /// From the operator; what the old one wraps opens until it is wrapped anew.
+    Given {
+        /// What seals.
+        current: MasterKey,
+        /// What sealed before.
+        old: Option<MasterKey>,
+    },
+    /// A file of the store, made at first need.
+    File(PathBuf),
+}
+
+impl MasterKeys {
+    /// What seals now.
+    pub(super) fn current(&self) -> Result<MasterKey, Error> {
+        match self {
+            Self::Missing => Err(Error::MasterKeyMissing),
+            Self::Given { current, .. } => Ok(current.clone()),
+            Self::File(file) => match read(file)? {
+                Some(key) => Ok(key),
+                None => make(file),
+            },
+        }
+    }
+
+    /// The key of that id; none if it is not at hand.
+    pub(super) fn find(&self, id: &str) -> Result<Option<MasterKey>, Error> {
+        let known = match self {
+            Self::Missing => return Err(Error::MasterKeyMissing),
+            Self::Given { current, old } => [Some(current.clone()), old.clone()],
+            Self::File(file) => [read(file)?, read(&old_file(file))?],
+        };
+        Ok(known.into_iter().flatten().find(|key| key.id() == id))
+    }
+}
+
+/// Where the key before is kept until nothing needs it.
+pub(super) fn old_file(file: &Path) -> PathBuf {
+    file.with_extension("key.old")
+}
+
+pub(super) fn read(file: &Path) -> Result<Option<MasterKey>, Error> {
+    match fs::read_to_string(file).map(Zeroizing::new) {
+        Ok(text) => match MasterKey::parse(&text) {
+            Some(key) => Ok(Some(key)),
+            None => Err(Error::MasterKeyInvalid(format!("`{}`", file.display()))),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(file, error)),
+    }
+}
+
+/// Makes a key; if another process does so at the same time, both end with one of the two.
+fn make(file: &Path) -> Result<MasterKey, Error> {
+    let draft = write_draft(file)?;
+    let linked = fs::hard_link(&draft, file);
+    let _ = fs::remove_file(&draft);
+    match linked {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(unusable(file, error)),
+    }
+    sync_folder(file)?;
+    read(file)?.ok_or(Error::MasterKeyMissing)
+}
+
+/// A fresh key in a file beside, readable by its owner alone.
+pub(super) fn write_draft(file: &Path) -> Result<PathBuf, Error> {
+    let name = format!("key.{}", hex::encode(*random::<8>()));
+    let draft = file.with_extension(name);
+    let write = || -> io::Result<()> {
+        let mut opened = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)?;
+        opened.write_all(MasterKey::fresh().text().as_bytes())?;
+        opened.write_all(b"\n")?;
+        opened.sync_all()
+    };
+    write().map_err(|error| unusable(&draft, error))?;
+    Ok(draft)
+}
+
+pub(super) fn sync_folder(file: &Path) -> Result<(), Error> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| unusable(folder, error))
+}
+
+pub(super) fn unusable(file: &Path, source: io::Error) -> Error {
+    Error::MasterKeyFile {
+        file: file.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_key_is_read_in_hex_and_base64_and_in_no_other_length() {
+        let hex = "00".repeat(31) + "ff";
+        let id = MasterKey::parse(&hex).unwrap().id();
+        let texts = [
+            "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAP8=",
+            " AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAP8\n",
+        ];
+        for text in texts {
+            assert_eq!(
+                MasterKey::parse(text).as_ref().map(MasterKey::id),
+                Some(id.clone())
+            );
+        }
+        for text in ["", "secret", "AAAA", &hex[2..]] {
+            assert!(MasterKey::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_store_makes_its_key_once_and_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("master.key");
+        let keys = MasterKeys::File(file.clone());
+        let id = keys.current().unwrap().id();
+        assert_eq!(keys.current().unwrap().id(), id);
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(keys.find(&id).unwrap().is_some());
+        assert!(keys.find("another").unwrap().is_none());
+        assert!(matches!(
+            MasterKeys::Missing.current(),
+            Err(Error::MasterKeyMissing)
+        ));
+    }
+}

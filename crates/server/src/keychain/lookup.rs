@@ -1,0 +1,59 @@
+//! What every part of the keychain shares: its set-up, and values sealed and opened with it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use model::id::PlaybookHash;
+use serde_json::Value;
+use store::{Sealed, SealedPlace, Store};
+
+use crate::keychain::config::KeychainConfig;
+use crate::keychain::declared::Declared;
+use crate::keychain::error::Error;
+use crate::keychain::seal;
+
+/// The keychain of a server.
+pub(crate) struct Keychain {
+    pub(super) config: KeychainConfig,
+    pub(super) store: Arc<dyn Store>,
+    /// Held while an endpoint is asked, so that it is asked once.
+    pub(super) asking: tokio::sync::Mutex<()>,
+    declared: Mutex<HashMap<PlaybookHash, Arc<Declared>>>,
+}
+
+impl Keychain {
+    pub(crate) fn new(config: KeychainConfig, store: Arc<dyn Store>) -> Self {
+        Self {
+            config,
+            store,
+            asking: tokio::sync::Mutex::default(),
+            declared: Mutex::default(),
+        }
+    }
+
+    /// Seals a value for a place.
+    pub(super) fn seal(&self, place: &SealedPlace, value: &Value) -> Result<Sealed, Error> {
+        let key = self.config.keys.current()?;
+        let text = zeroize::Zeroizing::new(value.to_string());
+        Ok(seal::seal(&key, place, text.as_bytes()))
+    }
+
+    /// Opens a value that was sealed for a place.
+    pub(super) fn open(&self, place: &SealedPlace, sealed: &Sealed) -> Result<Value, Error> {
+        let key = self.config.keys.find(&sealed.key_id)?;
+        let key = key.ok_or_else(|| Error::MasterKeyWrong {
+            what: seal::what(place),
+            key_id: sealed.key_id.clone(),
+        })?;
+        let text = seal::open(&key, place, sealed)?;
+        serde_json::from_slice(&text).map_err(|_| Error::Tampered(seal::what(place)))
+    }
+
+    /// What a playbook opens, found out once.
+    pub(super) fn declared(&self, playbook: &model::playbook::Playbook) -> Arc<Declared> {
+        let mut known = self.declared.lock().expect("looking up does not panic");
+        let made = known.entry(playbook.hash.clone());
+        made.or_insert_with(|| Arc::new(Declared::of(playbook)))
+            .clone()
+    }
+}

@@ -1,0 +1,26 @@
+//! The keychain: credentials sealed at rest, and names resolved for workers at the last moment.
+//!
+//! Enters: credentials from admins, names from workers under a live claim. Leaves: values, to those workers alone.
+
+mod cached;
+mod check;
+mod config;
+mod credentials;
+mod declared;
+mod entries;
+mod error;
+mod fetched;
+mod keys;
+mod lookup;
+mod rotate;
+mod seal;
+mod secrets;
+
+pub(crate) use cached::Global;
+pub(crate) use check::Beginning;
+pub use config::{Fetch, FetchRequest, Fetched, KeychainConfig, VaultConfig};
+pub use error::Error as KeychainError;
+pub use keys::{MasterKey, MasterKeys};
+pub(crate) use lookup::Keychain;
+pub use rotate::Rotated;
+pub(crate) use secrets::{Denied, secrets};

@@ -1,0 +1,170 @@
+//! Sealing: each value under a data key of its own, AES-256-GCM with a random nonce; the data key wrapped by the master key.
+//!
+//! What a value is for goes into the seal, so that one row's value does not open in another's place.
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use store::{Sealed, SealedPlace};
+use zeroize::Zeroizing;
+
+use crate::keychain::error::Error;
+use crate::keychain::keys::{MasterKey, random};
+
+/// Seals a value for a place under a fresh data key.
+pub(super) fn seal(key: &MasterKey, place: &SealedPlace, value: &[u8]) -> Sealed {
+    let data_key = random::<32>();
+    Sealed {
+        key_id: key.id(),
+        data: encrypt(&data_key, &bound("data", place), value),
+        data_key: encrypt(key.bytes(), &bound("key", place), &*data_key),
+    }
+}
+
+/// Opens what was sealed for a place.
+pub(super) fn open(
+    key: &MasterKey,
+    place: &SealedPlace,
+    sealed: &Sealed,
+) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let tampered = || Error::Tampered(what(place));
+    let data_key = unwrapped(key, place, sealed)?;
+    decrypt(&data_key, &bound("data", place), &sealed.data).ok_or_else(tampered)
+}
+
+/// The same value, its data key wrapped by another master key.
+pub(super) fn rewrap(
+    from: &MasterKey,
+    to: &MasterKey,
+    place: &SealedPlace,
+    sealed: &Sealed,
+) -> Result<Sealed, Error> {
+    let data_key = unwrapped(from, place, sealed)?;
+    Ok(Sealed {
+        key_id: to.id(),
+        data_key: encrypt(to.bytes(), &bound("key", place), &*data_key),
+        data: sealed.data.clone(),
+    })
+}
+
+fn unwrapped(
+    key: &MasterKey,
+    place: &SealedPlace,
+    sealed: &Sealed,
+) -> Result<Zeroizing<[u8; 32]>, Error> {
+    let tampered = || Error::Tampered(what(place));
+    let bytes = decrypt(key.bytes(), &bound("key", place), &sealed.data_key);
+    let bytes = bytes.ok_or_else(tampered)?;
+    let key = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| tampered())?;
+    Ok(Zeroizing::new(key))
+}
+
+/// What people call a sealed value.
+pub(super) fn what(place: &SealedPlace) -> String {
+    match place {
+        SealedPlace::Credential { name, .. } => format!("credential `{name}`"),
+        SealedPlace::Keychain { name, .. } => format!("keychain entry `{name}`"),
+    }
+}
+
+/// What a seal covers besides the value. Lengths come first, so that no two places read alike.
+fn bound(part: &str, place: &SealedPlace) -> String {
+    match place {
+        SealedPlace::Credential { name, version } => {
+            format!("noetl {part} credential {} {name} {version}", name.len())
+        }
+        SealedPlace::Keychain { scope, name } => {
+            format!("noetl {part} keychain {} {scope} {name}", scope.len())
+        }
+    }
+}
+
+fn cipher(key: &[u8; 32]) -> LessSafeKey {
+    let key = UnboundKey::new(&AES_256_GCM, key).expect("the key has the right length");
+    LessSafeKey::new(key)
+}
+
+fn encrypt(key: &[u8; 32], bound: &str, value: &[u8]) -> Vec<u8> {
+    let nonce = *random::<NONCE_LEN>();
+    let mut sealed = value.to_vec();
+    cipher(key)
+        .seal_in_place_append_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(bound),
+            &mut sealed,
+        )
+        .expect("a value that fits into memory can be sealed");
+    [nonce.as_slice(), &sealed].concat()
+}
+
+fn decrypt(key: &[u8; 32], bound: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (nonce, rest) = sealed.split_at_checked(NONCE_LEN)?;
+    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+    let mut rest = Zeroizing::new(rest.to_vec());
+    let bytes = cipher(key)
+        .open_in_place(nonce, Aad::from(bound), &mut rest)
+        .ok()?
+        .len();
+    rest.truncate(bytes);
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str, version: u32) -> SealedPlace {
+        SealedPlace::Credential {
+            name: name.to_owned(),
+            version,
+        }
+    }
+
+    #[test]
+    fn what_was_sealed_opens_in_its_place_under_its_key_alone() {
+        let (key, other) = (MasterKey::fresh(), MasterKey::fresh());
+        let sealed = seal(&key, &place("a", 1), b"canary-value");
+        assert_eq!(
+            *open(&key, &place("a", 1), &sealed).unwrap(),
+            b"canary-value"
+        );
+        for (key, place) in [
+            (&key, place("a", 2)),
+            (&key, place("b", 1)),
+            (&other, place("a", 1)),
+        ] {
+            let refused = open(key, &place, &sealed).map(|_| ()).unwrap_err();
+            assert_eq!(refused.code(), "CREDENTIAL_TAMPERED");
+        }
+        let again = seal(&key, &place("a", 1), b"canary-value");
+        assert_ne!((again.data, again.data_key), (sealed.data, sealed.data_key));
+    }
+
+    #[test]
+    fn a_bit_that_changes_anywhere_fails_closed() {
+        let key = MasterKey::fresh();
+        let sealed = seal(&key, &place("a", 1), b"x");
+        let parts = [sealed.data.len(), sealed.data_key.len()];
+        for (part, bytes) in parts.into_iter().enumerate() {
+            for at in 0..bytes {
+                let mut changed = sealed.clone();
+                let bytes = [&mut changed.data, &mut changed.data_key];
+                bytes.into_iter().nth(part).unwrap()[at] ^= 1;
+                assert!(open(&key, &place("a", 1), &changed).is_err());
+            }
+        }
+        for length in 0..NONCE_LEN {
+            let mut cut = sealed.clone();
+            cut.data.truncate(length);
+            assert!(open(&key, &place("a", 1), &cut).is_err());
+        }
+    }
+
+    #[test]
+    fn a_data_key_wrapped_anew_opens_under_the_new_key_alone() {
+        let (old, new) = (MasterKey::fresh(), MasterKey::fresh());
+        let sealed = seal(&old, &place("a", 1), b"value");
+        let again = rewrap(&old, &new, &place("a", 1), &sealed).unwrap();
+        assert_eq!(*open(&new, &place("a", 1), &again).unwrap(), b"value");
+        assert!(open(&old, &place("a", 1), &again).is_err());
+        assert!(rewrap(&new, &old, &place("a", 1), &sealed).is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! Names resolved for a worker: under a live claim, and only those that the command's step declares.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::command::Command;
+use model::template::{Data, Scope};
+use serde_json::json;
+use store::AuditOutcome;
+use wire::{Secret, SecretValue, SecretsAsk};
+
+use crate::Shared;
+use crate::keychain::cached::{Kept, Owner};
+use crate::keychain::credentials::Done;
+use crate::keychain::declared::Declared;
+use crate::keychain::entries::Resolving;
+use crate::keychain::error::Error;
+use crate::loading;
+use crate::tokens::Actor;
+
+/// What a worker was given is good for so long at most: a credential that changes is seen within it.
+const VALID_MAX: Duration = Duration::from_secs(60);
+/// So many names may be asked for at once.
+const NAMES_MAX: usize = 64;
+
+/// Why a worker is given nothing.
+pub(crate) enum Denied {
+    /// Its claim is not current.
+    Fenced,
+    /// The credential cannot be had.
+    Keychain(Error),
+    /// The server cannot answer now.
+    Failed(crate::error::Error),
+}
+
+impl From<Error> for Denied {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(error) => Self::Failed(error.into()),
+            error => Self::Keychain(error),
+        }
+    }
+}
+
+impl From<store::Error> for Denied {
+    fn from(error: store::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<crate::error::Error> for Denied {
+    fn from(error: crate::error::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What the names of a command come to.
+pub(crate) async fn secrets(shared: &Shared, ask: &SecretsAsk) -> Result<Vec<Secret>, Denied> {
+    let command = held(shared, ask).await?;
+    let net = shared.playbooks.net(&command.playbook).await?;
+    let declared = shared.keychain.declared(&net.playbook);
+    check_declared(shared, ask, &command, &declared).await?;
+    let execution = command.id.execution;
+    let row = shared.store.execution(execution).await?;
+    let row = row.ok_or(Denied::Fenced)?;
+    let owner = Owner {
+        execution,
+        parent: row.parent,
+        path: row.path.to_string(),
+    };
+    let workload = needs_workload(&declared, &ask.names);
+    let scope = if workload {
+        scope(shared, &command).await?
+    } else {
+        Scope::default()
+    };
+    let mut resolving = Resolving::new(&shared.keychain, declared, owner, scope);
+    let mut secrets = Vec::with_capacity(ask.names.len());
+    for name in &ask.names {
+        let kept = resolving.resolve(name).await;
+        used(shared, ask, name, &kept).await?;
+        secrets.push(secret(shared, name, kept?));
+    }
+    for name in &resolving.opened {
+        shared.store.safe().touch_credential(name).await?;
+    }
+    Ok(secrets)
+}
+
+/// Entries may be made of the run's inputs; credentials by name are not.
+fn needs_workload(declared: &Declared, names: &[String]) -> bool {
+    names.iter().any(|name| declared.entry(name).is_some())
+}
+
+fn secret(shared: &Shared, name: &str, kept: Kept) -> Secret {
+    let now = shared.store.now();
+    let left = kept.expires_at.map(|expires| expires.since(now));
+    Secret {
+        name: name.to_owned(),
+        value: SecretValue::new(kept.value),
+        valid_for: left.unwrap_or(VALID_MAX).min(VALID_MAX),
+    }
+}
+
+/// The command, if the worker holds it under this claim.
+async fn held(shared: &Shared, ask: &SecretsAsk) -> Result<Command, Denied> {
+    let held = shared.store.held(&ask.worker).await?;
+    let is_held = held.iter().any(|held| {
+        held.command == ask.command && held.lease_epoch == ask.lease_epoch && !held.cancelling
+    });
+    if !is_held {
+        return Err(Denied::Fenced);
+    }
+    if ask.names.len() > NAMES_MAX {
+        let message = format!("more than {NAMES_MAX} credentials are asked for at once");
+        return Err(Error::Invalid(message).into());
+    }
+    let open = shared.store.open_commands(ask.command.execution).await?;
+    let mut commands = open.into_iter().map(|open| open.command);
+    let command = commands.find(|command| command.id == ask.command);
+    command.ok_or(Denied::Fenced)
+}
+
+/// What templates of the command's step see on the server.
+async fn scope(shared: &Shared, command: &Command) -> Result<Scope, Denied> {
+    let state = loading::state(&*shared.store, command.id.execution).await?;
+    let state = state.ok_or(Denied::Fenced)?;
+    let ctx = state.ctx_of(&command.run);
+    Ok(Scope {
+        workload: Data::lazy(state.workload.clone()),
+        ctx: Data::new(serde_json::Value::Object((**ctx).clone())),
+        ..Scope::default()
+    })
+}
+
+async fn check_declared(
+    shared: &Shared,
+    ask: &SecretsAsk,
+    command: &Command,
+    declared: &Arc<Declared>,
+) -> Result<(), Denied> {
+    let step = &command.run.step;
+    let unknown: BTreeSet<&String> = ask
+        .names
+        .iter()
+        .filter(|name| !declared.names(step, name))
+        .collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let scope = if declared.is_rendered(step) {
+        scope(shared, command).await?
+    } else {
+        Scope::default()
+    };
+    for name in unknown {
+        if declared.renders(step, name, &scope) {
+            continue;
+        }
+        let error = Error::NotDeclared {
+            name: name.clone(),
+            step: step.to_string(),
+        };
+        let refused = Err(error);
+        used(shared, ask, name, &refused).await?;
+        return refused.map_err(Denied::from);
+    }
+    Ok(())
+}
+
+/// Writes down that a credential was handed out, or why it was not.
+async fn used<T>(
+    shared: &Shared,
+    ask: &SecretsAsk,
+    name: &str,
+    result: &Result<T, Error>,
+) -> Result<(), Denied> {
+    let (outcome, code) = match result {
+        Ok(_) => (AuditOutcome::Done, None),
+        Err(error @ Error::NotDeclared { .. }) => (AuditOutcome::Denied, Some(error.code())),
+        Err(error) => (AuditOutcome::Failed, Some(error.code())),
+    };
+    let done = Done {
+        action: "credential.use",
+        resource: name,
+        outcome,
+        detail: Some(json!({"command": ask.command.to_string(), "code": code})),
+    };
+    let actor = Actor {
+        name: format!("worker {}", ask.worker.0),
+        source: None,
+    };
+    shared.keychain.audit(actor, done).await?;
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Sealed values: credentials by name and version, resolved entries by scope, master keys changed under both.
+
+use std::time::Duration;
+
+use model::time::Time;
+
+use super::{Site, ok};
+use crate::{CredentialRow, KeychainRow, Sealed, SealedPlace};
+
+fn sealed(key: &str, byte: u8) -> Sealed {
+    Sealed {
+        key_id: key.to_owned(),
+        data_key: vec![byte; 60],
+        data: vec![byte, 0, 255],
+    }
+}
+
+fn credential(name: &str, version: u32) -> CredentialRow {
+    CredentialRow {
+        name: name.to_owned(),
+        kind: "postgres".to_owned(),
+        version,
+        sealed: sealed("k1", u8::try_from(version).unwrap_or(u8::MAX)),
+        created_at: Time(7),
+        updated_at: Time(7 + i64::from(version)),
+        last_used_at: None,
+    }
+}
+
+fn entry(scope: &str, name: &str, expires_at: Option<Time>) -> KeychainRow {
+    KeychainRow {
+        scope: scope.to_owned(),
+        name: name.to_owned(),
+        sealed: sealed("k1", 9),
+        resolved_at: Time(1),
+        expires_at,
+    }
+}
+
+/// Of two who set the same version one wins, and the other is told.
+pub async fn a_credential_is_kept_version_by_version(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    let (here, there) = (here.safe(), there.safe());
+    assert!(!ok(here.put_credential(credential("b", 2)).await));
+    assert!(ok(here.put_credential(credential("b", 1)).await));
+    assert!(!ok(there.put_credential(credential("b", 1)).await));
+    assert!(!ok(there.put_credential(credential("b", 3)).await));
+    assert!(ok(there.put_credential(credential("b", 2)).await));
+    assert!(ok(there.put_credential(credential("a", 1)).await));
+    assert_eq!(ok(here.credential("b").await), Some(credential("b", 2)));
+    let all = ok(here.credentials().await);
+    assert_eq!(all, [credential("a", 1), credential("b", 2)]);
+    ok(here.touch_credential("b").await);
+    let used = ok(there.credential("b").await).expect("it is kept");
+    assert!(used.last_used_at.is_some());
+    assert!(ok(here.remove_credential("b").await));
+    assert!(!ok(there.remove_credential("b").await));
+    assert_eq!(ok(there.credential("b").await), None);
+    assert!(ok(there.put_credential(credential("b", 1)).await));
+}
+
+/// A resolved entry belongs to its scope, and goes when it has expired.
+pub async fn a_resolved_entry_is_kept_by_scope_until_it_expires(site: &dyn Site) {
+    let store = site.join();
+    let later = Some(store.now().after(Duration::from_secs(3_600)));
+    let safe = store.safe();
+    ok(safe
+        .put_keychain(entry("run:1", "token", Some(Time(5))))
+        .await);
+    let old = ok(safe.keychain("run:1", "token").await);
+    assert_eq!(old, Some(entry("run:1", "token", Some(Time(5)))));
+    ok(safe.put_keychain(entry("run:2", "token", later)).await);
+    ok(safe.put_keychain(entry("run:2", "other", None)).await);
+    assert_eq!(ok(safe.keychain("run:1", "token").await), None);
+    ok(safe.put_keychain(entry("run:2", "token", None)).await);
+    let kept = ok(safe.keychain("run:2", "token").await);
+    assert_eq!(kept, Some(entry("run:2", "token", None)));
+    assert_eq!(ok(safe.keychain("run:3", "token").await), None);
+    assert!(ok(safe.remove_keychain("run:2", "token").await));
+    assert!(!ok(safe.remove_keychain("run:2", "token").await));
+    let other = ok(safe.keychain("run:2", "other").await);
+    assert_eq!(other, Some(entry("run:2", "other", None)));
+}
+
+/// A data key is wrapped anew only if it is still the one that was read.
+pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn Site) {
+    let store = site.join();
+    let safe = store.safe();
+    ok(safe.put_credential(credential("a", 1)).await);
+    ok(safe.put_credential(credential("b", 1)).await);
+    ok(safe.put_keychain(entry("run:1", "token", None)).await);
+    let old = ok(safe.sealed_otherwise("k2").await);
+    let places: Vec<_> = old.iter().map(|(place, _)| place.clone()).collect();
+    let a = SealedPlace::Credential {
+        name: "a".to_owned(),
+        version: 1,
+    };
+    let b = SealedPlace::Credential {
+        name: "b".to_owned(),
+        version: 1,
+    };
+    let token = SealedPlace::Keychain {
+        scope: "run:1".to_owned(),
+        name: "token".to_owned(),
+    };
+    assert_eq!(places, [a.clone(), b.clone(), token.clone()]);
+    let new = |from: &Sealed| Sealed {
+        key_id: "k2".to_owned(),
+        data_key: vec![77; 60],
+        ..from.clone()
+    };
+    for (place, from) in &old {
+        assert!(ok(safe.rewrap(place, from, &new(from)).await));
+        assert!(!ok(safe.rewrap(place, from, &new(from)).await));
+    }
+    assert!(ok(safe.sealed_otherwise("k2").await).is_empty());
+    assert_eq!(ok(safe.sealed_otherwise("k1").await).len(), 3);
+    let kept = ok(safe.credential("a").await).expect("it is kept");
+    assert_eq!(kept.sealed, new(&old[0].1));
+}

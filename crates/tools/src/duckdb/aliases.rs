@@ -1,0 +1,247 @@
+//! Credentials for one call: `auth` maps aliases to them. A database is attached under its alias, a bucket's keys become a
+//! secret; both are taken away when the call is over.
+
+use std::path::{Path, PathBuf};
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value};
+
+use super::failed;
+use super::ffi::Connection;
+use crate::call::Call;
+use crate::sqlite::check_file;
+
+/// What is run before the statements of a call, and after them.
+#[derive(Default)]
+pub(super) struct Aliases {
+    before: Vec<Step>,
+    after: Vec<String>,
+}
+
+struct Step {
+    sql: String,
+    alias: String,
+    /// Whether the text holds a secret, so that an error about it must not show it.
+    is_secret: bool,
+}
+
+impl Aliases {
+    /// The credentials of a call.
+    pub(super) fn of(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
+        let auth = match call.field("auth") {
+            None => return Ok(Self::default()),
+            Some(Value::Object(auth)) => auth,
+            Some(Value::String(name)) => return Err(unresolved(name)),
+            Some(other) => return Err(call.wrong_type("auth", "a map of aliases", other)),
+        };
+        let mut aliases = Self::default();
+        if let Some(kind) = auth.get("type").and_then(Value::as_str) {
+            // One credential is known by its kind.
+            aliases.add(call, kind, auth, forbidden)?;
+            return Ok(aliases);
+        }
+        for (alias, credential) in auth {
+            match credential {
+                Value::Object(credential) => aliases.add(call, alias, credential, forbidden)?,
+                Value::String(name) => return Err(unresolved(name)),
+                other => return Err(call.wrong_type(&format!("auth.{alias}"), "a map", other)),
+            }
+        }
+        Ok(aliases)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.before.is_empty()
+    }
+
+    /// Attaches and unlocks everything.
+    pub(super) fn begin(&self, connection: &Connection) -> Result<(), TaskError> {
+        for step in &self.before {
+            connection.execute(&step.sql).map_err(|fault| {
+                let mut error = failed(&fault);
+                if step.is_secret && error.code != "DUCKDB_EXTENSION" {
+                    // The library's words may repeat what it was given.
+                    error.message = format!("the credential `{}` is not accepted", step.alias);
+                }
+                error.with("alias", step.alias.as_str())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything away again; what was never there does no harm.
+    pub(super) fn end(&self, connection: &Connection) {
+        for sql in self.after.iter().rev() {
+            if let Err(fault) = connection.execute(sql) {
+                tracing::debug!(%fault, "a credential of a call was gone before its end");
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        call: &Call,
+        alias: &str,
+        credential: &Map<String, Value>,
+        forbidden: &[PathBuf],
+    ) -> Result<(), TaskError> {
+        let kind = credential.get("type").or_else(|| credential.get("kind"));
+        match kind.and_then(Value::as_str).unwrap_or_default() {
+            "postgres" | "postgresql" | "pg" => self.postgres(alias, credential),
+            "s3" | "aws" | "minio" => self.bucket(alias, "s3", credential),
+            "gcs" | "gs" | "gcs_hmac" => self.bucket(alias, "gcs", credential),
+            kind @ ("duckdb" | "sqlite") => {
+                let file = text(credential, &["database", "path", "file"]);
+                let file = file.ok_or_else(|| invalid(alias, "it has no `database`"))?;
+                let file = call.resolve(&file);
+                check_file(&file, forbidden)?;
+                self.file(alias, kind, &file);
+                Ok(())
+            }
+            other => Err(invalid(
+                alias,
+                &format!("its type `{other}` is not one of postgres, s3, gcs, duckdb, sqlite"),
+            )),
+        }
+    }
+
+    fn postgres(&mut self, alias: &str, credential: &Map<String, Value>) -> Result<(), TaskError> {
+        self.load(alias, "postgres");
+        let fields = [
+            ("HOST", &["db_host", "host"][..]),
+            ("PORT", &["db_port", "port"]),
+            ("DATABASE", &["db_name", "database", "dbname"]),
+            ("USER", &["db_user", "user", "username"]),
+            ("PASSWORD", &["db_password", "password"]),
+        ];
+        if text(credential, fields[0].1).is_none() {
+            return Err(invalid(alias, "it has no `db_host`"));
+        }
+        self.secret(alias, "postgres", &fields, credential);
+        let name = quoted(alias);
+        let secret = quoted(&secret_name(alias));
+        self.step(
+            alias,
+            false,
+            format!("ATTACH '' AS {name} (TYPE postgres, SECRET {secret})"),
+        );
+        self.after.push(format!("DETACH {name}"));
+        Ok(())
+    }
+
+    fn bucket(
+        &mut self,
+        alias: &str,
+        kind: &str,
+        credential: &Map<String, Value>,
+    ) -> Result<(), TaskError> {
+        self.load(alias, "httpfs");
+        let fields = [
+            ("KEY_ID", &["access_key_id", "key_id", "hmac_key_id"][..]),
+            (
+                "SECRET",
+                &["secret_access_key", "secret_key", "secret", "hmac_secret"],
+            ),
+            ("SESSION_TOKEN", &["session_token"]),
+            ("REGION", &["region"]),
+        ];
+        for (_, keys) in &fields[..2] {
+            if text(credential, keys).is_none() {
+                return Err(invalid(alias, &format!("it has no `{}`", keys[0])));
+            }
+        }
+        let mut own = credential.clone();
+        let mut fields = fields.to_vec();
+        if let Some(endpoint) = text(credential, &["endpoint", "endpoint_url"]) {
+            let is_clear = endpoint.starts_with("http://");
+            let host = endpoint
+                .split_once("://")
+                .map_or(endpoint.as_str(), |(_, host)| host);
+            own.insert("endpoint".to_owned(), host.trim_end_matches('/').into());
+            own.insert("use_ssl".to_owned(), (!is_clear).to_string().into());
+            own.insert("url_style".to_owned(), "path".into());
+            fields.push(("ENDPOINT", &["endpoint"]));
+            fields.push(("USE_SSL", &["use_ssl"]));
+            fields.push(("URL_STYLE", &["url_style"]));
+        }
+        self.secret(alias, kind, &fields, &own);
+        Ok(())
+    }
+
+    fn file(&mut self, alias: &str, kind: &str, file: &Path) {
+        if kind == "sqlite" {
+            self.load(alias, "sqlite");
+        }
+        let name = quoted(alias);
+        let path = literal(&file.display().to_string());
+        self.step(
+            alias,
+            false,
+            format!("ATTACH {path} AS {name} (TYPE {kind})"),
+        );
+        self.after.push(format!("DETACH {name}"));
+    }
+
+    fn load(&mut self, alias: &str, extension: &str) {
+        self.step(alias, false, format!("LOAD {extension}"));
+    }
+
+    fn secret(
+        &mut self,
+        alias: &str,
+        kind: &str,
+        fields: &[(&str, &[&str])],
+        credential: &Map<String, Value>,
+    ) {
+        let name = quoted(&secret_name(alias));
+        let mut sql = format!("CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE {kind}");
+        for (key, names) in fields {
+            if let Some(value) = text(credential, names) {
+                sql.push_str(&format!(", {key} {}", literal(&value)));
+            }
+        }
+        sql.push(')');
+        self.step(alias, true, sql);
+        self.after.push(format!("DROP SECRET IF EXISTS {name}"));
+    }
+
+    fn step(&mut self, alias: &str, is_secret: bool, sql: String) {
+        self.before.push(Step {
+            sql,
+            alias: alias.to_owned(),
+            is_secret,
+        });
+    }
+}
+
+fn secret_name(alias: &str) -> String {
+    format!("noetl_{alias}")
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn text(credential: &Map<String, Value>, keys: &[&str]) -> Option<String> {
+    let found = keys.iter().find_map(|key| credential.get(*key));
+    match found? {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        _ => None,
+    }
+}
+
+fn unresolved(name: &str) -> TaskError {
+    let message = format!("the credential `{name}` was not resolved before the call");
+    TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
+}
+
+fn invalid(alias: &str, problem: &str) -> TaskError {
+    let message = format!("the credential `{alias}` cannot be used: {problem}");
+    TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
+}

@@ -1,0 +1,151 @@
+//! What an error of `DuckDB` means to a playbook, with the SQLSTATE that postgres would give.
+
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use serde_json::json;
+
+/// What the library says went wrong: `Parser Error: …`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Fault {
+    message: String,
+}
+
+impl Fault {
+    pub(crate) fn new(message: String) -> Self {
+        Self { message }
+    }
+
+    /// A column whose type cannot be read.
+    pub(crate) fn unreadable(column: &str, id: u32) -> Self {
+        Self::new(format!(
+            "Not implemented Error: the type of column `{column}` (number {id}) has no JSON form; cast it: `{column}::VARCHAR`"
+        ))
+    }
+
+    /// Whether there is none after all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    /// The word before `Error`, in capitals: `PARSER`.
+    fn class(&self) -> String {
+        let head = self
+            .message
+            .split_once(" Error")
+            .map_or("", |(head, _)| head);
+        let is_class =
+            head.len() <= 24 && head.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
+        if is_class {
+            head.to_ascii_uppercase().replace(' ', "_")
+        } else {
+            String::new()
+        }
+    }
+
+    fn classify(&self) -> (ErrorKind, &'static str, &'static str) {
+        let says = |words: &str| self.message.contains(words);
+        match self.class().as_str() {
+            "PARSER" | "SYNTAX" => (ErrorKind::ClientError, "DUCKDB_SYNTAX", "42601"),
+            "CATALOG" if says("Table with name") && says("does not exist") => {
+                (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P01")
+            }
+            "CATALOG" if says("already exists") => {
+                (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P07")
+            }
+            "CATALOG" => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42704"),
+            "BINDER" if says("column") => (ErrorKind::ClientError, "DUCKDB_BINDER", "42703"),
+            "BINDER" => (ErrorKind::ClientError, "DUCKDB_BINDER", "42000"),
+            "CONSTRAINT" if says("uplicate key") => {
+                (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23505")
+            }
+            "CONSTRAINT" if says("NOT NULL") => {
+                (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23502")
+            }
+            "CONSTRAINT" if says("foreign key") => {
+                (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23503")
+            }
+            "CONSTRAINT" => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23514"),
+            "CONVERSION" | "OUT_OF_RANGE" | "MISMATCH_TYPE" => {
+                (ErrorKind::ClientError, "DUCKDB_CONVERSION", "22000")
+            }
+            "TRANSACTION" | "TRANSACTIONCONTEXT" => {
+                (ErrorKind::DbDeadlock, "DUCKDB_TRANSACTION", "40001")
+            }
+            "OUT_OF_MEMORY" => (ErrorKind::Storage, "DUCKDB_MEMORY", "53200"),
+            "IO" if says("lock on file") => (ErrorKind::DbTimeout, "DUCKDB_LOCKED", "55P03"),
+            "IO" if says("Extension \"") => (ErrorKind::ClientError, "DUCKDB_EXTENSION", "58P01"),
+            "IO" if says("No files found") || says("No such file") => {
+                (ErrorKind::NotFound, "DUCKDB_IO", "58P01")
+            }
+            "IO" => (ErrorKind::Storage, "DUCKDB_IO", "58030"),
+            "HTTP" => (ErrorKind::Connection, "DUCKDB_HTTP", "08006"),
+            "MISSING_EXTENSION" | "AUTOLOAD" | "EXTENSION_AUTOLOADING" => {
+                (ErrorKind::ClientError, "DUCKDB_EXTENSION", "58P01")
+            }
+            "PERMISSION" => (ErrorKind::Auth, "DUCKDB_PERMISSION", "42501"),
+            "INTERRUPT" => (ErrorKind::Cancelled, "CANCELLED", "57014"),
+            _ => (ErrorKind::ClientError, "DUCKDB_ERROR", "XX000"),
+        }
+    }
+
+    /// The error of a task that failed in this way, and its SQLSTATE.
+    pub(crate) fn told(&self) -> (TaskError, &'static str) {
+        let (kind, code, sqlstate) = self.classify();
+        let mut message = self.message.clone();
+        if code == "DUCKDB_EXTENSION" {
+            message.push_str(
+                "; a worker downloads no extension by itself: run `INSTALL …` once on its machine, or name a folder with it in NOETL_DUCKDB_EXTENSIONS",
+            );
+        }
+        let mut error = TaskError::new(kind, code, message).with("sqlstate", sqlstate);
+        error.retryable = matches!(
+            kind,
+            ErrorKind::DbTimeout | ErrorKind::DbDeadlock | ErrorKind::Connection
+        );
+        (error, sqlstate)
+    }
+}
+
+/// The error of a task that failed in this way.
+pub(crate) fn failed(fault: &Fault) -> TaskError {
+    fault.told().0
+}
+
+/// The outcome of a statement that failed; `has_values` says that a name may have been given as a value.
+pub(super) fn outcome(fault: &Fault, statement: usize, has_values: bool) -> Outcome {
+    let (mut error, sqlstate) = fault.told();
+    if sqlstate == "42601" && has_values {
+        error
+            .message
+            .push_str("; the name of a table or column needs `| ident`");
+    }
+    let facets = Facets {
+        pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),
+        ..Facets::default()
+    };
+    Outcome::error(error.with("statement", statement)).with_facets(facets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_apart_by_their_class() {
+        let code = |text: &str| failed(&Fault::new(text.to_owned())).code;
+        assert_eq!(
+            code("Parser Error: syntax error at or near \"x\""),
+            "DUCKDB_SYNTAX"
+        );
+        assert_eq!(
+            code("IO Error: Could not set lock on file \"/tmp/x\": Conflicting lock"),
+            "DUCKDB_LOCKED"
+        );
+        assert_eq!(
+            code("IO Error: Extension \"/x/httpfs.duckdb_extension\" not found."),
+            "DUCKDB_EXTENSION"
+        );
+        assert_eq!(code("something else"), "DUCKDB_ERROR");
+        assert!(failed(&Fault::new("TransactionContext Error: Conflict".to_owned())).retryable);
+    }
+}

@@ -1,0 +1,128 @@
+//! Adding many rows to a table.
+
+use std::ffi::c_char;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::engine::{c_text, text};
+use super::symbols::Handle;
+use super::types::Type;
+use crate::duckdb::failure::Fault;
+
+/// Adds rows to a table, in the transaction of its connection.
+pub(crate) struct Appender<'c> {
+    connection: &'c Connection,
+    handle: Handle,
+    types: Vec<Type>,
+}
+
+impl<'c> Appender<'c> {
+    /// For these columns of a table; the others take their defaults.
+    pub(crate) fn new(
+        connection: &'c Connection,
+        schema: Option<&str>,
+        table: &str,
+        columns: &[String],
+    ) -> Result<Self, Fault> {
+        let api = connection.api();
+        let schema = schema.map(|name| c_text(name.as_bytes())).transpose()?;
+        let schema = schema
+            .as_ref()
+            .map_or(std::ptr::null(), |name| name.as_ptr());
+        let table = c_text(table.as_bytes())?;
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: the connection is open, and the texts outlive the call.
+        let state = unsafe {
+            let none = std::ptr::null();
+            (api.appender_create_ext)(connection.handle, none, schema, table.as_ptr(), &mut handle)
+        };
+        let mut appender = Self {
+            connection,
+            handle,
+            types: Vec::new(),
+        };
+        appender.check(state)?;
+        for column in columns {
+            let name = c_text(column.as_bytes())?;
+            // SAFETY: the appender is alive, and the text outlives the call.
+            appender.check(unsafe { (api.appender_add_column)(handle, name.as_ptr()) })?;
+        }
+        // SAFETY: the appender is alive; each type is ours.
+        appender.types = unsafe {
+            let count = (api.appender_column_count)(handle);
+            let types =
+                (0..count).map(|at| Type::take(api, (api.appender_column_type)(handle, at)));
+            types.collect()
+        };
+        Ok(appender)
+    }
+
+    /// Adds a row: a value for each column.
+    pub(crate) fn row(&mut self, values: &[Value]) -> Result<(), Fault> {
+        for (at, value) in values.iter().enumerate() {
+            let state = self.value(value, self.types.get(at) == Some(&Type::Blob));
+            self.check(state)?;
+        }
+        // SAFETY: the appender is alive.
+        self.check(unsafe { (self.connection.api().appender_end_row)(self.handle) })
+    }
+
+    /// Writes what is left; only then all rows are there.
+    pub(crate) fn finish(self) -> Result<(), Fault> {
+        // SAFETY: the appender is alive, and is given back when this value is dropped.
+        self.check(unsafe { (self.connection.api().appender_close)(self.handle) })
+    }
+
+    fn value(&self, value: &Value, is_blob: bool) -> u32 {
+        let (api, handle) = (self.connection.api(), self.handle);
+        let as_text = |text: &str| {
+            let (pointer, length) = (text.as_ptr().cast::<c_char>(), text.len() as u64);
+            // SAFETY: the appender is alive, and the text is copied before the call returns.
+            unsafe { (api.append_varchar_length)(handle, pointer, length) }
+        };
+        match value {
+            // SAFETY: the appender is alive; the same for those below.
+            Value::Null => unsafe { (api.append_null)(handle) },
+            // SAFETY: as above.
+            Value::Bool(flag) => unsafe { (api.append_bool)(handle, *flag) },
+            Value::Number(n) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
+                // SAFETY: as above.
+                (Some(n), ..) => unsafe { (api.append_int64)(handle, n) },
+                // SAFETY: as above.
+                (_, Some(n), _) => unsafe { (api.append_uint64)(handle, n) },
+                // SAFETY: as above.
+                (.., Some(n)) => unsafe { (api.append_double)(handle, n) },
+                _ => as_text(&n.to_string()),
+            },
+            Value::String(text) if is_blob => match STANDARD.decode(text) {
+                // SAFETY: as above; the bytes are copied before the call returns.
+                Ok(bytes) => unsafe {
+                    (api.append_blob)(handle, bytes.as_ptr().cast(), bytes.len() as u64)
+                },
+                Err(_) => as_text(text),
+            },
+            Value::String(text) => as_text(text),
+            Value::Array(_) | Value::Object(_) => as_text(&value.to_string()),
+        }
+    }
+
+    fn check(&self, state: u32) -> Result<(), Fault> {
+        if state == 0 {
+            return Ok(());
+        }
+        // SAFETY: the appender is alive, also one that could not be made; its text belongs to it.
+        Err(Fault::new(unsafe {
+            text((self.connection.api().appender_error)(self.handle))
+        }))
+    }
+}
+
+impl Drop for Appender<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this value's own.
+        unsafe { (self.connection.api().appender_destroy)(&mut self.handle) };
+    }
+}

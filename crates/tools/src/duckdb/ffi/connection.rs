@@ -1,0 +1,71 @@
+//! An open database, and a connection to it.
+
+use std::sync::Arc;
+
+use super::symbols::{Handle, Symbols};
+use crate::duckdb::failure::Fault;
+
+/// An open database; closed when it is dropped.
+pub(crate) struct Database {
+    pub(super) api: Arc<Symbols>,
+    pub(super) handle: Handle,
+}
+
+/// A connection. One thread runs statements on it; any thread may interrupt them.
+pub(crate) struct Connection {
+    pub(super) handle: Handle,
+    pub(super) database: Arc<Database>,
+}
+
+// SAFETY: DuckDB's database object has locks of its own and may be used from any thread.
+unsafe impl Send for Database {}
+// SAFETY: as above.
+unsafe impl Sync for Database {}
+// SAFETY: a connection is bound to no thread; its context has a lock that serialises what it is asked to do.
+unsafe impl Send for Connection {}
+// SAFETY: as above; interrupting sets an atomic flag.
+unsafe impl Sync for Connection {}
+
+impl Database {
+    /// A connection of its own.
+    pub(crate) fn connect(self: &Arc<Self>) -> Result<Connection, Fault> {
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: the database is open as long as this value lives, and the pointer leads to a local value.
+        let state = unsafe { (self.api.connect)(self.handle, &mut handle) };
+        if state != 0 {
+            return Err(Fault::new(
+                "Connection Error: no connection could be made".to_owned(),
+            ));
+        }
+        Ok(Connection {
+            handle,
+            database: self.clone(),
+        })
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // SAFETY: connections keep the database alive, so nobody uses the handle any more.
+        unsafe { (self.api.close)(&mut self.handle) };
+    }
+}
+
+impl Connection {
+    pub(super) fn api(&self) -> &Symbols {
+        &self.database.api
+    }
+
+    /// Stops whatever runs on this connection.
+    pub(crate) fn interrupt(&self) {
+        // SAFETY: the connection is open as long as this value lives.
+        unsafe { (self.api().interrupt)(self.handle) };
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: results and statements borrow the connection, so nobody uses the handle any more.
+        unsafe { (self.database.api.disconnect)(&mut self.handle) };
+    }
+}

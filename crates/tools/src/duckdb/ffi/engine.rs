@@ -1,0 +1,135 @@
+//! The library itself: loaded once, never given back while a database is open.
+
+use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
+use std::sync::Arc;
+
+use libloading::Library;
+
+use super::connection::Database;
+use super::symbols::{Handle, Symbols};
+use crate::duckdb::failure::Fault;
+
+/// A library that was loaded.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    pub(super) api: Arc<Symbols>,
+}
+
+/// Why a library could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct LoadError(#[from] libloading::Error);
+
+impl Engine {
+    /// Loads the library with this path or name.
+    pub(crate) fn load(library: &Path) -> Result<Self, LoadError> {
+        // SAFETY: whoever runs the worker says where its DuckDB is; loading it runs nothing but its own start.
+        let library = unsafe { Library::new(library) }?;
+        // SAFETY: a library without every one of these names is refused, and DuckDB keeps their types stable.
+        let api = unsafe { Symbols::find(library) }?;
+        Ok(Self { api: Arc::new(api) })
+    }
+
+    /// The library's version, such as `v1.4.1`.
+    pub(crate) fn version(&self) -> String {
+        // SAFETY: the answer is a text of the library's own that is never freed.
+        unsafe { text((self.api.library_version)()) }
+    }
+
+    /// Opens a database: a file, or one in memory.
+    pub(crate) fn open(
+        &self,
+        file: Option<&Path>,
+        settings: &[(&str, String)],
+    ) -> Result<Database, Fault> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = match file {
+            Some(file) => c_text(file.as_os_str().as_bytes())?,
+            None => c_text(b":memory:")?,
+        };
+        let config = Settings::new(&self.api, settings)?;
+        let mut handle: Handle = std::ptr::null_mut();
+        let mut error: *mut c_char = std::ptr::null_mut();
+        // SAFETY: every pointer leads to a value that outlives the call.
+        let state =
+            unsafe { (self.api.open_ext)(path.as_ptr(), &mut handle, config.handle, &mut error) };
+        if state != 0 {
+            // SAFETY: the library gave a text that is ours to free, or none.
+            let message = unsafe { taken(&self.api, error) };
+            return Err(Fault::new(message));
+        }
+        Ok(Database {
+            api: self.api.clone(),
+            handle,
+        })
+    }
+}
+
+/// Settings of a database that is to be opened.
+struct Settings<'a> {
+    api: &'a Symbols,
+    handle: Handle,
+}
+
+impl<'a> Settings<'a> {
+    fn new(api: &'a Symbols, settings: &[(&str, String)]) -> Result<Self, Fault> {
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: the pointer leads to a local value.
+        let made = unsafe { (api.create_config)(&mut handle) };
+        let settings_made = Self { api, handle };
+        if made != 0 {
+            return Err(Fault::new("no settings could be made".to_owned()));
+        }
+        for (name, value) in settings {
+            let (key, text) = (c_text(name.as_bytes())?, c_text(value.as_bytes())?);
+            // SAFETY: the handle was just made, and both texts outlive the call.
+            if unsafe { (api.set_config)(handle, key.as_ptr(), text.as_ptr()) } != 0 {
+                return Err(Fault::new(format!(
+                    "Invalid Configuration Error: `{name}` cannot be `{value}`"
+                )));
+            }
+        }
+        Ok(settings_made)
+    }
+}
+
+impl Drop for Settings<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this value's own and is not used afterwards.
+        unsafe { (self.api.destroy_config)(&mut self.handle) };
+    }
+}
+
+/// A text as C takes it.
+pub(super) fn c_text(text: &[u8]) -> Result<CString, Fault> {
+    CString::new(text)
+        .map_err(|_| Fault::new("Parser Error: a text holds a NUL character".to_owned()))
+}
+
+/// A copy of a text of the library's; empty for none.
+///
+/// # Safety
+/// The pointer must be null or lead to a text that ends with NUL.
+pub(super) unsafe fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller says so.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_string_lossy().into_owned()
+}
+
+/// A text that the library gave away; it is freed.
+///
+/// # Safety
+/// The pointer must be null, or lead to a text that ends with NUL and that the library allocated for its caller.
+pub(super) unsafe fn taken(api: &Symbols, pointer: *mut c_char) -> String {
+    // SAFETY: the caller says so.
+    let copy = unsafe { text(pointer) };
+    if !pointer.is_null() {
+        // SAFETY: it was allocated for us, and nobody uses it any more.
+        unsafe { (api.free)(pointer.cast()) };
+    }
+    copy
+}

@@ -1,0 +1,148 @@
+//! The answer of a statement: its columns, and its rows in chunks.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::engine::text;
+use super::symbols::{Handle, RawResult};
+use super::types::Type;
+use super::view::View;
+use crate::duckdb::failure::Fault;
+
+/// What a statement answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Nothing.
+    Nothing,
+    /// How many rows it changed.
+    Changes,
+    /// Rows.
+    Rows,
+}
+
+/// The answer of a statement, read once from its beginning.
+pub(crate) struct Rows<'c> {
+    connection: &'c Connection,
+    raw: RawResult,
+    names: Vec<String>,
+    types: Arc<[Type]>,
+}
+
+/// Some rows.
+pub(crate) struct Chunk<'r> {
+    connection: &'r Connection,
+    handle: Handle,
+    types: Arc<[Type]>,
+}
+
+impl<'c> Rows<'c> {
+    /// Takes hold of a result.
+    pub(super) fn new(connection: &'c Connection, raw: RawResult) -> Self {
+        Self {
+            connection,
+            raw,
+            names: Vec::new(),
+            types: Arc::new([]),
+        }
+    }
+
+    /// The same with its columns.
+    pub(super) fn described(mut self) -> Result<Self, Fault> {
+        let api = self.connection.api();
+        // SAFETY: the result is alive, here and below; names belong to it, types are given away.
+        let count = unsafe { (api.column_count)(&mut self.raw) };
+        let mut types = Vec::new();
+        for at in 0..count {
+            // SAFETY: the number is below the count.
+            let name = unsafe { text((api.column_name)(&mut self.raw, at)) };
+            // SAFETY: as above; the handle is ours.
+            let made = unsafe { Type::take(api, (api.column_logical_type)(&mut self.raw, at)) };
+            if let Some(what) = made.unreadable() {
+                return Err(Fault::unreadable(&name, what));
+            }
+            self.names.push(name);
+            types.push(made);
+        }
+        self.types = types.into();
+        Ok(self)
+    }
+
+    /// The names of the columns, as the statement gives them.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What kind of answer it is.
+    pub(crate) fn answer(&self) -> Answer {
+        // SAFETY: the result is alive.
+        match unsafe { (self.connection.api().result_return_type)(self.raw) } {
+            1 => Answer::Changes,
+            2 => Answer::Nothing,
+            _ => Answer::Rows,
+        }
+    }
+
+    /// The next rows; none at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Chunk<'c>>, Fault> {
+        // SAFETY: the result is alive; the chunk is ours.
+        let handle = unsafe { (self.connection.api().fetch_chunk)(self.raw) };
+        if !handle.is_null() {
+            return Ok(Some(Chunk {
+                connection: self.connection,
+                handle,
+                types: self.types.clone(),
+            }));
+        }
+        let fault = self.fault();
+        if fault.is_empty() {
+            return Ok(None);
+        }
+        Err(fault)
+    }
+
+    pub(super) fn fault(&self) -> Fault {
+        let mut raw = self.raw;
+        // SAFETY: the result is alive; its text belongs to it.
+        Fault::new(unsafe { text((self.connection.api().result_error)(&mut raw)) })
+    }
+}
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        // SAFETY: chunks own their data, so nobody uses the result any more.
+        unsafe { (self.connection.api().destroy_result)(&mut self.raw) };
+    }
+}
+
+impl Chunk<'_> {
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: the chunk is alive.
+        let count = unsafe { (self.connection.api().data_chunk_get_size)(self.handle) };
+        usize::try_from(count).expect("a chunk has as many rows as memory can hold")
+    }
+
+    /// The rows, one after the other.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<Value>> {
+        let api = self.connection.api();
+        let views = self.types.iter().zip(0_u64..).map(|(of, at)| {
+            // SAFETY: the chunk is alive and has a vector of this type for each column.
+            unsafe { View::new(api, (api.data_chunk_get_vector)(self.handle, at), of) }
+        });
+        let views: Vec<View<'_>> = views.collect();
+        (0..self.len()).map(move |row| {
+            // SAFETY: the row is below the chunk's length, and the chunk outlives the views.
+            let values = views.iter().map(|view| unsafe { view.value(row) });
+            values.collect()
+        })
+    }
+}
+
+impl Drop for Chunk<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this value's own, and rows borrow it.
+        unsafe { (self.connection.api().destroy_data_chunk)(&mut self.handle) };
+    }
+}

@@ -1,0 +1,183 @@
+//! The types of columns, as far as values are read by them.
+
+use super::engine::taken;
+use super::symbols::{Handle, Symbols};
+
+/// A type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Type {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    I128,
+    U8,
+    U16,
+    U32,
+    U64,
+    U128,
+    F32,
+    F64,
+    /// Days.
+    Date,
+    /// Units of a second since 1970: so many in one; with a zone or without.
+    Timestamp {
+        per_second: i64,
+        has_zone: bool,
+    },
+    /// Units of a second since midnight.
+    Time {
+        per_second: i64,
+    },
+    TimeZone,
+    Interval,
+    Uuid,
+    Text,
+    /// Text that is JSON.
+    Json,
+    Blob,
+    Bit,
+    Null,
+    Decimal {
+        scale: u8,
+        stored: Box<Self>,
+    },
+    Enum {
+        stored: Box<Self>,
+        words: Vec<String>,
+    },
+    List(Box<Self>),
+    Array(Box<Self>, usize),
+    Struct(Vec<(String, Self)>),
+    Map(Box<Self>, Box<Self>),
+    Union(Vec<Self>),
+    /// One that cannot be read, by its number.
+    Other(u32),
+}
+
+impl Type {
+    /// Reads a type and gives its handle back.
+    ///
+    /// # Safety
+    /// The handle must be a logical type that is the caller's own.
+    pub(super) unsafe fn take(api: &Symbols, mut handle: Handle) -> Self {
+        // SAFETY: the caller says so; the handle is not used after it is given back.
+        unsafe {
+            let read = Self::read(api, handle);
+            (api.destroy_logical_type)(&mut handle);
+            read
+        }
+    }
+
+    /// # Safety
+    /// As above; the handle stays the caller's.
+    unsafe fn read(api: &Symbols, of: Handle) -> Self {
+        // SAFETY: the caller says so; each function is asked only of a type that it is for.
+        let id = unsafe { (api.get_type_id)(of) };
+        if let Some(plain) = Self::plain(id) {
+            // SAFETY: as above; the alias is given away.
+            let alias = unsafe { taken(api, (api.logical_type_get_alias)(of)) };
+            let is_json = plain == Self::Text && alias == "JSON";
+            return if is_json { Self::Json } else { plain };
+        }
+        // SAFETY: as above.
+        unsafe {
+            match id {
+                19 => Self::Decimal {
+                    scale: (api.decimal_scale)(of),
+                    stored: Box::new(Self::stored((api.decimal_internal_type)(of))),
+                },
+                23 => Self::Enum {
+                    stored: Box::new(Self::stored((api.enum_internal_type)(of))),
+                    words: (0..u64::from((api.enum_dictionary_size)(of)))
+                        .map(|at| taken(api, (api.enum_dictionary_value)(of, at)))
+                        .collect(),
+                },
+                24 => Self::List(Box::new(Self::take(api, (api.list_type_child_type)(of)))),
+                25 => Self::Struct(
+                    (0..(api.struct_type_child_count)(of))
+                        .map(|at| {
+                            let name = taken(api, (api.struct_type_child_name)(of, at));
+                            (name, Self::take(api, (api.struct_type_child_type)(of, at)))
+                        })
+                        .collect(),
+                ),
+                26 => Self::Map(
+                    Box::new(Self::take(api, (api.map_type_key_type)(of))),
+                    Box::new(Self::take(api, (api.map_type_value_type)(of))),
+                ),
+                28 => Self::Union(
+                    (0..(api.union_type_member_count)(of))
+                        .map(|at| Self::take(api, (api.union_type_member_type)(of, at)))
+                        .collect(),
+                ),
+                33 => Self::Array(
+                    Box::new(Self::take(api, (api.array_type_child_type)(of))),
+                    usize::try_from((api.array_type_array_size)(of)).unwrap_or(0),
+                ),
+                other => Self::Other(other),
+            }
+        }
+    }
+
+    /// Types that are nothing but their number.
+    fn plain(id: u32) -> Option<Self> {
+        let timestamp = |per_second, has_zone| Self::Timestamp {
+            per_second,
+            has_zone,
+        };
+        Some(match id {
+            1 => Self::Bool,
+            2 => Self::I8,
+            3 => Self::I16,
+            4 => Self::I32,
+            5 => Self::I64,
+            6 => Self::U8,
+            7 => Self::U16,
+            8 => Self::U32,
+            9 => Self::U64,
+            10 => Self::F32,
+            11 => Self::F64,
+            12 => timestamp(1_000_000, false),
+            13 => Self::Date,
+            14 => Self::Time {
+                per_second: 1_000_000,
+            },
+            15 => Self::Interval,
+            16 => Self::I128,
+            17 => Self::Text,
+            18 => Self::Blob,
+            20 => timestamp(1, false),
+            21 => timestamp(1_000, false),
+            22 => timestamp(1_000_000_000, false),
+            27 => Self::Uuid,
+            29 => Self::Bit,
+            30 => Self::TimeZone,
+            31 => timestamp(1_000_000, true),
+            32 => Self::U128,
+            36 => Self::Null,
+            39 => Self::Time {
+                per_second: 1_000_000_000,
+            },
+            _ => return None,
+        })
+    }
+
+    fn stored(id: u32) -> Self {
+        Self::plain(id).unwrap_or(Self::Other(id))
+    }
+
+    /// The first part of this type that cannot be read, if there is one.
+    pub(super) fn unreadable(&self) -> Option<u32> {
+        match self {
+            Self::Other(id) => Some(*id),
+            Self::Decimal { stored, .. } | Self::Enum { stored, .. } => stored.unreadable(),
+            Self::List(child) | Self::Array(child, _) => child.unreadable(),
+            Self::Struct(fields) => fields.iter().find_map(|(_, field)| field.unreadable()),
+            Self::Map(key, value) => key.unreadable().or_else(|| value.unreadable()),
+            Self::Union(members) => members.iter().find_map(Self::unreadable),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `duckdb`: SQL over files and memory by the machine's own `DuckDB` library, which is found when it is first needed.
+//!
+//! Enters: a command, its values, a database. Leaves: the rows of its last statement, streamed to the store of bodies
+//! where they are many.
+
+mod aliases;
+mod failure;
+#[expect(
+    unsafe_code,
+    reason = "a C library is called; nothing else in the workspace is allowed to"
+)]
+mod ffi;
+mod library;
+mod pool;
+mod run;
+mod text;
+mod tool;
+
+pub(crate) use failure::{Fault, failed};
+pub(crate) use ffi::{Appender, Connection};
+pub(crate) use library::Libraries;
+pub(crate) use pool::{Databases, Lease, check_statement};
+pub(crate) use tool::Duckdb;

@@ -1,0 +1,174 @@
+//! Open databases: one per file and process, shared by the tasks that use it, closed with the last of them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use model::outcome::TaskError;
+
+use super::failed;
+use super::ffi::{Connection, Database};
+use super::library::Libraries;
+use crate::sql::{Dialect, literals};
+use crate::sqlite::check_file;
+
+/// The open databases of this process.
+#[derive(Clone)]
+pub(crate) struct Databases {
+    libraries: Libraries,
+    forbidden: Arc<[PathBuf]>,
+    files: Arc<Mutex<HashMap<PathBuf, Arc<Slot>>>>,
+}
+
+/// One file.
+#[derive(Default)]
+struct Slot {
+    open: Mutex<Open>,
+    /// Held by whoever brings credentials: those are seen by every connection to the file.
+    pub(super) secrets: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Default)]
+struct Open {
+    database: Option<Arc<Database>>,
+    users: usize,
+}
+
+/// The use of a database; whoever drops the last one closes it.
+pub(crate) struct Lease {
+    // Dropped before the slot is looked at, so that closing finds no connection.
+    connection: Option<Arc<Connection>>,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Databases {
+    pub(crate) fn new(libraries: Libraries, forbidden: &[PathBuf]) -> Self {
+        Self {
+            libraries,
+            forbidden: forbidden.into(),
+            files: Arc::default(),
+        }
+    }
+
+    pub(crate) fn forbidden(&self) -> &Arc<[PathBuf]> {
+        &self.forbidden
+    }
+
+    /// A connection to a file, or to a database in memory of the caller's own. It blocks.
+    pub(crate) fn connect(&self, file: Option<&Path>) -> Result<Lease, TaskError> {
+        let engine = self.libraries.engine()?;
+        let settings = self.settings();
+        let Some(file) = file else {
+            let opened = engine.open(None, &settings).map(Arc::new);
+            let connection = opened.and_then(|database| database.connect());
+            return Ok(Lease {
+                connection: Some(Arc::new(connection.map_err(|fault| failed(&fault))?)),
+                slot: None,
+            });
+        };
+        check_file(file, &self.forbidden)?;
+        let slot = self.slot(file);
+        let mut open = lock(&slot.open);
+        let database = match &open.database {
+            Some(database) => database.clone(),
+            None => {
+                let opened = engine.open(Some(file), &settings).map(Arc::new);
+                opened.map_err(|fault| failed(&fault))?
+            }
+        };
+        let connection = database.connect().map_err(|fault| failed(&fault))?;
+        open.database = Some(database);
+        open.users += 1;
+        drop(open);
+        Ok(Lease {
+            connection: Some(Arc::new(connection)),
+            slot: Some(slot),
+        })
+    }
+
+    /// The right to bring credentials to a file; one task has it at a time.
+    pub(crate) fn secrets(&self, file: &Path) -> Arc<tokio::sync::Mutex<()>> {
+        self.slot(file).secrets.clone()
+    }
+
+    fn slot(&self, file: &Path) -> Arc<Slot> {
+        let mut files = lock(&self.files);
+        let name = full(file);
+        let unused = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1;
+        files.retain(|known, slot| *known == name || !unused(slot));
+        files.entry(name).or_default().clone()
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let config = self.libraries.config();
+        let mut settings = vec![
+            ("memory_limit", format!("{}B", config.memory_bytes_max)),
+            ("threads", config.threads_max.to_string()),
+            // A worker loads what is on its machine and downloads nothing.
+            ("autoinstall_known_extensions", "false".to_owned()),
+        ];
+        if let Some(folder) = &config.extensions {
+            settings.push(("extension_directory", folder.display().to_string()));
+        }
+        settings
+    }
+}
+
+impl Lease {
+    /// The connection.
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        let connection = self.connection.as_ref();
+        connection.expect("a lease has its connection until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        drop(self.connection.take());
+        let Some(slot) = self.slot.take() else {
+            return;
+        };
+        let mut open = lock(&slot.open);
+        open.users -= 1;
+        if open.users == 0 {
+            // Under the lock: whoever comes next opens the file only when it is closed.
+            drop(open.database.take());
+        }
+    }
+}
+
+/// Refuses a statement that names a file of the engine's own, in quotes or as a value.
+pub(crate) fn check_statement(
+    sql: &str,
+    params: &[serde_json::Value],
+    base: &Path,
+    forbidden: &[PathBuf],
+) -> Result<(), TaskError> {
+    if forbidden.is_empty() {
+        return Ok(());
+    }
+    let values = params.iter().filter_map(serde_json::Value::as_str);
+    let values = values.map(str::to_owned);
+    for name in literals(sql, Dialect::Duckdb).into_iter().chain(values) {
+        let path = name.strip_prefix("file://").unwrap_or(&name);
+        check_file(&base.join(path), forbidden)?;
+        check_file(Path::new(path), forbidden)?;
+    }
+    Ok(())
+}
+
+/// The file under the one name that it has, also if it is not there yet.
+fn full(file: &Path) -> PathBuf {
+    if let Ok(full) = file.canonicalize() {
+        return full;
+    }
+    let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
+    match (folder, file.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => file.to_owned(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("opening and closing does not panic")
+}

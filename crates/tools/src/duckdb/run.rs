@@ -1,0 +1,290 @@
+//! Statements run in order on one connection, and the answer written as JSON text while its rows come.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use super::aliases::Aliases;
+use super::failure::outcome;
+use super::ffi::{Answer, Connection, Rows};
+use super::pool::check_statement;
+use super::{Fault, failed};
+use crate::call::cancelled;
+use crate::sql::{Statement, unique};
+use crate::sqlite::check_file;
+
+/// What is handed on at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Rows of all statements but the last are held, up to this size.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Statements that begin with these manage transactions by themselves, or cannot run inside one.
+const OWN_TRANSACTION: [&str; 16] = [
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "ROLLBACK",
+    "ABORT",
+    "ATTACH",
+    "DETACH",
+    "USE",
+    "SET",
+    "RESET",
+    "PRAGMA",
+    "INSTALL",
+    "LOAD",
+    "CHECKPOINT",
+    "VACUUM",
+    "EXPORT",
+];
+
+/// What a call runs.
+pub(super) struct Work {
+    pub(super) statements: Vec<Statement>,
+    pub(super) aliases: Aliases,
+    /// Settings of the database for this call.
+    pub(super) settings: Vec<String>,
+    pub(super) base: PathBuf,
+    pub(super) forbidden: std::sync::Arc<[PathBuf]>,
+}
+
+/// The text of an answer on its way to whoever keeps it.
+pub(super) struct Out {
+    buffer: Vec<u8>,
+    pieces: mpsc::Sender<Bytes>,
+}
+
+impl Out {
+    pub(super) fn new(pieces: mpsc::Sender<Bytes>) -> Self {
+        Self {
+            buffer: Vec::with_capacity(PIECE_BYTES),
+            pieces,
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES));
+        let sent = self.pieces.blocking_send(piece.into());
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// Runs everything; several statements are one transaction unless they say otherwise.
+pub(super) fn run(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
+    for setting in &work.settings {
+        connection
+            .execute(setting)
+            .map_err(|fault| refused(&fault))?;
+    }
+    work.aliases.begin(connection).map_err(Outcome::error)?;
+    let done = transact(connection, work, out);
+    work.aliases.end(connection);
+    done
+}
+
+fn transact(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
+    let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
+    let wraps = work.statements.len() > 1
+        && work.aliases.is_empty()
+        && work.statements.iter().all(is_plain);
+    if !wraps {
+        return run_each(connection, work, out);
+    }
+    connection
+        .execute("BEGIN")
+        .map_err(|fault| refused(&fault))?;
+    let done = run_each(connection, work, out);
+    let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = connection.execute(end).map_err(|fault| refused(&fault));
+    done.and(ended)
+}
+
+fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
+    let mut earlier = Map::new();
+    let mut held = 0;
+    let last = work.statements.len() - 1;
+    for (index, statement) in work.statements.iter().enumerate() {
+        let told = |fault: &Fault| outcome(fault, index, !statement.params.is_empty());
+        check_statement(
+            &statement.text,
+            &statement.params,
+            &work.base,
+            &work.forbidden,
+        )
+        .map_err(Outcome::error)?;
+        let rows = connection.run(&statement.text, &statement.params);
+        let rows = rows.map_err(|fault| told(&fault))?;
+        if index < last {
+            let answer = answer(rows, &mut held).map_err(|failure| failure.outcome(told))?;
+            earlier.insert(format!("command_{index}"), answer);
+        } else {
+            write(rows, &earlier, out).map_err(|failure| failure.outcome(told))?;
+        }
+        if statement.first_word() == "ATTACH" {
+            check_attached(connection, &work.forbidden)?;
+        }
+    }
+    Ok(())
+}
+
+/// Why an answer is not whole.
+enum Failure {
+    Fault(Fault),
+    Task(TaskError),
+    /// Nobody listens any more.
+    Left,
+}
+
+impl Failure {
+    fn outcome(self, told: impl Fn(&Fault) -> Outcome) -> Outcome {
+        match self {
+            Self::Fault(fault) => told(&fault),
+            Self::Task(error) => Outcome::error(error),
+            Self::Left => Outcome::error(cancelled()),
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(_: io::Error) -> Self {
+        Self::Left
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(_: serde_json::Error) -> Self {
+        Self::Left
+    }
+}
+
+/// The answer of a statement that is not the last, held.
+fn answer(mut rows: Rows<'_>, held: &mut usize) -> Result<Value, Failure> {
+    if rows.answer() != Answer::Rows {
+        let affected = affected(&mut rows)?;
+        return Ok(json!({"columns": [], "rows": [], "row_count": 0, "affected_rows": affected}));
+    }
+    let columns = unique(rows.names().iter().cloned());
+    let mut found = Vec::new();
+    while let Some(chunk) = rows.next()? {
+        for values in chunk.rows() {
+            *held += values.iter().map(size).sum::<usize>() + columns.len() * 16;
+            found.push(Value::Object(columns.iter().cloned().zip(values).collect()));
+        }
+        if *held > HELD_BYTES_MAX {
+            let message = format!(
+                "the rows before the last statement are larger than {HELD_BYTES_MAX} bytes; select less, or in a task of its own"
+            );
+            let error = TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message);
+            return Err(Failure::Task(error));
+        }
+    }
+    let count = found.len();
+    Ok(json!({"columns": columns, "rows": found, "row_count": count, "affected_rows": 0}))
+}
+
+/// Writes the answer of the last statement, row by row, and those before it behind.
+fn write(mut rows: Rows<'_>, earlier: &Map<String, Value>, out: &mut Out) -> Result<(), Failure> {
+    let is_rows = rows.answer() == Answer::Rows;
+    let columns = if is_rows {
+        unique(rows.names().iter().cloned())
+    } else {
+        Vec::new()
+    };
+    let keys: Vec<String> = columns
+        .iter()
+        .map(|name| Value::from(name.as_str()).to_string())
+        .collect();
+    write!(out, "{{\"columns\":{},\"rows\":[", json!(columns))?;
+    let (mut count, mut changed) = (0_u64, Value::from(0));
+    if is_rows {
+        while let Some(chunk) = rows.next()? {
+            for values in chunk.rows() {
+                out.write_all(if count == 0 { b"{" } else { b",{" })?;
+                for (at, (key, value)) in keys.iter().zip(&values).enumerate() {
+                    let comma = if at == 0 { "" } else { "," };
+                    write!(out, "{comma}{key}:")?;
+                    serde_json::to_writer(&mut *out, value)?;
+                }
+                out.write_all(b"}")?;
+                count += 1;
+            }
+        }
+    } else {
+        changed = affected(&mut rows)?;
+    }
+    write!(out, "],\"row_count\":{count},\"affected_rows\":{changed}")?;
+    for (key, answer) in earlier {
+        write!(out, ",\"{key}\":{answer}")?;
+    }
+    out.write_all(b"}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// How many rows a statement changed.
+fn affected(rows: &mut Rows<'_>) -> Result<Value, Fault> {
+    let mut affected = Value::from(0);
+    while let Some(chunk) = rows.next()? {
+        let count = chunk.rows().next().and_then(|row| row.into_iter().next());
+        if let Some(count @ Value::Number(_)) = count {
+            affected = count;
+        }
+    }
+    Ok(affected)
+}
+
+fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), Outcome> {
+    let mut rows = connection
+        .run(
+            "SELECT path FROM duckdb_databases() WHERE path IS NOT NULL",
+            &[],
+        )
+        .map_err(|fault| refused(&fault))?;
+    while let Some(chunk) = rows.next().map_err(|fault| refused(&fault))? {
+        for row in chunk.rows() {
+            if let Some(Value::String(file)) = row.first() {
+                check_file(Path::new(file), forbidden).map_err(Outcome::error)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refused(fault: &Fault) -> Outcome {
+    Outcome::error(failed(fault))
+}
+
+/// About as many bytes as a value takes.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 8,
+        Value::Array(items) => items.iter().map(size).sum::<usize>() + 8,
+        Value::Object(map) => {
+            map.iter()
+                .map(|(key, value)| key.len() + size(value))
+                .sum::<usize>()
+                + 8
+        }
+        _ => 8,
+    }
+}

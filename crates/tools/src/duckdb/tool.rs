@@ -1,0 +1,223 @@
+//! One call of `duckdb`: the command is bound, run on a thread of its own, and interrupted when told to stop. Rows pass to
+//! the store of bodies as they come.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream;
+use model::duration;
+use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::io::StreamReader;
+use tokio_util::sync::CancellationToken;
+
+use super::aliases::Aliases;
+use super::ffi::Connection;
+use super::pool::Databases;
+use super::run::{self, Out, Work};
+use crate::call::{Call, LogSink, Tool, cancelled, elapsed, not_kept, timed_out};
+use crate::sql::{Dialect, statements};
+
+/// The name of a database that lives for one call.
+const MEMORY: &str = ":memory:";
+/// So many pieces of an answer wait for whoever keeps it.
+const PIECES_MAX: usize = 4;
+/// An answer that cannot pass into a store is held up to this size.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A statement that is to stop is told so this often.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
+
+/// The duckdb tool.
+pub(crate) struct Duckdb {
+    databases: Databases,
+}
+
+impl Duckdb {
+    pub(crate) fn new(databases: Databases) -> Self {
+        Self { databases }
+    }
+
+    async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
+        let database = call.text("database")?.unwrap_or(MEMORY);
+        let file = (database != MEMORY).then(|| call.resolve(database));
+        let forbidden = self.databases.forbidden().clone();
+        let work = Work {
+            statements: statements(call, Dialect::Duckdb)?,
+            aliases: Aliases::of(call, &forbidden)?,
+            settings: settings(call)?,
+            base: call.place.base_dir.clone(),
+            forbidden,
+        };
+        let secrets = match &file {
+            Some(file) if !work.aliases.is_empty() => Some(self.databases.secrets(file)),
+            _ => None,
+        };
+        let databases = self.databases.clone();
+        let (send_handle, handle) = oneshot::channel::<Arc<Connection>>();
+        let (send, pieces) = mpsc::channel(PIECES_MAX);
+        let limit = call.timeout.total;
+        let running = async move {
+            let held = match secrets {
+                Some(secrets) => Some(secrets.lock_owned().await),
+                None => None,
+            };
+            tokio::task::spawn_blocking(move || {
+                let _held = held;
+                let lease = databases.connect(file.as_deref()).map_err(Outcome::error)?;
+                // Nobody listening means that the call is over, and the statements must not run.
+                if send_handle.send(lease.connection().clone()).is_err() {
+                    return Err(Outcome::error(cancelled()));
+                }
+                run::run(lease.connection(), &work, &mut Out::new(send))
+            })
+        };
+        let work = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Err(cancelled()),
+            limit = elapsed(limit) => return Err(timed_out(limit)),
+            work = running => work,
+        };
+        let answer = keep(call, pieces, work);
+        tokio::pin!(answer);
+        let why = tokio::select! {
+            biased;
+            done = &mut answer => return done,
+            () = stop.cancelled() => cancelled(),
+            limit = elapsed(limit) => timed_out(limit),
+        };
+        match interrupted(handle.await.ok().as_deref(), answer).await {
+            Ok(Outcome::Error(failure)) if failure.error.code == "CANCELLED" => Err(why),
+            done => done,
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Duckdb {
+    fn is_pure(&self) -> bool {
+        false
+    }
+
+    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
+        match self.run(&call, &stop).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::error(error),
+        }
+    }
+}
+
+type Running = JoinHandle<Result<(), Outcome>>;
+
+/// Interrupts until the work is over: a statement that has just begun does not notice what came before it.
+async fn interrupted<T>(connection: Option<&Connection>, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    let mut again = tokio::time::interval(INTERRUPT_EVERY);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            _ = again.tick() => {
+                if let Some(connection) = connection {
+                    connection.interrupt();
+                }
+            }
+        }
+    }
+}
+
+/// Takes the answer as it comes: a small one is the result, a large one passes into the store.
+async fn keep(
+    call: &Call,
+    mut pieces: mpsc::Receiver<Bytes>,
+    work: Running,
+) -> Result<Outcome, TaskError> {
+    let keeper = call.keeper.as_ref().filter(|keeper| keeper.can_stream());
+    let held_bytes_max = keeper.map_or(HELD_BYTES_MAX, |_| call.inline_bytes_max);
+    let mut head = Vec::new();
+    while let Some(piece) = pieces.recv().await {
+        head.extend_from_slice(&piece);
+        if head.len() <= held_bytes_max {
+            continue;
+        }
+        let Some(keeper) = keeper else {
+            let message = format!("the rows are larger than {HELD_BYTES_MAX} bytes; select less");
+            return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message));
+        };
+        let rest = stream::unfold(pieces, async |mut pieces| {
+            let piece = pieces.recv().await?;
+            Some((Ok::<_, io::Error>(piece), pieces))
+        });
+        let first = stream::iter([Ok(Bytes::from(head))]);
+        let mut text = StreamReader::new(Box::pin(futures_util::StreamExt::chain(first, rest)));
+        let kept = keeper.keep(&mut text).await;
+        drop(text);
+        // What the statements say counts: an answer that broke off is their failure.
+        return Ok(match (ended(work).await, kept) {
+            (Err(failure), _) => failure,
+            (Ok(()), Ok(reference)) => Outcome::Ok(Success {
+                reference: Some(Box::new(reference)),
+                ..Success::default()
+            }),
+            (Ok(()), Err(error)) => Outcome::error(not_kept(&error)),
+        });
+    }
+    if let Err(failure) = ended(work).await {
+        return Ok(failure);
+    }
+    let mut result: Value =
+        serde_json::from_slice(&head).map_err(|error| lost(&error.to_string()))?;
+    name_last(&mut result);
+    Ok(Outcome::ok(result))
+}
+
+/// Small results name the last statement's answer too.
+fn name_last(result: &mut Value) {
+    let Value::Object(map) = result else { return };
+    let own = ["columns", "rows", "row_count", "affected_rows"];
+    let last = map.len() - own.len();
+    let answer = own.map(|key| (key.to_owned(), map[key].clone()));
+    map.insert(
+        format!("command_{last}"),
+        Value::Object(answer.into_iter().collect()),
+    );
+}
+
+async fn ended(work: Running) -> Result<(), Outcome> {
+    match work.await {
+        Ok(done) => done,
+        Err(error) => Err(Outcome::error(lost(&error.to_string()))),
+    }
+}
+
+fn lost(problem: &str) -> TaskError {
+    let message = format!("the statements' thread ended: {problem}");
+    TaskError::new(ErrorKind::Unknown, "DUCKDB_LOST", message)
+}
+
+/// What the call says about memory and threads, as statements.
+fn settings(call: &Call) -> Result<Vec<String>, TaskError> {
+    let mut settings = Vec::new();
+    if let Some(value) = call.field("memory_limit") {
+        let bytes = duration::parse_size(value);
+        let bytes = bytes
+            .ok_or_else(|| call.wrong_type("memory_limit", "a size such as `512MiB`", value))?;
+        settings.push(format!("SET memory_limit = '{bytes}B'"));
+    }
+    if let Some(value) = call.field("threads") {
+        let threads = match value {
+            Value::String(text) => text.trim().parse().ok(),
+            other => other.as_u64(),
+        };
+        let threads = threads.filter(|threads| (1..=1024).contains(threads));
+        let threads =
+            threads.ok_or_else(|| call.wrong_type("threads", "a number from 1 to 1024", value))?;
+        settings.push(format!("SET threads = {threads}"));
+    }
+    Ok(settings)
+}

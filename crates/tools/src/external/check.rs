@@ -1,0 +1,86 @@
+//! What a manifest says of a task: keys it does not know, keys that are missing, values of another type.
+
+use model::playbook::Task;
+use model::template::Tree;
+use serde_json::Value;
+
+use crate::external::manifest::{KeyType, Manifest};
+
+impl Manifest {
+    /// What is wrong with a task before it runs. A value that a template gives is checked when it is there.
+    pub fn faults(&self, task: &Task) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (key, tree) in &task.fields {
+            match tree {
+                Tree::Literal(value) => faults.extend(self.fault(key, Some(value))),
+                _ => faults.extend(self.fault(key, None)),
+            }
+        }
+        faults.extend(self.missing(|key| task.fields.contains_key(key)));
+        faults
+    }
+
+    /// What is wrong with the values of a call.
+    pub(crate) fn faults_of(&self, fields: &serde_json::Map<String, Value>) -> Vec<String> {
+        let given = fields.iter().filter(|(_, value)| !value.is_null());
+        let mut faults: Vec<String> = given
+            .filter_map(|(key, value)| self.fault(key, Some(value)))
+            .collect();
+        faults.extend(self.missing(|key| fields.get(key).is_some_and(|value| !value.is_null())));
+        faults
+    }
+
+    fn fault(&self, key: &str, value: Option<&Value>) -> Option<String> {
+        if key == "auth" {
+            return None;
+        }
+        let Some(known) = self.keys.get(key) else {
+            let keys: Vec<&str> = self.keys.keys().map(String::as_str).collect();
+            let keys = if keys.is_empty() {
+                "none".to_owned()
+            } else {
+                keys.join(" ")
+            };
+            return Some(format!(
+                "kind `{}` has no key `{key}` (its keys: {keys})",
+                self.name
+            ));
+        };
+        let value = value?;
+        let is_right = known.type_.admits(value);
+        let wanted = known.type_.wanted();
+        (!is_right).then(|| format!("`{key}` of kind `{}` must be {wanted}", self.name))
+    }
+
+    fn missing(&self, is_given: impl Fn(&str) -> bool) -> Vec<String> {
+        let required = self.keys.iter().filter(|(_, key)| key.required);
+        let missing = required.filter(|(name, _)| !is_given(name));
+        missing
+            .map(|(name, _)| format!("kind `{}` needs `{name}`", self.name))
+            .collect()
+    }
+}
+
+impl KeyType {
+    fn admits(self, value: &Value) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Text => value.is_string(),
+            Self::Number => value.is_number(),
+            Self::Boolean => value.is_boolean(),
+            Self::List => value.is_array(),
+            Self::Map => value.is_object(),
+        }
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Any => "anything",
+            Self::Text => "text",
+            Self::Number => "a number",
+            Self::Boolean => "true or false",
+            Self::List => "a list",
+            Self::Map => "a map",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Manifests: what a program that adds a kind says of itself.
+//!
+//! A directory of tools holds `NAME.toml` files, or directories with a `tool.toml` each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use model::playbook::kinds::{EXTERNAL_PREFIX, is_external};
+use serde::Deserialize;
+
+/// A manifest is no longer than this.
+const BYTES_MAX: u64 = 256 * 1024;
+
+/// What a program that adds a kind says of itself.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The kind, beginning with `x-`.
+    pub name: String,
+    /// The program and its arguments; a relative path is meant from where the manifest stands.
+    pub command: Vec<String>,
+    /// The version, for people.
+    pub version: String,
+    /// What it does, for people.
+    #[serde(default)]
+    pub description: String,
+    /// Whether a call has no effect outside, so that it may be made again freely.
+    #[serde(default)]
+    pub pure: bool,
+    /// How many processes run at the same time at most.
+    #[serde(default = "processes_max")]
+    pub processes_max: usize,
+    /// The keys of a task of this kind.
+    #[serde(default)]
+    pub keys: BTreeMap<String, ManifestKey>,
+    /// Where the manifest stands.
+    #[serde(skip)]
+    pub dir: PathBuf,
+}
+
+/// A key of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ManifestKey {
+    /// What its value must be.
+    #[serde(rename = "type", default)]
+    pub type_: KeyType,
+    /// Whether it must be given.
+    #[serde(default)]
+    pub required: bool,
+    /// What it means, for people.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// What the value of a key must be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyType {
+    /// Anything.
+    #[default]
+    Any,
+    /// Text.
+    Text,
+    /// A number.
+    Number,
+    /// True or false.
+    Boolean,
+    /// A list.
+    List,
+    /// A map.
+    Map,
+}
+
+/// Why a manifest cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// It cannot be read.
+    #[error("`{0}` cannot be read")]
+    Unreadable(PathBuf, #[source] std::io::Error),
+    /// It is not a manifest.
+    #[error("`{0}` is not a manifest: {1}")]
+    Invalid(PathBuf, String),
+    /// Two manifests add the same kind.
+    #[error("`{0}` adds kind `{1}`, which another manifest adds already")]
+    Twice(PathBuf, String),
+}
+
+fn processes_max() -> usize {
+    8
+}
+
+/// The manifests in a directory, by name.
+pub fn manifests(dir: &Path) -> Result<Vec<Manifest>, ManifestError> {
+    let unreadable = |error| ManifestError::Unreadable(dir.to_owned(), error);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let inner = path.join("tool.toml");
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+            && path.is_file()
+        {
+            files.push(path);
+        } else if inner.is_file() {
+            files.push(inner);
+        }
+    }
+    files.sort();
+    let mut found: BTreeMap<String, Manifest> = BTreeMap::new();
+    for file in files {
+        let manifest = Manifest::load(&file)?;
+        let name = manifest.name.clone();
+        if found.insert(name.clone(), manifest).is_some() {
+            return Err(ManifestError::Twice(file, name));
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+impl Manifest {
+    fn load(file: &Path) -> Result<Self, ManifestError> {
+        let unreadable = |error| ManifestError::Unreadable(file.to_owned(), error);
+        let size = std::fs::metadata(file).map_err(unreadable)?.len();
+        if size > BYTES_MAX {
+            let message = format!("it is larger than {BYTES_MAX} bytes");
+            return Err(ManifestError::Invalid(file.to_owned(), message));
+        }
+        let text = std::fs::read_to_string(file).map_err(unreadable)?;
+        let dir = file.parent().unwrap_or(Path::new("."));
+        let dir = std::path::absolute(dir).map_err(unreadable)?;
+        Self::parse(&text, &dir).map_err(|message| ManifestError::Invalid(file.to_owned(), message))
+    }
+
+    /// Reads the text of a manifest that stands in `dir`. An error says what is wrong.
+    pub(crate) fn parse(text: &str, dir: &Path) -> Result<Self, String> {
+        let manifest: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        if !is_external(&manifest.name) {
+            return Err(format!(
+                "`name` must be `{EXTERNAL_PREFIX}` and a word of small letters, digits, `-` and `_`, not `{}`",
+                manifest.name
+            ));
+        }
+        if manifest.command.first().is_none_or(String::is_empty) {
+            return Err("`command` must name a program".to_owned());
+        }
+        if manifest.processes_max == 0 {
+            return Err("`processes_max` must be at least 1".to_owned());
+        }
+        Ok(Self {
+            dir: dir.to_owned(),
+            ..manifest
+        })
+    }
+
+    /// The program to start.
+    pub fn program(&self) -> PathBuf {
+        let first = self.command.first().map_or("", String::as_str);
+        if first.contains('/') {
+            self.dir.join(first)
+        } else {
+            PathBuf::from(first)
+        }
+    }
+}

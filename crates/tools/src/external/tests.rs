@@ -1,0 +1,236 @@
+//! Kinds added by programs, against real processes: what they answer, and every way in which they do not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, Outcome};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{External, Manifest, manifests};
+use crate::call::{Call, LogSink, NoLog, Stream, Tool};
+use crate::mark::MARK;
+use crate::testing::{Lines, call, error, result, run};
+
+/// A program that does with each call what its field `do` says.
+const PROGRAM: &str = r#"
+import json, os, sys, time
+held = None
+for line in sys.stdin:
+    asked = json.loads(line)
+    n = asked["id"]
+    def say(**what):
+        print(json.dumps({"id": n, **what}), flush=True)
+    if asked.get("cancel"):
+        if held == "late":
+            say(outcome={"status": "ok", "result": "late"})
+        continue
+    call = asked["call"]
+    what = held = call["fields"].get("do")
+    if what == "echo":
+        say(outcome={"status": "ok", "result": {"call": call, "pid": os.getpid()}})
+    elif what == "log":
+        say(log="one")
+        say(log={"stream": "stderr", "text": "two"})
+        print("three", file=sys.stderr, flush=True)
+        say(outcome={"status": "ok"})
+    elif what == "fail":
+        say(outcome={"status": "error", "error": {"kind": "rate_limit", "code": "CRM_BUSY", "message": "later", "wait": 5}})
+    elif what == "odd":
+        say(outcome={"status": "error", "error": {"code": "not a code", "message": "odd"}})
+    elif what == "die":
+        os._exit(3)
+    elif what == "babble":
+        print("hello, I am no JSON", flush=True)
+    elif what == "stray":
+        print(json.dumps({"id": 99, "outcome": {"status": "ok"}}), flush=True)
+    elif what == "mute":
+        say(nothing=1)
+    elif what == "wait":
+        say(log="waiting")
+    elif what == "late":
+        say(log="waiting")
+"#;
+
+fn tool() -> External {
+    let text = "name = 'x-test'\ncommand = ['python3', '-c', 'PROGRAM']\nversion = '1'\nprocesses_max = 2\n\
+                [keys.do]\ntype = 'text'\nrequired = true\n[keys.many]\ntype = 'number'\n";
+    let mut manifest = Manifest::parse(text, std::path::Path::new("/tmp")).unwrap();
+    manifest.command[2] = PROGRAM.to_owned();
+    let path = std::env::var("PATH").unwrap();
+    External::new(manifest, BTreeMap::from([("PATH".to_owned(), path)]))
+}
+
+fn asked(what: &str) -> Call {
+    call("x-test", json!({"do": what}), json!({"a": 1}))
+}
+
+#[tokio::test]
+async fn a_call_goes_out_whole_and_its_process_stays_warm() {
+    let tool = tool();
+    let mut call = asked("echo");
+    call.idempotency_key = "key".into();
+    call.attempt = 2;
+    call.timeout.total = Some(Duration::from_secs(30));
+    let first = result(run(&tool, call).await);
+    let wanted = json!({
+        "kind": "x-test", "fields": {"do": "echo"}, "input": {"a": 1}, "timeout_s": 30.0,
+        "idempotency_key": "key", "attempt": 2, "base_dir": "/tmp",
+    });
+    assert_eq!(first["call"], wanted);
+    assert_eq!(result(run(&tool, asked("echo")).await)["pid"], first["pid"]);
+}
+
+#[tokio::test]
+async fn what_it_logs_is_logged() {
+    let lines = Lines::default();
+    let outcome = tool()
+        .call(asked("log"), CancellationToken::new(), &lines)
+        .await;
+    assert_eq!(result(outcome), Value::Null);
+    assert_eq!(lines.of(Stream::Stdout), ["one"]);
+    let mut errors = lines.of(Stream::Stderr);
+    errors.sort();
+    assert_eq!(errors, ["three", "two"], "they come by two ways");
+}
+
+#[tokio::test]
+async fn a_failure_is_what_it_says() {
+    let outcome = run(&tool(), asked("fail")).await;
+    let failed = error(&outcome);
+    assert_eq!(
+        (failed.kind, failed.code.as_str()),
+        (ErrorKind::RateLimit, "CRM_BUSY")
+    );
+    assert!(failed.retryable && failed.details["wait"] == 5);
+    let outcome = run(&tool(), asked("odd")).await;
+    assert_eq!(error(&outcome).code, "TOOL_FAILED");
+}
+
+#[tokio::test]
+async fn every_way_not_to_answer_is_coded_and_the_next_call_works() {
+    let tool = tool();
+    for (what, wanted) in [
+        ("die", "TOOL_DIED"),
+        ("babble", "TOOL_PROTOCOL"),
+        ("stray", "TOOL_PROTOCOL"),
+        ("mute", "TOOL_PROTOCOL"),
+    ] {
+        let outcome = run(&tool, asked(what)).await;
+        assert_eq!(error(&outcome).code, wanted, "{what}");
+        result(run(&tool, asked("echo")).await);
+    }
+    let mut slow = asked("wait");
+    slow.timeout.total = Some(Duration::from_millis(300));
+    assert_eq!(error(&run(&tool, slow).await).code, "TIMEOUT");
+    result(run(&tool, asked("echo")).await);
+    let missing = External::new(
+        Manifest {
+            command: vec!["./no-such-program".to_owned()],
+            ..tool.manifest().clone()
+        },
+        BTreeMap::new(),
+    );
+    assert_eq!(
+        error(&run(&missing, asked("echo")).await).code,
+        "TOOL_START"
+    );
+}
+
+struct StopAtFirstLine(CancellationToken);
+
+impl LogSink for StopAtFirstLine {
+    fn line(&self, _stream: Stream, _text: &str) {
+        self.0.cancel();
+    }
+}
+
+async fn stopped(tool: &External, what: &str) -> Outcome {
+    let stop = CancellationToken::new();
+    let log = StopAtFirstLine(stop.clone());
+    tool.call(asked(what), stop, &log).await
+}
+
+#[tokio::test]
+async fn one_that_is_cancelled_may_still_answer_and_is_killed_otherwise() {
+    let tool = tool();
+    assert_eq!(result(stopped(&tool, "late").await), "late");
+    assert_eq!(
+        error(&stopped(&tool, "wait").await).kind,
+        ErrorKind::Cancelled
+    );
+}
+
+#[tokio::test]
+async fn keys_are_held_to_the_manifest() {
+    for (fields, word) in [
+        (json!({}), "needs `do`"),
+        (json!({"do": 1}), "must be text"),
+        (json!({"do": "echo", "many": "x"}), "must be a number"),
+        (json!({"do": "echo", "more": 1}), "no key `more`"),
+    ] {
+        let outcome = run(&tool(), call("x-test", fields, json!({}))).await;
+        assert_eq!(error(&outcome).code, "TOOL_INPUT");
+        assert!(
+            error(&outcome).message.contains(word),
+            "{}",
+            error(&outcome).message
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_more_processes_run_than_the_manifest_says() {
+    let tool = Arc::new(tool());
+    let calls = (0..20).map(|_| {
+        let tool = tool.clone();
+        async move {
+            result(
+                tool.call(asked("echo"), CancellationToken::new(), &NoLog)
+                    .await,
+            )
+        }
+    });
+    let all = futures_util::future::join_all(calls).await;
+    let pids: std::collections::BTreeSet<u64> =
+        all.iter().map(|one| one["pid"].as_u64().unwrap()).collect();
+    assert!(pids.len() <= 2, "{pids:?}");
+    assert_eq!(MARK, "NOETL_PROCESS");
+}
+
+#[test]
+fn a_directory_of_manifests_is_read_and_its_mistakes_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = "name = 'x-a'\ncommand = ['./a']\nversion = '1'\n";
+    std::fs::create_dir(dir.path().join("a")).unwrap();
+    std::fs::write(dir.path().join("a/tool.toml"), good).unwrap();
+    std::fs::write(dir.path().join("b.toml"), good.replace("x-a", "x-b")).unwrap();
+    std::fs::write(dir.path().join("README.md"), "no manifest").unwrap();
+    let found = manifests(dir.path()).unwrap();
+    let names: Vec<&str> = found
+        .iter()
+        .map(|manifest| manifest.name.as_str())
+        .collect();
+    assert_eq!(names, ["x-a", "x-b"]);
+    assert_eq!(found[0].program(), dir.path().join("a/./a"));
+    for (text, word) in [
+        (good, "already"),
+        (
+            "name = 'python'\ncommand = ['a']\nversion = '1'",
+            "must be `x-`",
+        ),
+        (
+            "name = 'x-c'\ncommand = []\nversion = '1'",
+            "must name a program",
+        ),
+        (
+            "name = 'x-c'\ncommand = ['a']\nversion = '1'\ncolour = 1",
+            "colour",
+        ),
+    ] {
+        std::fs::write(dir.path().join("c.toml"), text).unwrap();
+        let message = manifests(dir.path()).unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
+    }
+}

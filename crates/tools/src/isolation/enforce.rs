@@ -1,0 +1,259 @@
+//! How a thread shuts itself in, for whatever it starts: rights, files, network and calls of the kernel.
+//!
+//! Every mechanism here is inherited by children and never given back, and binds one thread; so a thread that is made
+//! for it restricts itself, starts the program and ends. That needs no code between `fork` and `exec`.
+
+use std::io;
+
+use crate::isolation::sandbox::Confines;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{can_filter, enforce, landlock_version};
+#[cfg(not(target_os = "linux"))]
+pub(super) use nothing::{can_filter, enforce, landlock_version};
+
+#[cfg(not(target_os = "linux"))]
+mod nothing {
+    use super::{Confines, io};
+
+    pub(in crate::isolation) fn enforce(_: &Confines) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(in crate::isolation) fn landlock_version() -> u32 {
+        0
+    }
+
+    pub(in crate::isolation) fn can_filter() -> bool {
+        false
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+
+    use landlock::{
+        ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+        RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    };
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule, TargetArch,
+    };
+
+    use super::{Confines, io};
+    use crate::isolation::SandboxLevel;
+
+    /// The version of Landlock whose rights are used as far as the kernel has them.
+    const ABI_WANTED: ABI = ABI::V6;
+
+    /// What programs and interpreters need of a system to start at all.
+    const SYSTEM: [&str; 24] = [
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/nix/store",
+        "/etc/alternatives",
+        "/etc/ca-certificates",
+        "/etc/group",
+        "/etc/host.conf",
+        "/etc/hosts",
+        "/etc/ld.so.cache",
+        "/etc/ld.so.conf",
+        "/etc/ld.so.conf.d",
+        "/etc/ld.so.preload",
+        "/etc/locale.alias",
+        "/etc/localtime",
+        "/etc/mime.types",
+        "/etc/nsswitch.conf",
+        "/etc/passwd",
+        "/etc/pki",
+        "/etc/resolv.conf",
+        "/etc/ssl",
+    ];
+
+    /// Devices that hold nothing.
+    const DEVICES: [&str; 5] = [
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/urandom",
+    ];
+
+    /// Calls that reach beyond a program: into other processes, the kernel, the machine, or around the other rules.
+    const DENIED: &[libc::c_long] = &[
+        libc::SYS_acct,
+        libc::SYS_add_key,
+        libc::SYS_adjtimex,
+        libc::SYS_bpf,
+        libc::SYS_chroot,
+        libc::SYS_clock_adjtime,
+        libc::SYS_clock_settime,
+        libc::SYS_delete_module,
+        libc::SYS_finit_module,
+        libc::SYS_fsconfig,
+        libc::SYS_fsmount,
+        libc::SYS_fsopen,
+        libc::SYS_fspick,
+        libc::SYS_init_module,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        libc::SYS_io_uring_setup,
+        libc::SYS_kcmp,
+        libc::SYS_kexec_load,
+        libc::SYS_keyctl,
+        libc::SYS_mount,
+        libc::SYS_mount_setattr,
+        libc::SYS_move_mount,
+        libc::SYS_name_to_handle_at,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_open_tree,
+        libc::SYS_perf_event_open,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_pivot_root,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_ptrace,
+        libc::SYS_quotactl,
+        libc::SYS_reboot,
+        libc::SYS_request_key,
+        libc::SYS_setdomainname,
+        libc::SYS_sethostname,
+        libc::SYS_setns,
+        libc::SYS_settimeofday,
+        libc::SYS_swapoff,
+        libc::SYS_swapon,
+        libc::SYS_syslog,
+        libc::SYS_umount2,
+        libc::SYS_unshare,
+        libc::SYS_userfaultfd,
+    ];
+
+    pub(in crate::isolation) fn enforce(confines: &Confines) -> io::Result<()> {
+        rustix::thread::set_no_new_privs(true)?;
+        if confines.level >= SandboxLevel::Strict {
+            restrict_files(confines).map_err(io::Error::other)?;
+            filter_calls(confines.network).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    enum NotRestricted {
+        #[error("Landlock: {0}")]
+        Rules(#[from] RulesetError),
+        #[error("Landlock did not take hold")]
+        NotEnforced,
+    }
+
+    fn restrict_files(confines: &Confines) -> Result<(), NotRestricted> {
+        let read_only = AccessFs::from_read(ABI_WANTED);
+        let everything = AccessFs::from_all(ABI_WANTED);
+        let device = AccessFs::ReadFile | AccessFs::WriteFile;
+        let mut rules = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(ABI::V1))?
+            // What newer kernels add is taken where it is there.
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(everything)?
+            .scope(Scope::from_all(ABI_WANTED))?;
+        if !confines.network {
+            rules = rules.handle_access(AccessNet::from_all(ABI_WANTED))?;
+        }
+        let system = SYSTEM.iter().map(Path::new);
+        let readable = system.chain(confines.read.iter().map(PathBuf::as_path));
+        let status = rules
+            .create()?
+            .add_rules(path_beneath_rules(readable, read_only))?
+            .add_rules(path_beneath_rules(&confines.write, everything))?
+            .add_rules(path_beneath_rules(DEVICES, device))?
+            .restrict_self()?;
+        match status.ruleset {
+            RulesetStatus::NotEnforced => Err(NotRestricted::NotEnforced),
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        }
+    }
+
+    pub(in crate::isolation) fn landlock_version() -> u32 {
+        let versions = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6];
+        let supported = versions.iter().take_while(|version| supports(**version));
+        u32::try_from(supported.count()).unwrap_or(0)
+    }
+
+    /// Whether the kernel has everything of a version; nothing is enforced by asking.
+    fn supports(version: ABI) -> bool {
+        let asked = || {
+            let mut rules = Ruleset::default()
+                .set_compatibility(CompatLevel::HardRequirement)
+                .handle_access(AccessFs::from_all(version))?;
+            let network: BitFlags<AccessNet> = AccessNet::from_all(version);
+            if !network.is_empty() {
+                rules = rules.handle_access(network)?;
+            }
+            let scopes: BitFlags<Scope> = Scope::from_all(version);
+            if !scopes.is_empty() {
+                rules = rules.scope(scopes)?;
+            }
+            rules.create()
+        };
+        asked().is_ok()
+    }
+
+    pub(in crate::isolation) fn can_filter() -> bool {
+        TargetArch::try_from(std::env::consts::ARCH).is_ok()
+    }
+
+    fn filter_calls(network: bool) -> Result<(), seccompiler::Error> {
+        let denied = SeccompAction::Errno(errno(libc::EPERM));
+        let absent = SeccompAction::Errno(errno(libc::ENOSYS));
+        seccompiler::apply_filter(&program(refused(network)?, denied)?)?;
+        // Its flags lie behind a pointer, so it cannot be looked into; programs then use `clone`, which can.
+        let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+        seccompiler::apply_filter(&program(unseen, absent)?)
+    }
+
+    type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+    fn refused(network: bool) -> Result<Rules, seccompiler::Error> {
+        let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+        if !network {
+            rules.insert(libc::SYS_socket, Vec::new());
+        }
+        let new_user = SeccompCmpOp::MaskedEq(flag(libc::CLONE_NEWUSER));
+        let new_user = condition(0, new_user, flag(libc::CLONE_NEWUSER))?;
+        rules.insert(libc::SYS_clone, vec![new_user]);
+        // Types into the terminal of whoever started the worker.
+        let typing = condition(1, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+        rules.insert(libc::SYS_ioctl, vec![typing]);
+        Ok(rules)
+    }
+
+    fn condition(
+        argument: u8,
+        operation: SeccompCmpOp,
+        value: u64,
+    ) -> Result<SeccompRule, seccompiler::Error> {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?;
+        Ok(SeccompRule::new(vec![condition])?)
+    }
+
+    fn program(rules: Rules, action: SeccompAction) -> Result<BpfProgram, seccompiler::Error> {
+        let machine = TargetArch::try_from(std::env::consts::ARCH)?;
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, machine)?;
+        Ok(filter.try_into()?)
+    }
+
+    fn errno(number: i32) -> u32 {
+        number.unsigned_abs()
+    }
+
+    fn flag(flag: i32) -> u64 {
+        u64::from(flag.unsigned_abs())
+    }
+}

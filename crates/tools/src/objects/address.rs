@@ -1,0 +1,193 @@
+//! What an address means: an object in a bucket, or a file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, TaskError};
+use reqwest::Url;
+use results::{Bucket, BucketError, Found};
+use serde_json::{Value, json};
+
+use super::credential::{self, Endpoint};
+use super::files;
+use crate::call::Call;
+use crate::http::Guard;
+
+/// How long a bucket may be silent.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// An address taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    S3 { bucket: String, key: String },
+    Gcs { bucket: String, key: String },
+    File(PathBuf),
+}
+
+/// What may be reached from here.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    /// The engine's own files.
+    pub(crate) forbidden: Vec<PathBuf>,
+    /// Which addresses a bucket's endpoint may have.
+    pub(crate) guard: Arc<Guard>,
+    /// Where large objects wait.
+    pub(crate) scratch_dir: PathBuf,
+}
+
+/// Where an object is.
+pub(crate) enum Place {
+    Object { bucket: Bucket, key: String },
+    File(PathBuf),
+}
+
+impl Address {
+    /// Reads an address; `None` if its scheme is another's.
+    pub(crate) fn read(call: &Call, uri: &str) -> Option<Self> {
+        let split = |rest: &str| {
+            let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+            (bucket.to_owned(), key.to_owned())
+        };
+        if let Some(rest) = uri.strip_prefix("s3://") {
+            let (bucket, key) = split(rest);
+            return Some(Self::S3 { bucket, key });
+        }
+        let google = uri
+            .strip_prefix("gs://")
+            .or_else(|| uri.strip_prefix("gcs://"));
+        if let Some(rest) = google {
+            let (bucket, key) = split(rest);
+            return Some(Self::Gcs { bucket, key });
+        }
+        let path = uri.strip_prefix("file://")?;
+        Some(Self::File(call.resolve(path)))
+    }
+
+    /// The place, reached with a credential where it needs one.
+    pub(crate) async fn open(
+        self,
+        auth: Option<&Value>,
+        reach: &Reach,
+    ) -> Result<Place, TaskError> {
+        match self {
+            Self::File(file) => Ok(Place::File(files::allowed(file, &reach.forbidden)?)),
+            Self::S3 { bucket, key } => {
+                check_name(&bucket)?;
+                let config = credential::s3(bucket, auth)?;
+                check_endpoint(config.endpoint.as_deref(), &reach.guard).await?;
+                let bucket = Bucket::s3(&config, SILENCE_MAX);
+                let bucket = bucket.map_err(|error| invalid(&error))?;
+                Ok(Place::Object { bucket, key })
+            }
+            Self::Gcs { bucket, key } => {
+                check_name(&bucket)?;
+                let Endpoint { endpoint, identity } = credential::gcs(auth)?;
+                check_endpoint(endpoint.as_deref(), &reach.guard).await?;
+                let bucket = Bucket::gcs(&bucket, endpoint.as_deref(), &identity, SILENCE_MAX);
+                let bucket = bucket.map_err(|error| invalid(&error))?;
+                Ok(Place::Object { bucket, key })
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Its address.
+    pub(crate) fn uri(&self) -> String {
+        match self {
+            Self::Object { bucket, key } => bucket.uri(key),
+            Self::File(file) => files::uri(file),
+        }
+    }
+
+    /// What is known of it.
+    pub(crate) async fn head(&self) -> Result<Found, TaskError> {
+        match self {
+            Self::Object { bucket, key } => bucket.head(key).await.map_err(|error| told(&error)),
+            Self::File(file) => files::head(file).await,
+        }
+    }
+
+    /// Removes it.
+    pub(crate) async fn delete(&self) -> Result<bool, TaskError> {
+        match self {
+            Self::Object { bucket, key } => bucket.delete(key).await.map_err(|error| told(&error)),
+            Self::File(file) => files::delete(file).await,
+        }
+    }
+}
+
+/// An object as a result shows it.
+pub(super) fn shown(found: &Found) -> Value {
+    let mut shown = json!({"uri": found.uri, "size": found.bytes, "etag": found.etag});
+    if let Some(modified) = &found.modified {
+        shown["modified"] = modified.as_str().into();
+    }
+    if let Some(content_type) = &found.content_type {
+        shown["content_type"] = content_type.as_str().into();
+    }
+    shown
+}
+
+/// What a bucket's refusal means to a playbook.
+pub(crate) fn told(error: &BucketError) -> TaskError {
+    let (kind, code) = match error {
+        BucketError::NotFound { .. } => (ErrorKind::NotFound, "OBJECT_NOT_FOUND"),
+        BucketError::Denied { .. } => (ErrorKind::Auth, "OBJECT_DENIED"),
+        BucketError::Invalid { .. } => (ErrorKind::ClientError, "OBJECT_INVALID"),
+        BucketError::Unavailable { .. } => (ErrorKind::Connection, "OBJECT_UNAVAILABLE"),
+        BucketError::Source(_) => (ErrorKind::Storage, "OBJECT_SOURCE"),
+    };
+    let mut message = error.to_string();
+    if let BucketError::Source(source) = error {
+        message.push_str(&format!(": {source}"));
+    }
+    TaskError::new(kind, code, message)
+}
+
+fn check_name(bucket: &str) -> Result<(), TaskError> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    if !bucket.is_empty() && bucket.chars().all(is_name) {
+        return Ok(());
+    }
+    let message = format!("`{bucket}` is not the name of a bucket");
+    Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
+}
+
+/// Refuses an endpoint that leads where `http` may not go either.
+async fn check_endpoint(endpoint: Option<&str>, guard: &Guard) -> Result<(), TaskError> {
+    let Some(endpoint) = endpoint else {
+        return Ok(());
+    };
+    let blocked = |problem: String| {
+        TaskError::new(
+            ErrorKind::ClientError,
+            "OBJECT_INVALID",
+            format!("`endpoint`: {problem}"),
+        )
+    };
+    let url = Url::parse(endpoint).map_err(|_| blocked("it is no URL".to_owned()))?;
+    guard
+        .check_url(&url)
+        .map_err(|why| blocked(why.to_string()))?;
+    let host = url
+        .host_str()
+        .unwrap_or_default()
+        .trim_matches(['[', ']'])
+        .to_owned();
+    let port = url.port_or_known_default().unwrap_or(443);
+    // A name that leads nowhere is the client's to tell of.
+    let Ok(addresses) = tokio::net::lookup_host((host.as_str(), port)).await else {
+        return Ok(());
+    };
+    for address in addresses {
+        let checked = guard.check(&host, address.ip(), Some(port));
+        checked.map_err(|why| blocked(why.to_string()))?;
+    }
+    Ok(())
+}
+
+fn invalid(error: &results::Error) -> TaskError {
+    TaskError::new(ErrorKind::Auth, "AUTH_INVALID", error.to_string())
+}

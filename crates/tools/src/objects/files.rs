@@ -1,0 +1,161 @@
+//! Files in a folder as if they were objects in a bucket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::outcome::{ErrorKind, TaskError};
+use results::{Found, Listed, Opened, Source};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio_util::io::ReaderStream;
+
+/// What is read at a time.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// What is known of a file.
+pub(super) async fn head(file: &Path) -> Result<Found, TaskError> {
+    let meta = tokio::fs::metadata(file)
+        .await
+        .map_err(|error| named(file, &error))?;
+    if !meta.is_file() {
+        return Err(named(file, &io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(found(file, &meta))
+}
+
+/// A file, or a part of it.
+pub(super) async fn get(
+    file: &Path,
+    range: Option<std::ops::Range<u64>>,
+) -> Result<Opened, TaskError> {
+    let found = head(file).await?;
+    let range = range.unwrap_or(0..found.bytes);
+    let start = range.start.min(found.bytes);
+    let range = start..range.end.clamp(start, found.bytes);
+    let opened = async {
+        let mut opened = tokio::fs::File::open(file).await?;
+        opened.seek(io::SeekFrom::Start(range.start)).await?;
+        Ok(opened.take(range.end - range.start))
+    };
+    let opened = opened.await.map_err(|error| named(file, &error))?;
+    Ok(Opened {
+        found,
+        range,
+        pieces: Box::pin(ReaderStream::with_capacity(opened, PIECE_BYTES)),
+    })
+}
+
+/// Writes a file, and the folders it lies in. Whoever reads it sees the old one or the new one.
+pub(super) async fn put(file: &Path, body: Source<'_>) -> Result<Found, TaskError> {
+    let written = async {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        tokio::fs::create_dir_all(folder).await?;
+        let draft = tempfile::NamedTempFile::new_in(folder)?;
+        let mut out = tokio::fs::File::from_std(draft.reopen()?);
+        match body {
+            Source::Bytes(bytes) => out.write_all(&bytes).await?,
+            Source::Stream(reader) => drop(tokio::io::copy(reader, &mut out).await?),
+        }
+        out.flush().await?;
+        out.sync_all().await?;
+        let target = file.to_owned();
+        tokio::task::spawn_blocking(move || draft.persist(target))
+            .await
+            .map_err(io::Error::other)??;
+        Ok(())
+    };
+    written
+        .await
+        .map_err(|error: io::Error| named(file, &error))?;
+    head(file).await
+}
+
+/// The files whose paths begin so, in the order of their paths.
+pub(super) async fn list(
+    prefix: &Path,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Listed, TaskError> {
+    let begin = prefix.to_string_lossy().into_owned();
+    let after = after.map(str::to_owned);
+    let (prefix, shown) = (prefix.to_owned(), prefix.to_owned());
+    let walked = tokio::task::spawn_blocking(move || {
+        let is_folder = prefix.is_dir();
+        let root = match prefix.parent() {
+            Some(parent) if !is_folder => parent,
+            _ => &prefix,
+        };
+        let mut files = Vec::new();
+        let mut folders = vec![root.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder)? {
+                let entry = entry?;
+                let path = entry.path();
+                let kind = entry.file_type()?;
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() && path.to_string_lossy().starts_with(&begin) {
+                    files.push(path);
+                }
+            }
+        }
+        files.sort();
+        files.retain(|file| after.as_ref().is_none_or(|after| uri(file) > *after));
+        let has_more = files.len() > limit;
+        files.truncate(limit);
+        let objects = files.iter().map(|file| Ok(found(file, &file.metadata()?)));
+        let objects = objects.collect::<io::Result<Vec<_>>>()?;
+        Ok::<_, io::Error>(Listed { objects, has_more })
+    });
+    let walked = walked
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)));
+    walked.map_err(|error| named(&shown, &error))
+}
+
+/// Removes a file; one that is not there is no error.
+pub(super) async fn delete(file: &Path) -> Result<bool, TaskError> {
+    match tokio::fs::remove_file(file).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(named(file, &error)),
+    }
+}
+
+/// Refuses the engine's own files.
+pub(crate) fn allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
+    crate::sqlite::check_file(&file, forbidden)?;
+    Ok(file)
+}
+
+pub(super) fn uri(file: &Path) -> String {
+    format!("file://{}", file.display())
+}
+
+fn found(file: &Path, meta: &std::fs::Metadata) -> Found {
+    use std::os::unix::fs::MetadataExt as _;
+    let seconds = jiff::Timestamp::from_second(meta.mtime()).ok();
+    Found {
+        uri: uri(file),
+        bytes: meta.len(),
+        // As a bucket's tag it changes when the content does.
+        etag: Some(format!(
+            "\"{:x}-{:x}-{:x}\"",
+            meta.ino(),
+            meta.mtime_nsec(),
+            meta.len()
+        )),
+        modified: seconds.map(|time| time.to_string()),
+        content_type: None,
+    }
+}
+
+fn named(file: &Path, error: &io::Error) -> TaskError {
+    let (kind, code) = match error.kind() {
+        io::ErrorKind::NotFound => (ErrorKind::NotFound, "FILE_NOT_FOUND"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (ErrorKind::Storage, "STORAGE_FULL")
+        }
+        _ => (ErrorKind::Storage, "FILE_UNUSABLE"),
+    };
+    TaskError::new(kind, code, format!("`{}`: {error}", file.display()))
+}

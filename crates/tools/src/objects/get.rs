@@ -1,0 +1,209 @@
+//! An object becomes a result: held while small, else passed on to the store of bodies.
+
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::StreamExt as _;
+use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use results::{Keeper, Opened};
+use serde_json::{Map, Value};
+
+use super::address::{Place, Reach, shown, told};
+use super::files;
+use crate::call::Call;
+use crate::http::{Around, Form, Spool, Type, keep};
+
+/// What cannot pass into a store is held up to this size.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The largest object that passes into the store.
+const STREAMED_BYTES_MAX: u64 = 50 * 1024 * 1024 * 1024;
+
+/// What an object is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Auto,
+    Json,
+    Text,
+    Binary,
+}
+
+impl Format {
+    fn of(call: &Call) -> Result<Self, TaskError> {
+        Ok(match call.text("format")? {
+            None | Some("auto") => Self::Auto,
+            Some("json") => Self::Json,
+            Some("text" | "csv" | "ndjson") => Self::Text,
+            Some("binary" | "base64") => Self::Binary,
+            Some(other) => {
+                let other = Value::from(other);
+                return Err(call.wrong_type("format", "auto, json, text or binary", &other));
+            }
+        })
+    }
+}
+
+/// Opens what is to be read.
+pub(crate) async fn open(place: &Place, range: Option<Range<u64>>) -> Result<Opened, TaskError> {
+    match place {
+        Place::Object { bucket, key } => bucket.get(key, range).await.map_err(|error| told(&error)),
+        Place::File(file) => files::get(file, range).await,
+    }
+}
+
+/// Gets an object.
+pub(super) async fn get(call: &Call, place: &Place, reach: &Reach) -> Result<Outcome, TaskError> {
+    let format = Format::of(call)?;
+    let range = range(call)?;
+    let is_part = range.is_some();
+    let Opened {
+        found,
+        range,
+        mut pieces,
+    } = open(place, range).await?;
+    let keeper = call.keeper.as_ref().filter(|keeper| keeper.can_stream());
+    let held_bytes_max = keeper.map_or(HELD_BYTES_MAX, |_| call.inline_bytes_max);
+    let mut before = match shown(&found) {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    if is_part {
+        before.insert("range".to_owned(), vec![range.start, range.end].into());
+    }
+    let kind = kind(&found.uri, found.content_type.as_deref());
+    let mut held = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| broken(&found.uri, &error))?;
+        held.extend_from_slice(&piece);
+        if held.len() <= held_bytes_max {
+            continue;
+        }
+        let Some(keeper) = keeper else {
+            return Err(too_large(&found.uri, HELD_BYTES_MAX as u64));
+        };
+        let mut spool = Spool::begin(&reach.scratch_dir)?;
+        spool.take(&held, STREAMED_BYTES_MAX).await?;
+        drop(std::mem::take(&mut held));
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| broken(&found.uri, &error))?;
+            spool.take(&piece, STREAMED_BYTES_MAX).await?;
+        }
+        return kept(spool, (format, kind), before, keeper).await;
+    }
+    held_result(&held, (format, kind), before)
+}
+
+fn held_result(
+    held: &[u8],
+    (format, kind): (Format, Type),
+    mut result: Map<String, Value>,
+) -> Result<Outcome, TaskError> {
+    let json = || serde_json::from_slice::<Value>(held);
+    let text = || std::str::from_utf8(held).ok().map(Value::from);
+    let lossy = || Value::String(String::from_utf8_lossy(held).into_owned());
+    let data = match (format, kind) {
+        (Format::Json, _) => Some(json().map_err(|error| not_json(&error.to_string()))?),
+        (Format::Text, _) => Some(lossy()),
+        (Format::Binary, _) => None,
+        (Format::Auto, Type::Json) => json().ok().or_else(text),
+        (Format::Auto, Type::Text) => Some(lossy()),
+        (Format::Auto, Type::Unknown) => json().ok().or_else(text),
+        (Format::Auto, Type::Binary) => None,
+    };
+    let data = data.unwrap_or_else(|| {
+        result.insert("encoding".to_owned(), "base64".into());
+        STANDARD.encode(held).into()
+    });
+    result.insert("data".to_owned(), data);
+    Ok(Outcome::ok(Value::Object(result)))
+}
+
+async fn kept(
+    spool: Spool,
+    (format, kind): (Format, Type),
+    before: Map<String, Value>,
+    keeper: &Keeper,
+) -> Result<Outcome, TaskError> {
+    let form = match (format, kind) {
+        (Format::Json, _) => {
+            spool.json().map_err(|error| not_json(&error.to_string()))?;
+            Form::Json
+        }
+        (Format::Text, _) | (Format::Auto, Type::Text) => Form::Text,
+        (Format::Auto, Type::Json | Type::Unknown) if spool.json().is_ok() => Form::Json,
+        (Format::Auto, Type::Json | Type::Unknown) if spool.is_utf8() => Form::Text,
+        _ => Form::Base64,
+    };
+    let encoding = if form == Form::Base64 {
+        "base64"
+    } else {
+        "none"
+    };
+    let after = Map::from_iter([("encoding".to_owned(), Value::from(encoding))]);
+    let reference = keep(Around { before, after }, form, spool, keeper).await?;
+    Ok(Outcome::Ok(Success {
+        reference: Some(Box::new(reference)),
+        ..Success::default()
+    }))
+}
+
+/// What an object is, by what its bucket says, else by its name.
+fn kind(uri: &str, content_type: Option<&str>) -> Type {
+    let vague = [
+        "application/octet-stream",
+        "binary/octet-stream",
+        "application/binary",
+    ];
+    let said = content_type
+        .filter(|said| !vague.contains(said))
+        .unwrap_or("");
+    let ending = uri.rsplit('.').next().unwrap_or("").to_ascii_lowercase();
+    match (Type::of(&said.to_ascii_lowercase()), ending.as_str()) {
+        (Type::Unknown, "json") => Type::Json,
+        (Type::Unknown, "csv" | "txt" | "ndjson" | "jsonl" | "yaml" | "yml" | "xml") => Type::Text,
+        (Type::Unknown, "parquet" | "gz" | "zst" | "zip" | "png" | "jpg" | "pdf") => Type::Binary,
+        (said, _) => said,
+    }
+}
+
+/// The bytes that `range` asks for: `[a, b]`, `"a..b"` or `"a-b"`; `b` is not among them.
+fn range(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
+    let Some(value) = call.field("range") else {
+        return Ok(None);
+    };
+    let wrong = || call.wrong_type("range", "two numbers: [0, 100] or \"0..100\"", value);
+    let (from, to) = match value {
+        Value::Array(ends) => match ends.as_slice() {
+            [from, to] => (from.as_u64(), to.as_u64()),
+            _ => return Err(wrong()),
+        },
+        Value::String(text) => {
+            let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+            let number = |text: &str, or: u64| match text.trim() {
+                "" => Some(or),
+                text => text.parse().ok(),
+            };
+            (number(from, 0), number(to, u64::MAX))
+        }
+        _ => return Err(wrong()),
+    };
+    match (from, to) {
+        (Some(from), Some(to)) if from < to => Ok(Some(from..to)),
+        _ => Err(wrong()),
+    }
+}
+
+fn not_json(problem: &str) -> TaskError {
+    let message = format!("the object is not JSON: {problem}");
+    TaskError::new(ErrorKind::Parse, "OBJECT_JSON", message)
+}
+
+fn broken(uri: &str, error: &std::io::Error) -> TaskError {
+    let message = format!("`{uri}` broke off: {error}");
+    TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
+}
+
+fn too_large(uri: &str, bytes_max: u64) -> TaskError {
+    let message = format!("`{uri}` has more than {bytes_max} bytes; ask for a `range`");
+    TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)
+}

@@ -1,0 +1,100 @@
+//! Bytes of a value, read in order.
+
+use std::error::Error;
+
+use tokio_postgres::types::{FromSql, Type};
+
+/// A value whose bytes are not what its type promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server sent a value that cannot be read")]
+pub(crate) struct Broken;
+
+/// The bytes of a value of any type.
+pub(crate) struct Raw<'a>(pub(crate) &'a [u8]);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// Reads bytes from the left.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Broken)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Broken)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Broken> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(super) fn i16(&mut self) -> Result<i16, Broken> {
+        self.array().map(i16::from_be_bytes)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Broken> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn i32(&mut self) -> Result<i32, Broken> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Broken> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn i64(&mut self) -> Result<i64, Broken> {
+        self.array().map(i64::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Broken> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(super) fn f32(&mut self) -> Result<f32, Broken> {
+        self.array().map(f32::from_be_bytes)
+    }
+
+    pub(super) fn f64(&mut self) -> Result<f64, Broken> {
+        self.array().map(f64::from_be_bytes)
+    }
+
+    /// A length and so many bytes; a negative length is NULL.
+    pub(super) fn sized(&mut self) -> Result<Option<&'a [u8]>, Broken> {
+        let length = self.i32()?;
+        match usize::try_from(length) {
+            Err(_) => Ok(None),
+            Ok(length) => self.take(length).map(Some),
+        }
+    }
+
+    /// How many things follow.
+    pub(super) fn count(&mut self) -> Result<usize, Broken> {
+        usize::try_from(self.i32()?).map_err(|_| Broken)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Bytes that are text.
+pub(super) fn utf8(raw: &[u8]) -> String {
+    String::from_utf8_lossy(raw).into_owned()
+}

@@ -1,0 +1,158 @@
+//! Addresses, shapes, bits and other small types, as the server writes them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::number::real;
+use super::reader::{Broken, Reader, utf8};
+
+const IPV4: u8 = 2;
+
+pub(super) fn inet(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    let (family, bits, is_network) = (raw.u8()?, raw.u8()?, raw.u8()? != 0);
+    let length = usize::from(raw.u8()?);
+    let address = raw.take(length)?;
+    let (text, whole) = if family == IPV4 {
+        let octets: [u8; 4] = address.try_into().map_err(|_| Broken)?;
+        (Ipv4Addr::from(octets).to_string(), 32)
+    } else {
+        let octets: [u8; 16] = address.try_into().map_err(|_| Broken)?;
+        (Ipv6Addr::from(octets).to_string(), 128)
+    };
+    if bits == whole && !is_network {
+        return Ok(text);
+    }
+    Ok(format!("{text}/{bits}"))
+}
+
+pub(super) fn mac(raw: &[u8]) -> String {
+    let parts: Vec<String> = raw.iter().map(|byte| format!("{byte:02x}")).collect();
+    parts.join(":")
+}
+
+pub(super) fn bits(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    let count = raw.count()?;
+    let bits = raw
+        .0
+        .iter()
+        .flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
+    Ok(bits
+        .take(count)
+        .map(|bit| if bit == 1 { '1' } else { '0' })
+        .collect())
+}
+
+pub(super) fn uuid(raw: &[u8]) -> Result<String, Broken> {
+    let raw: [u8; 16] = raw.try_into().map_err(|_| Broken)?;
+    let part = |range: std::ops::Range<usize>| hex(&raw[range]);
+    let parts = [
+        part(0..4),
+        part(4..6),
+        part(6..8),
+        part(8..10),
+        part(10..16),
+    ];
+    Ok(parts.join("-"))
+}
+
+pub(super) fn hex(raw: &[u8]) -> String {
+    raw.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Money in hundredths, without the sign of a currency.
+pub(super) fn money(raw: &[u8]) -> Result<String, Broken> {
+    let cents = Reader(raw).i64()?;
+    let sign = if cents < 0 { "-" } else { "" };
+    let size = cents.unsigned_abs();
+    Ok(format!("{sign}{}.{:02}", size / 100, size % 100))
+}
+
+pub(super) fn lsn(raw: &[u8]) -> Result<String, Broken> {
+    let at = Reader(raw).u64()?;
+    Ok(format!("{:X}/{:X}", at >> 32, at & 0xFFFF_FFFF))
+}
+
+pub(super) fn tid(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    Ok(format!("({},{})", raw.u32()?, raw.u16()?))
+}
+
+/// A shape by the name of its type.
+pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    match name {
+        "point" => point(&mut raw),
+        "lseg" => Ok(format!("[{},{}]", point(&mut raw)?, point(&mut raw)?)),
+        "box" => Ok(format!("{},{}", point(&mut raw)?, point(&mut raw)?)),
+        "line" => Ok(format!(
+            "{{{},{},{}}}",
+            real(raw.f64()?),
+            real(raw.f64()?),
+            real(raw.f64()?)
+        )),
+        "circle" => Ok(format!("<{},{}>", point(&mut raw)?, real(raw.f64()?))),
+        "path" => {
+            let is_closed = raw.u8()? != 0;
+            let points = points(&mut raw)?;
+            Ok(if is_closed {
+                format!("({points})")
+            } else {
+                format!("[{points}]")
+            })
+        }
+        _ => Ok(format!("({})", points(&mut raw)?)),
+    }
+}
+
+fn point(raw: &mut Reader<'_>) -> Result<String, Broken> {
+    Ok(format!("({},{})", real(raw.f64()?), real(raw.f64()?)))
+}
+
+fn points(raw: &mut Reader<'_>) -> Result<String, Broken> {
+    let count = raw.count()?;
+    let points = (0..count)
+        .map(|_| point(raw))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(points.join(","))
+}
+
+/// Words of a text with their places, as `'cat':3 'dog':1,7A`.
+pub(super) fn words(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    let count = raw.count()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length = raw.0.iter().position(|byte| *byte == 0).ok_or(Broken)?;
+        let lexeme = utf8(raw.take(length)?);
+        raw.take(1)?;
+        let places = raw.u16()?;
+        let places = (0..places).map(|_| {
+            let place = raw.u16()?;
+            let weight = ["", "C", "B", "A"][usize::from(place >> 14)];
+            Ok(format!("{}{weight}", place & 0x3FFF))
+        });
+        let places = places.collect::<Result<Vec<_>, _>>()?.join(",");
+        let colon = if places.is_empty() { "" } else { ":" };
+        let lexeme = lexeme.replace('\\', "\\\\").replace('\'', "''");
+        words.push(format!("'{lexeme}'{colon}{places}"));
+    }
+    Ok(words.join(" "))
+}
+
+/// Pairs of texts, as `"a"=>"1", "b"=>NULL`.
+pub(super) fn pairs(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    let count = raw.count()?;
+    let quoted = |text: &[u8]| {
+        let text = utf8(text);
+        format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    };
+    let mut pairs = Vec::new();
+    for _ in 0..count {
+        let key = raw.sized()?.map(quoted).unwrap_or_default();
+        let value = raw.sized()?.map_or("NULL".to_owned(), quoted);
+        pairs.push(format!("{key}=>{value}"));
+    }
+    Ok(pairs.join(", "))
+}

@@ -1,0 +1,168 @@
+//! Dates, times and intervals.
+
+use super::reader::{Broken, Reader};
+
+const SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * SECOND;
+/// Days from 0000-03-01 to 2000-01-01, which the server counts from.
+const EPOCH: i64 = 730_425;
+
+/// Between the date and the time: ISO says `T`, the server a blank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Iso,
+    Server,
+}
+
+pub(super) fn date(raw: &[u8]) -> Result<String, Broken> {
+    match Reader(raw).i32()? {
+        i32::MAX => Ok("infinity".to_owned()),
+        i32::MIN => Ok("-infinity".to_owned()),
+        days => {
+            let (text, era) = day(i64::from(days));
+            Ok(text + era)
+        }
+    }
+}
+
+/// A timestamp; `zone` is what follows the time.
+pub(super) fn timestamp(raw: &[u8], zone: &str, style: Style) -> Result<String, Broken> {
+    match Reader(raw).i64()? {
+        i64::MAX => Ok("infinity".to_owned()),
+        i64::MIN => Ok("-infinity".to_owned()),
+        micros => {
+            let (text, era) = day(micros.div_euclid(DAY));
+            let between = if style == Style::Iso { 'T' } else { ' ' };
+            let time = clock(micros.rem_euclid(DAY));
+            Ok(format!("{text}{between}{time}{zone}{era}"))
+        }
+    }
+}
+
+pub(super) fn time(raw: &[u8]) -> Result<String, Broken> {
+    Reader(raw).i64().map(clock)
+}
+
+pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    let time = clock(raw.i64()?);
+    // Seconds west of Greenwich.
+    let west = raw.i32()?;
+    let sign = if west > 0 { '-' } else { '+' };
+    let (hours, minutes, seconds) = sixty(i64::from(west.unsigned_abs()));
+    let mut zone = format!("{sign}{hours:02}");
+    if minutes > 0 || seconds > 0 {
+        zone.push_str(&format!(":{minutes:02}"));
+    }
+    if seconds > 0 {
+        zone.push_str(&format!(":{seconds:02}"));
+    }
+    Ok(time + zone.as_str())
+}
+
+/// An interval as the server writes it: `1 year 2 mons 3 days 04:05:06`.
+pub(super) fn interval(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    let (micros, days, months) = (raw.i64()?, raw.i32()?, raw.i32()?);
+    match (micros, days, months) {
+        (i64::MAX, i32::MAX, i32::MAX) => return Ok("infinity".to_owned()),
+        (i64::MIN, i32::MIN, i32::MIN) => return Ok("-infinity".to_owned()),
+        _ => {}
+    }
+    let mut parts = Vec::new();
+    let mut is_before = false;
+    for (value, unit) in [(months / 12, "year"), (months % 12, "mon"), (days, "day")] {
+        if value != 0 {
+            let sign = if is_before && value > 0 { "+" } else { "" };
+            let plural = if value == 1 { "" } else { "s" };
+            parts.push(format!("{sign}{value} {unit}{plural}"));
+            is_before = value < 0;
+        }
+    }
+    if micros != 0 || parts.is_empty() {
+        let sign = match micros {
+            ..0 => "-",
+            _ if is_before => "+",
+            _ => "",
+        };
+        let size = i64::try_from(micros.unsigned_abs()).map_err(|_| Broken)?;
+        parts.push(format!("{sign}{}", clock(size)));
+    }
+    Ok(parts.join(" "))
+}
+
+/// Microseconds since midnight.
+fn clock(micros: i64) -> String {
+    let (hours, minutes, seconds) = sixty(micros / SECOND);
+    let mut text = format!("{hours:02}:{minutes:02}:{seconds:02}");
+    let fraction = micros % SECOND;
+    if fraction > 0 {
+        let fraction = format!(".{fraction:06}");
+        text.push_str(fraction.trim_end_matches('0'));
+    }
+    text
+}
+
+fn sixty(seconds: i64) -> (i64, i64, i64) {
+    (seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A day counted from 2000-01-01, and ` BC` if it is before the first year.
+fn day(days: i64) -> (String, &'static str) {
+    // Years begin in March here, so that a leap day is a year's last.
+    let days = days + EPOCH;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, suffix) = if year > 0 {
+        (year, "")
+    } else {
+        (1 - year, " BC")
+    };
+    (format!("{year:04}-{month:02}-{day:02}"), suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_over_leap_years_and_eras() {
+        let of = |days: i32| date(&days.to_be_bytes()).unwrap();
+        assert_eq!(of(0), "2000-01-01");
+        assert_eq!(of(59), "2000-02-29");
+        assert_eq!(of(-1), "1999-12-31");
+        assert_eq!(of(8_766), "2024-01-01");
+        assert_eq!(of(i32::MAX), "infinity");
+    }
+
+    #[test]
+    fn timestamps_before_the_epoch_keep_their_fraction() {
+        let of = |micros: i64| timestamp(&micros.to_be_bytes(), "", Style::Iso).unwrap();
+        assert_eq!(of(-1), "1999-12-31T23:59:59.999999");
+        assert_eq!(of(1_500_000), "2000-01-01T00:00:01.5");
+    }
+
+    #[test]
+    fn intervals_are_written_with_their_signs() {
+        let of = |micros: i64, days: i32, months: i32| {
+            let mut raw = micros.to_be_bytes().to_vec();
+            raw.extend(days.to_be_bytes());
+            raw.extend(months.to_be_bytes());
+            interval(&raw).unwrap()
+        };
+        assert_eq!(of(0, 0, 0), "00:00:00");
+        assert_eq!(of(3_661 * SECOND, 3, 14), "1 year 2 mons 3 days 01:01:01");
+        assert_eq!(of(SECOND, 2, -1), "-1 mons +2 days 00:00:01");
+        assert_eq!(of(-SECOND / 2, 1, 0), "1 day -00:00:00.5");
+    }
+}

@@ -1,0 +1,166 @@
+//! One value: as JSON for a row, as text where it is part of another value.
+
+use serde_json::Value;
+use tokio_postgres::types::{Kind, Type};
+
+use super::reader::{Broken, Reader, utf8};
+use super::time::Style;
+use super::{nested, number, shape, time};
+
+/// Writes a value as JSON.
+pub(crate) fn write(type_: &Type, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Broken> {
+    let Some(raw) = raw else {
+        out.extend_from_slice(b"null");
+        return Ok(());
+    };
+    match type_.kind() {
+        Kind::Domain(inner) => return write(inner, Some(raw), out),
+        Kind::Array(inner) => return nested::array_json(inner, raw, out),
+        _ => {}
+    }
+    match *type_ {
+        Type::BOOL => put(out, bool_of(raw)),
+        Type::INT2 => put(out, Reader(raw).i16()?),
+        Type::INT4 => put(out, Reader(raw).i32()?),
+        Type::INT8 => put(out, Reader(raw).i64()?),
+        Type::OID | Type::XID | Type::CID | Type::REGCLASS | Type::REGTYPE | Type::REGPROC => {
+            put(out, Reader(raw).u32()?);
+        }
+        Type::FLOAT4 => {
+            // By its own digits: 0.1 of four bytes is 0.1 and not 0.10000000149011612.
+            let real = Reader(raw).f32()?;
+            put_real(out, real.to_string().parse().unwrap_or(f64::from(real)));
+        }
+        Type::FLOAT8 => put_real(out, Reader(raw).f64()?),
+        Type::NUMERIC => {
+            let text = number::numeric(raw)?;
+            match number::lossless(&text) {
+                Some(number) => out.extend_from_slice(number.as_bytes()),
+                None => put(out, text),
+            }
+        }
+        Type::JSON => out.extend_from_slice(raw),
+        // A byte before the text says which form of it this is.
+        Type::JSONB => out.extend_from_slice(raw.get(1..).ok_or(Broken)?),
+        Type::TIMESTAMP => put(out, time::timestamp(raw, "", Style::Iso)?),
+        Type::TIMESTAMPTZ => put(out, time::timestamp(raw, "+00:00", Style::Iso)?),
+        Type::VOID => out.extend_from_slice(b"null"),
+        _ if type_.name() == "vector" => {
+            out.extend_from_slice(vector(raw)?.as_bytes());
+        }
+        _ => put(out, text(type_, raw)?),
+    }
+    Ok(())
+}
+
+/// A value as the server writes it.
+pub(super) fn text(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
+    match type_.kind() {
+        Kind::Domain(inner) => return text(inner, raw),
+        Kind::Array(inner) => return nested::array_text(inner, raw),
+        Kind::Composite(_) => return nested::row_text(type_, raw),
+        Kind::Range(inner) => return nested::range_text(inner, raw),
+        Kind::Multirange(inner) => {
+            // What is known of several ranges is the type of one of them, or of its bounds.
+            return match inner.kind() {
+                Kind::Range(bound) => nested::ranges_text(bound, raw),
+                _ => nested::ranges_text(inner, raw),
+            };
+        }
+        Kind::Enum(_) => return Ok(utf8(raw)),
+        _ => {}
+    }
+    simple(type_, raw)
+}
+
+fn simple(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
+    match *type_ {
+        Type::BOOL => Ok(if bool_of(raw) { "t" } else { "f" }.to_owned()),
+        Type::INT2 => Ok(Reader(raw).i16()?.to_string()),
+        Type::INT4 => Ok(Reader(raw).i32()?.to_string()),
+        Type::INT8 => Ok(Reader(raw).i64()?.to_string()),
+        Type::OID | Type::XID | Type::CID | Type::REGCLASS | Type::REGTYPE | Type::REGPROC => {
+            Ok(Reader(raw).u32()?.to_string())
+        }
+        Type::XID8 => Ok(Reader(raw).u64()?.to_string()),
+        Type::FLOAT4 => Ok(number::small_real(Reader(raw).f32()?)),
+        Type::FLOAT8 => Ok(number::real(Reader(raw).f64()?)),
+        Type::NUMERIC => number::numeric(raw),
+        Type::MONEY => shape::money(raw),
+        Type::BYTEA => Ok(format!("\\x{}", shape::hex(raw))),
+        Type::UUID => shape::uuid(raw),
+        Type::DATE => time::date(raw),
+        Type::TIME => time::time(raw),
+        Type::TIMETZ => time::time_with_zone(raw),
+        Type::TIMESTAMP => time::timestamp(raw, "", Style::Server),
+        Type::TIMESTAMPTZ => time::timestamp(raw, "+00", Style::Server),
+        Type::INTERVAL => time::interval(raw),
+        Type::JSONB | Type::JSONPATH => Ok(utf8(raw.get(1..).ok_or(Broken)?)),
+        Type::INET | Type::CIDR => shape::inet(raw),
+        Type::MACADDR | Type::MACADDR8 => Ok(shape::mac(raw)),
+        Type::BIT | Type::VARBIT => shape::bits(raw),
+        Type::PG_LSN => shape::lsn(raw),
+        Type::TID => shape::tid(raw),
+        Type::TS_VECTOR => shape::words(raw),
+        Type::RECORD => nested::row_text(type_, raw),
+        Type::TEXT
+        | Type::VARCHAR
+        | Type::BPCHAR
+        | Type::NAME
+        | Type::CHAR
+        | Type::UNKNOWN
+        | Type::JSON
+        | Type::XML
+        | Type::CSTRING
+        | Type::REFCURSOR => Ok(utf8(raw)),
+        _ => by_name(type_.name(), raw),
+    }
+}
+
+/// Types whose numbers differ from database to database; what nobody knows is text if it can be, else hexadecimal.
+fn by_name(name: &str, raw: &[u8]) -> Result<String, Broken> {
+    match name {
+        "point" | "lseg" | "box" | "line" | "circle" | "path" | "polygon" => {
+            shape::geometry(name, raw)
+        }
+        "hstore" => shape::pairs(raw),
+        "vector" => vector(raw),
+        "ltree" | "lquery" | "ltxtquery" => Ok(utf8(raw.get(1..).ok_or(Broken)?)),
+        "geometry" | "geography" => Ok(shape::hex(raw).to_ascii_uppercase()),
+        _ => Ok(match std::str::from_utf8(raw) {
+            Ok(text) if !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
+                text.to_owned()
+            }
+            _ => format!("\\x{}", shape::hex(raw)),
+        }),
+    }
+}
+
+/// The numbers of an embedding, as JSON and the server both write them.
+fn vector(raw: &[u8]) -> Result<String, Broken> {
+    let mut raw = Reader(raw);
+    let count = raw.u16()?;
+    let _unused = raw.u16()?;
+    let reals = (0..count).map(|_| raw.f32().map(|real| real.to_string()));
+    let reals = reals.collect::<Result<Vec<_>, _>>()?;
+    if !raw.is_empty() {
+        return Err(Broken);
+    }
+    Ok(format!("[{}]", reals.join(",")))
+}
+
+fn bool_of(raw: &[u8]) -> bool {
+    raw.first().is_some_and(|byte| *byte != 0)
+}
+
+/// A real; JSON has no number for some of them.
+fn put_real(out: &mut Vec<u8>, real: f64) {
+    match number::special(real) {
+        Some(text) => put(out, text),
+        None => put(out, real),
+    }
+}
+
+fn put(out: &mut Vec<u8>, value: impl Into<Value>) {
+    out.extend_from_slice(value.into().to_string().as_bytes());
+}

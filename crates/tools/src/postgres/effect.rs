@@ -1,0 +1,127 @@
+//! `effect: transactional`: the statements and a marker commit together, so that a second try finds what the first did.
+//!
+//! The marker is a row of `noetl_effect` in the target's own database, keyed by the task run. A try that finds it gives
+//! the recorded result and runs nothing; two tries at the same time wait for each other at the key.
+
+use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::result_ref::ResultRef;
+use serde_json::{Value, json};
+use tokio_postgres::Client;
+
+use crate::call::Call;
+use crate::postgres::failure::Failure;
+use crate::postgres::rows::Spool;
+use crate::postgres::run;
+use crate::sql::Statement;
+
+/// Where the table is, by the session's search path.
+const FIND: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c \
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.oid = pg_catalog.to_regclass('noetl_effect')";
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS noetl_effect (\
+    idempotency_key text PRIMARY KEY, result json, created_at timestamptz NOT NULL DEFAULT now())";
+
+/// What two who create the table at once are told.
+const CREATED_BY_ANOTHER: [&str; 2] = ["23505", "42P07"];
+
+/// Refuses statements that would end the transaction they are in.
+pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
+    let ends = |statement: &&Statement| run::transaction(statement).is_some();
+    match statements.iter().find(ends) {
+        None => Ok(()),
+        Some(statement) => Err(TaskError::new(
+            ErrorKind::Schema,
+            "PG_TRANSACTION",
+            format!(
+                "`{}` cannot stand in a task with `effect: transactional`, which is one transaction as a whole",
+                statement.first_word()
+            ),
+        )),
+    }
+}
+
+/// Runs the statements once, whatever the number of tries.
+pub(super) async fn once(
+    client: &Client,
+    call: &Call,
+    statements: &[Statement],
+    mut spool: Spool,
+) -> Result<Outcome, Failure> {
+    let table = table(client).await?;
+    let key: &str = &call.idempotency_key;
+    client.batch_execute("BEGIN").await?;
+    let insert = format!(
+        "INSERT INTO {table} (idempotency_key) VALUES ($1) ON CONFLICT (idempotency_key) DO NOTHING"
+    );
+    if client.execute(&insert, &[&key]).await? == 0 {
+        let recorded = recorded(client, &table, key).await?;
+        client.batch_execute("ROLLBACK").await?;
+        return Ok(recorded);
+    }
+    let answers = run::run(client, statements, &mut spool).await?;
+    // A large result is durable before the marker that refers to it.
+    let outcome = spool.outcome(&answers, call.keeper.as_ref()).await?;
+    let update = format!("UPDATE {table} SET result = $2::text::json WHERE idempotency_key = $1");
+    let record = record(&outcome).to_string();
+    client.execute(&update, &[&key, &record]).await?;
+    client.batch_execute("COMMIT").await?;
+    Ok(outcome)
+}
+
+/// The table, made if there is none.
+async fn table(client: &Client) -> Result<String, Failure> {
+    for _ in 0..3 {
+        if let Some(row) = client.query_opt(FIND, &[]).await? {
+            return Ok(row.get(0));
+        }
+        let made = client.batch_execute(CREATE).await;
+        match made {
+            Err(error)
+                if !error
+                    .code()
+                    .is_some_and(|code| CREATED_BY_ANOTHER.contains(&code.code())) =>
+            {
+                return Err(error.into());
+            }
+            _ => {}
+        }
+    }
+    Err(TaskError::new(
+        ErrorKind::Schema,
+        "PG_EFFECT_TABLE",
+        "the table `noetl_effect` cannot be found by the search path after it was created; set `schema`",
+    )
+    .into())
+}
+
+/// What an earlier try left.
+async fn recorded(client: &Client, table: &str, key: &str) -> Result<Outcome, Failure> {
+    let select = format!("SELECT result::text FROM {table} WHERE idempotency_key = $1");
+    let row = client.query_one(&select, &[&key]).await?;
+    let text: Option<String> = row.get(0);
+    let record: Value = text
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    let reference = record.get("reference").cloned();
+    let reference = reference.and_then(|value| serde_json::from_value::<ResultRef>(value).ok());
+    let mut outcome = Outcome::Ok(Success {
+        result: record.get("result").cloned().unwrap_or_default(),
+        reference: reference.map(Box::new),
+        ..Success::default()
+    });
+    outcome
+        .meta_mut()
+        .insert("recorded".to_owned(), Value::Bool(true));
+    Ok(outcome)
+}
+
+fn record(outcome: &Outcome) -> Value {
+    match outcome {
+        Outcome::Ok(success) => match &success.reference {
+            Some(reference) => json!({"reference": reference}),
+            None => json!({"result": success.result}),
+        },
+        Outcome::Error(_) => Value::Null,
+    }
+}

@@ -1,0 +1,272 @@
+//! What an error of the server means to a playbook: its kind, whether trying again may help, and what to do about it.
+
+use std::error::Error as _;
+
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
+use serde_json::{Value, json};
+use tokio_postgres::error::{DbError, ErrorPosition};
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server, or the connection to it, said so.
+    Server {
+        error: tokio_postgres::Error,
+        spot: Option<Spot>,
+    },
+    /// We said so.
+    Task(Box<TaskError>),
+}
+
+/// The statement that was under way.
+#[derive(Debug, Clone)]
+pub(super) struct Spot {
+    /// Its index in the command.
+    pub(super) statement: usize,
+    /// The line of the command on which it begins.
+    pub(super) line: usize,
+    /// What was sent.
+    pub(super) text: String,
+    /// Whether it has values in place of `{{ … }}`.
+    pub(super) has_values: bool,
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        Self::Task(Box::new(error))
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Server { error, spot: None }
+    }
+}
+
+impl Failure {
+    /// The outcome of a call that ended in this way.
+    pub(super) fn outcome(self) -> Outcome {
+        match self {
+            Self::Task(error) => Outcome::error(*error),
+            Self::Server { error, spot } => match error.as_db_error() {
+                Some(db) => refused(db, spot.as_ref()),
+                None => Outcome::error(lost(&error)),
+            },
+        }
+    }
+
+    /// Whether the connection is well all the same: the server answered.
+    pub(super) fn is_answer(&self) -> bool {
+        match self {
+            Self::Task(_) => false,
+            Self::Server { error, .. } => {
+                let severity = error.as_db_error().map(DbError::severity);
+                severity.is_some_and(|severity| severity == "ERROR") && !error.is_closed()
+            }
+        }
+    }
+
+    /// Whether the server stopped the statement because it was told to.
+    pub(super) fn is_stop(&self) -> bool {
+        matches!(self, Self::Server { error, .. }
+            if error.code().is_some_and(|code| code.code() == "57014"))
+    }
+}
+
+/// What an error of the server, or of the connection to it, means to a task.
+pub(crate) fn told(error: tokio_postgres::Error) -> TaskError {
+    match Failure::from(error).outcome() {
+        Outcome::Error(failure) => failure.error,
+        Outcome::Ok(_) => unreachable!("a failure is no success"),
+    }
+}
+
+/// The error of a target that could not be reached; nothing was sent.
+pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError {
+    let told = match error.as_db_error() {
+        Some(db) => {
+            let (kind, retryable) = classify(db.code().code());
+            let code = format!("PG_{}", db.code().code());
+            let mut message = format!("{place}: {}", db.message());
+            message.push_str(remedy(db.code().code(), false));
+            TaskError {
+                retryable,
+                ..TaskError::new(kind, code, message)
+            }
+        }
+        None => {
+            let cause = error.source().map(|cause| format!(": {cause}"));
+            let message = format!("{place} cannot be reached{}", cause.unwrap_or_default());
+            TaskError {
+                retryable: true,
+                ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", message)
+            }
+        }
+    };
+    told.with("sent", false)
+}
+
+/// The error of a target that took too long to answer at all; nothing was sent.
+pub(super) fn silent(place: &str) -> TaskError {
+    TaskError {
+        retryable: true,
+        ..TaskError::new(
+            ErrorKind::DbConnection,
+            "PG_CONNECT",
+            format!("{place} did not take a connection in time"),
+        )
+    }
+    .with("sent", false)
+}
+
+/// The outcome of statements that took longer than the task's `timeout` and were stopped at the server.
+pub(super) fn too_slow(limit: std::time::Duration) -> Outcome {
+    let message = format!(
+        "the statements took longer than {limit:?} and were stopped{}",
+        remedy("57014", false)
+    );
+    let error = TaskError::new(ErrorKind::DbTimeout, "PG_57014", message)
+        .with("sqlstate", "57014")
+        .with("timeout_seconds", limit.as_secs_f64());
+    Outcome::error(error).with_facets(facets("57014", None, None))
+}
+
+/// The error of a connection that broke; whether the statement took effect is unknown.
+fn lost(error: &tokio_postgres::Error) -> TaskError {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    let message = format!(
+        "the connection was lost while a statement ran: {error}{}",
+        cause.unwrap_or_default()
+    );
+    TaskError {
+        retryable: true,
+        ..TaskError::new(ErrorKind::DbConnection, "PG_LOST", message)
+    }
+}
+
+/// The outcome of a statement that the server refused.
+fn refused(db: &DbError, spot: Option<&Spot>) -> Outcome {
+    let state = db.code().code();
+    let (kind, retryable) = classify(state);
+    let has_values = spot.is_some_and(|spot| spot.has_values);
+    let message = format!("{}{}", db.message(), remedy(state, has_values));
+    let mut error = TaskError {
+        retryable,
+        ..TaskError::new(kind, format!("PG_{state}"), message)
+    }
+    .with("sqlstate", state);
+    for (key, value) in [
+        ("detail", db.detail()),
+        ("hint", db.hint()),
+        ("table", db.table()),
+        ("column", db.column()),
+        ("constraint", db.constraint()),
+    ] {
+        if let Some(value) = value {
+            error = error.with(key, value);
+        }
+    }
+    let mut position = None;
+    if let Some(spot) = spot {
+        error = error.with("statement", spot.statement);
+        if let Some(ErrorPosition::Original(at)) = db.position() {
+            position = Some(*at);
+            error = error.with("line", line(spot, *at));
+        }
+    }
+    Outcome::error(error).with_facets(facets(state, db.constraint(), position))
+}
+
+fn facets(state: &str, constraint: Option<&str>, position: Option<u32>) -> Facets {
+    Facets {
+        pg: Some(json!({
+            "code": state,
+            "sqlstate": state,
+            "constraint": constraint,
+            "position": position.map_or(Value::Null, Value::from),
+        })),
+        ..Facets::default()
+    }
+}
+
+/// The line of the command at which a statement broke; positions count characters from 1.
+fn line(spot: &Spot, position: u32) -> usize {
+    let before = spot.text.chars().take(position.saturating_sub(1) as usize);
+    spot.line + before.filter(|c| *c == '\n').count()
+}
+
+/// The kind of an error by its SQLSTATE, and whether trying again may help.
+fn classify(state: &str) -> (ErrorKind, bool) {
+    match state {
+        "40001" | "40P01" => (ErrorKind::DbDeadlock, true),
+        "40003" => (ErrorKind::DbConnection, true),
+        "57014" | "25P03" | "25P04" => (ErrorKind::DbTimeout, false),
+        "55P03" => (ErrorKind::DbTimeout, true),
+        "53300" | "57P01" | "57P02" | "57P03" | "57P05" => (ErrorKind::DbConnection, true),
+        "42501" => (ErrorKind::Auth, false),
+        "3D000" | "3F000" | "P0002" | "58P01" => (ErrorKind::NotFound, false),
+        _ => match state.get(..2).unwrap_or_default() {
+            "08" => (ErrorKind::DbConnection, true),
+            "22" | "42" => (ErrorKind::Schema, false),
+            "23" | "40" | "44" => (ErrorKind::DbConstraint, false),
+            "28" => (ErrorKind::Auth, false),
+            "53" | "58" => (ErrorKind::ServerError, true),
+            "XX" => (ErrorKind::ServerError, false),
+            _ => (ErrorKind::ClientError, false),
+        },
+    }
+}
+
+fn remedy(state: &str, has_values: bool) -> &'static str {
+    match state {
+        "42601" if has_values => "; the name of a table or column needs `| ident`",
+        "22P02" | "42804" | "42883" if has_values => {
+            "; see that the value fits, or add a cast such as `::text`"
+        }
+        "42P18" => "; add a cast such as `::text` to the value",
+        "42P01" | "3F000" => "; check the name, or set `schema`",
+        "28P01" | "28000" => "; check the user and password of the credential",
+        "3D000" => "; create the database, or correct the credential",
+        "42501" => "; grant it to the user of the credential",
+        "40001" | "40P01" | "55P03" => "; trying again helps, by policy",
+        "57014" => "; raise `timeout`, or do less at a time",
+        "53300" => "; raise `max_connections`, or let fewer tasks run at once",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_kinds_and_only_passing_ones_are_tried_again() {
+        for (state, kind, retryable) in [
+            ("40001", ErrorKind::DbDeadlock, true),
+            ("40P01", ErrorKind::DbDeadlock, true),
+            ("57014", ErrorKind::DbTimeout, false),
+            ("23505", ErrorKind::DbConstraint, false),
+            ("28P01", ErrorKind::Auth, false),
+            ("42601", ErrorKind::Schema, false),
+            ("42P01", ErrorKind::Schema, false),
+            ("3D000", ErrorKind::NotFound, false),
+            ("08006", ErrorKind::DbConnection, true),
+            ("57P01", ErrorKind::DbConnection, true),
+            ("P0001", ErrorKind::ClientError, false),
+        ] {
+            assert_eq!(classify(state), (kind, retryable), "{state}");
+        }
+    }
+
+    #[test]
+    fn a_position_is_a_line_of_the_command() {
+        let spot = Spot {
+            statement: 1,
+            line: 3,
+            text: "SELECT 1,\n  oops\nFROM x".to_owned(),
+            has_values: false,
+        };
+        assert_eq!(line(&spot, 1), 3);
+        assert_eq!(line(&spot, 13), 4);
+    }
+}

@@ -1,0 +1,48 @@
+//! The engine's own database is no target of tasks, by whatever name or address it is reached.
+//!
+//! A database is known by what is in it: the tables of a store in the schema `noetl`. So a worker that has never heard
+//! of the store's URL refuses it as well.
+
+use model::outcome::{ErrorKind, TaskError};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use crate::postgres::target::Target;
+
+/// Whether the database holds a store: tables that every store has.
+const IS_STORE: &str = "SELECT count(*) FROM pg_catalog.pg_class c \
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE n.nspname = 'noetl' AND c.relname IN ('execution', 'event_key', 'command')";
+
+/// How many of them there are.
+const TABLES: &str = "3";
+
+/// Refuses the database of an engine unless it is allowed by its name, or as `host:port/name`.
+pub(super) async fn check(
+    client: &Client,
+    target: &Target,
+    allowed: &[String],
+) -> Result<Result<(), TaskError>, tokio_postgres::Error> {
+    let place = target.place();
+    let is_allowed = |name: &String| *name == place || name == target.database();
+    if allowed.iter().any(is_allowed) {
+        return Ok(Ok(()));
+    }
+    let answer = client.simple_query(IS_STORE).await?;
+    let is_store = answer.iter().any(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0) == Some(TABLES),
+        _ => false,
+    });
+    if !is_store {
+        return Ok(Ok(()));
+    }
+    let message = format!(
+        "`{place}` is the database of an engine and cannot be a target; keep your data in a database of its own, \
+         or allow it by name with NOETL_POSTGRES_ALLOW"
+    );
+    Ok(Err(TaskError::new(
+        ErrorKind::Auth,
+        "DATABASE_FORBIDDEN",
+        message,
+    )
+    .with("sent", false)))
+}

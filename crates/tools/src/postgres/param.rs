@@ -1,0 +1,152 @@
+//! JSON values as parameters: each goes as text, and the server reads it by the type it has inferred.
+
+use std::error::Error;
+
+use bytes::BytesMut;
+use serde_json::{Map, Value};
+use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
+
+/// A value to be bound.
+#[derive(Debug)]
+pub(super) struct Param<'a>(pub(super) &'a Value);
+
+impl ToSql for Param<'_> {
+    fn to_sql(
+        &self,
+        type_: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match text(self.0, type_) {
+            None => Ok(IsNull::Yes),
+            Some(text) => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(IsNull::No)
+            }
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
+}
+
+/// The type of a value where the server cannot infer one.
+pub(super) fn own_type(value: &Value) -> Type {
+    match value {
+        Value::Null | Value::String(_) => Type::TEXT,
+        Value::Bool(_) => Type::BOOL,
+        Value::Number(number) if number.is_f64() => Type::FLOAT8,
+        Value::Number(number) if number.is_i64() => Type::INT8,
+        Value::Number(_) => Type::NUMERIC,
+        Value::Array(_) | Value::Object(_) => Type::JSONB,
+    }
+}
+
+/// A value in the text form of a type; none is NULL.
+fn text(value: &Value, type_: &Type) -> Option<String> {
+    if value.is_null() {
+        return None;
+    }
+    Some(match (type_.kind(), value) {
+        (Kind::Domain(inner), _) => return text(value, inner),
+        (Kind::Array(inner), Value::Array(items)) => array(items, inner),
+        (Kind::Composite(fields), Value::Object(map)) => {
+            let fields = fields.iter();
+            row(fields.map(|field| text(member(map, field.name()), field.type_())))
+        }
+        (Kind::Composite(fields), Value::Array(items)) => {
+            let fields = fields.iter().enumerate();
+            row(fields
+                .map(|(at, field)| text(items.get(at).unwrap_or(&Value::Null), field.type_())))
+        }
+        _ => plain(value, type_),
+    })
+}
+
+fn plain(value: &Value, type_: &Type) -> String {
+    match value {
+        Value::String(text) if *type_ == Type::BYTEA && !text.starts_with("\\x") => {
+            let digits = text.bytes().map(|byte| format!("{byte:02x}"));
+            format!("\\x{}", digits.collect::<String>())
+        }
+        Value::String(text) => text.clone(),
+        Value::Number(number) if is_integer(type_) => match number.as_f64() {
+            Some(real) if number.is_f64() && real.fract() == 0.0 => format!("{real:.0}"),
+            _ => number.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn is_integer(type_: &Type) -> bool {
+    [Type::INT2, Type::INT4, Type::INT8, Type::OID].contains(type_)
+}
+
+fn member<'a>(map: &'a Map<String, Value>, name: &str) -> &'a Value {
+    map.get(name).unwrap_or(&Value::Null)
+}
+
+/// `{…}`, as arrays are written; lists in lists are further dimensions, unless the elements are JSON.
+fn array(items: &[Value], inner: &Type) -> String {
+    let is_json = [Type::JSON, Type::JSONB].contains(inner);
+    let delimiter = if *inner == Type::BOX { ";" } else { "," };
+    let items = items.iter().map(|item| match item {
+        Value::Array(items) if !is_json => array(items, inner),
+        item => text(item, inner).map_or("NULL".to_owned(), |text| quoted(&text)),
+    });
+    format!("{{{}}}", items.collect::<Vec<_>>().join(delimiter))
+}
+
+/// `(…)`, as rows are written.
+fn row(fields: impl Iterator<Item = Option<String>>) -> String {
+    let fields = fields.map(|field| field.map(|text| quoted(&text)).unwrap_or_default());
+    format!("({})", fields.collect::<Vec<_>>().join(","))
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lists_are_arrays_and_maps_are_json() {
+        let of = |value: Value, type_: Type| text(&value, &type_);
+        assert_eq!(
+            of(json!(["a\"b", null, "c\\d"]), Type::TEXT_ARRAY).unwrap(),
+            r#"{"a\"b",NULL,"c\\d"}"#
+        );
+        assert_eq!(
+            of(json!([[1], [2]]), Type::INT4_ARRAY).unwrap(),
+            r#"{{"1"},{"2"}}"#
+        );
+        assert_eq!(
+            of(json!([1, {"a": 2}]), Type::JSONB).unwrap(),
+            r#"[1,{"a":2}]"#
+        );
+        assert_eq!(of(json!([[1]]), Type::JSONB_ARRAY).unwrap(), r#"{"[1]"}"#);
+        assert_eq!(of(Value::Null, Type::JSONB), None);
+    }
+
+    #[test]
+    fn a_whole_number_written_as_a_real_is_an_integer() {
+        assert_eq!(text(&json!(5.0), &Type::INT4).unwrap(), "5");
+        assert_eq!(text(&json!(5.5), &Type::INT4).unwrap(), "5.5");
+        assert_eq!(text(&json!(5.0), &Type::FLOAT8).unwrap(), "5.0");
+    }
+
+    #[test]
+    fn text_for_bytea_is_its_bytes_unless_it_is_hexadecimal() {
+        assert_eq!(text(&json!("hi\\"), &Type::BYTEA).unwrap(), "\\x68695c");
+        assert_eq!(text(&json!("\\x00ff"), &Type::BYTEA).unwrap(), "\\x00ff");
+    }
+}

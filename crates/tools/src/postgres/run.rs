@@ -1,0 +1,208 @@
+//! Statements run in order on one connection; each is prepared, so that the server says its types and columns.
+
+use std::pin::pin;
+
+use futures_util::TryStreamExt as _;
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::Value;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row, Statement as Prepared};
+
+use crate::postgres::decode::{Raw, write};
+use crate::postgres::failure::{Failure, Spot};
+use crate::postgres::param::{Param, own_type};
+use crate::postgres::rows::{Answer, Spool};
+use crate::sql::{Statement, unique};
+
+/// Statements that take parameters. The others get literals.
+const TAKES_PARAMS: [&str; 8] = [
+    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
+];
+/// What changes rows, so that the count in its answer is of rows affected.
+const CHANGES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
+/// A value whose type the server cannot infer.
+const INDETERMINATE: &str = "42P18";
+
+/// Whether a transaction of the author's own is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transaction {
+    None,
+    Open,
+}
+
+/// Refuses what cannot be run here, before anything is.
+pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
+    for statement in statements {
+        let text = statement.text.to_ascii_uppercase();
+        let is_copy = statement.first_word() == "COPY";
+        if is_copy && (text.contains("STDIN") || text.contains("STDOUT")) {
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "PG_COPY",
+                "`COPY` from or to the client has no other end here; use INSERT and SELECT, or a `transfer` task",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How a statement changes the author's own transaction.
+pub(super) fn transaction(statement: &Statement) -> Option<Transaction> {
+    let words: Vec<&str> = statement.words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["BEGIN", ..] | ["START", "TRANSACTION", ..] => Some(Transaction::Open),
+        ["ROLLBACK" | "ABORT", "TO", ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", ..] => None,
+        ["PREPARE", "TRANSACTION", ..] => Some(Transaction::None),
+        ["COMMIT" | "ROLLBACK", "PREPARED", ..] => None,
+        ["COMMIT" | "END" | "ROLLBACK" | "ABORT", .., "CHAIN"] if !words.contains(&"NO") => {
+            Some(Transaction::Open)
+        }
+        ["COMMIT" | "END" | "ROLLBACK" | "ABORT", ..] => Some(Transaction::None),
+        _ => None,
+    }
+}
+
+/// Runs all statements. A transaction that the command leaves open is an error, and is undone.
+pub(super) async fn run(
+    client: &Client,
+    statements: &[Statement],
+    spool: &mut Spool,
+) -> Result<Vec<Answer>, Failure> {
+    let mut answers = Vec::new();
+    let mut open = Transaction::None;
+    for (index, statement) in statements.iter().enumerate() {
+        let answer = one(client, index, statement, spool).await?;
+        answers.push(answer);
+        open = transaction(statement).unwrap_or(open);
+    }
+    if open == Transaction::Open {
+        return Err(TaskError::new(
+            ErrorKind::Schema,
+            "PG_TRANSACTION_OPEN",
+            "the command begins a transaction and does not end it, so it was undone; end it with COMMIT",
+        )
+        .into());
+    }
+    Ok(answers)
+}
+
+async fn one(
+    client: &Client,
+    index: usize,
+    statement: &Statement,
+    spool: &mut Spool,
+) -> Result<Answer, Failure> {
+    let binds = TAKES_PARAMS.contains(&statement.first_word()) || statement.text.starts_with('(');
+    let (text, params) = if binds {
+        (statement.text.clone(), statement.params.as_slice())
+    } else {
+        (statement.with_literals(), [].as_slice())
+    };
+    let spot = Spot {
+        statement: index,
+        line: statement.line,
+        text,
+        has_values: !statement.params.is_empty(),
+    };
+    let refused = |error| Failure::Server {
+        error,
+        spot: Some(spot.clone()),
+    };
+    if index > 0 && spot.text.contains('\\') {
+        // An earlier statement may have changed what a backslash means, and values are escaped by what it means here.
+        client
+            .batch_execute(crate::postgres::session::BEGIN)
+            .await?;
+    }
+    let prepared = prepare(client, &spot.text, params).await.map_err(refused)?;
+    let wanted = prepared.params().len();
+    if wanted != params.len() {
+        return Err(unbound(wanted, params.len()).into());
+    }
+    let columns = unique(
+        prepared
+            .columns()
+            .iter()
+            .map(|column| column.name().to_owned()),
+    );
+    let start = spool.position();
+    let mut row_count = 0;
+    let stream = client.query_raw(&prepared, params.iter().map(Param)).await;
+    let mut stream = pin!(stream.map_err(refused)?);
+    while let Some(row) = stream.try_next().await.map_err(refused)? {
+        if row_count > 0 {
+            spool.buffer().push(b',');
+        }
+        write_row(&row, &columns, spool.buffer())?;
+        spool.settle().await?;
+        row_count += 1;
+    }
+    let counted = stream.rows_affected().unwrap_or(0);
+    let changes = CHANGES.contains(&statement.verb.as_str());
+    Ok(Answer {
+        columns,
+        row_count,
+        affected_rows: if changes { counted } else { 0 },
+        start,
+        end: spool.position(),
+    })
+}
+
+/// Prepares a statement. Where the server cannot infer the type of a value, the value says it.
+async fn prepare(
+    client: &Client,
+    text: &str,
+    params: &[Value],
+) -> Result<Prepared, tokio_postgres::Error> {
+    let mut types: Vec<Type> = Vec::new();
+    for _ in 0..=params.len() {
+        let error = match client.prepare_typed(text, &types).await {
+            Ok(prepared) => return Ok(prepared),
+            Err(error) => error,
+        };
+        let Some(at) = indeterminate(&error).filter(|at| *at < params.len()) else {
+            return Err(error);
+        };
+        // Types that the server may still infer are left to it.
+        if types.len() <= at {
+            types.resize(at + 1, Type::UNKNOWN);
+        }
+        types[at] = own_type(&params[at]);
+    }
+    client.prepare_typed(text, &types).await
+}
+
+/// The index of the value whose type the server asks for.
+fn indeterminate(error: &tokio_postgres::Error) -> Option<usize> {
+    let db = error.as_db_error()?;
+    if db.code().code() != INDETERMINATE {
+        return None;
+    }
+    let number = db.message().rsplit_once('$')?.1;
+    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse::<usize>().ok()?.checked_sub(1)
+}
+
+fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Failure> {
+    out.push(b'{');
+    for (at, (column, name)) in row.columns().iter().zip(columns).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(Value::from(name.as_str()).to_string().as_bytes());
+        out.push(b':');
+        let raw = row.try_get::<_, Option<Raw<'_>>>(at)?;
+        write(column.type_(), raw.map(|raw| raw.0), out).map_err(|broken| {
+            let message = format!("column `{name}`: {broken}; cast it to text");
+            TaskError::new(ErrorKind::Schema, "PG_RESULT", message)
+        })?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn unbound(wanted: usize, given: usize) -> TaskError {
+    let message =
+        format!("the statement has {wanted} placeholders, but {given} values are given for it");
+    TaskError::new(ErrorKind::Schema, "SQL_BIND", message)
+}

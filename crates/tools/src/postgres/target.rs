@@ -1,0 +1,253 @@
+//! Where a database is and who asks, out of a credential.
+//!
+//! Enters: `auth`, by the names of credentials (`db_host` …) or of drivers (`host` …), or as one `dsn`. Leaves: the
+//! driver's configuration, with `sslmode` taken out, because the driver knows only some of its values.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use crate::call::Call;
+
+/// How long the network may leave data unacknowledged before the connection counts as lost.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// How far the server's certificate is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Trust {
+    /// Any certificate will do: only listening in is prevented.
+    Any,
+    /// It must come from a known authority.
+    Authority,
+    /// And must name the host.
+    Full,
+}
+
+/// A database and who asks it; it never shows its password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(super) config: Config,
+    pub(super) trust: Trust,
+    pub(super) roots: Option<PathBuf>,
+}
+
+impl Target {
+    /// The target that a call's `auth` names.
+    pub(super) fn of(call: &Call) -> Result<Self, TaskError> {
+        let auth = match call.field("auth") {
+            Some(Value::Object(auth)) => auth,
+            Some(Value::String(name)) => {
+                let message = format!("the credential `{name}` was not resolved before the call");
+                return Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message));
+            }
+            Some(other) => return Err(call.wrong_type("auth", "a map or a name", other)),
+            None => {
+                return Err(
+                    call.missing("auth", "name a credential, or give `{db_host, db_user, …}`")
+                );
+            }
+        };
+        Self::parse(auth)
+    }
+
+    /// The target that a credential names.
+    pub(crate) fn parse(auth: &Map<String, Value>) -> Result<Self, TaskError> {
+        let dsn = text(auth, &["dsn", "url", "uri", "connection_string", "db_dsn"])?;
+        let (mut config, mut mode, mut roots) = match dsn {
+            Some(dsn) => from_dsn(&dsn)?,
+            None => (Config::new(), None, None),
+        };
+        if let Some(host) = text(auth, &["db_host", "host", "hostname"])? {
+            config.host(host);
+        }
+        if let Some(port) = text(auth, &["db_port", "port"])? {
+            let port = port.trim().parse::<u16>();
+            config.port(port.map_err(|_| invalid("its port is not a number from 1 to 65535"))?);
+        }
+        if let Some(user) = text(auth, &["db_user", "user", "username"])? {
+            config.user(user);
+        }
+        if let Some(password) = text(auth, &["db_password", "password"])? {
+            config.password(password);
+        }
+        if let Some(database) = text(auth, &["db_name", "database", "dbname", "db"])? {
+            config.dbname(database);
+        }
+        mode = text(auth, &["sslmode", "ssl_mode", "db_sslmode"])?.or(mode);
+        roots = text(auth, &["sslrootcert", "ssl_root_cert"])?.or(roots);
+        if config.get_hosts().is_empty() {
+            return Err(invalid("it has no `db_host`"));
+        }
+        if config.get_user().is_none() {
+            return Err(invalid("it has no `db_user`"));
+        }
+        let trust = trust(mode.as_deref().unwrap_or("prefer"), &mut config)?;
+        config
+            .application_name("noetl")
+            .tcp_user_timeout(SILENCE_MAX)
+            .keepalives_idle(SILENCE_MAX)
+            .keepalives_interval(SILENCE_MAX / 4)
+            .keepalives_retries(3);
+        Ok(Self {
+            config,
+            trust,
+            roots: roots.map(PathBuf::from),
+        })
+    }
+
+    /// Host, port and database, for people; never the password.
+    pub(super) fn place(&self) -> String {
+        let host = match self.config.get_hosts().first() {
+            Some(Host::Tcp(host)) => host.clone(),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => path.display().to_string(),
+            None => "localhost".to_owned(),
+        };
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        format!("{host}:{port}/{}", self.database())
+    }
+
+    /// The database's name: the user's, unless said.
+    pub(super) fn database(&self) -> &str {
+        let named = self.config.get_dbname().or(self.config.get_user());
+        named.unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Target").field(&self.place()).finish()
+    }
+}
+
+type Parts = (Config, Option<String>, Option<String>);
+
+/// Takes a URL, or words like `host=…`, apart.
+fn from_dsn(dsn: &str) -> Result<Parts, TaskError> {
+    let is_url = dsn.starts_with("postgres://") || dsn.starts_with("postgresql://");
+    let (mut mode, mut roots) = (None, None);
+    let plain = if is_url {
+        let (base, query) = dsn.split_once('?').unwrap_or((dsn, ""));
+        let mut kept = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", value)) => mode = Some(value.to_owned()),
+                Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/")),
+                _ => kept.push(pair),
+            }
+        }
+        format!("{base}?{}", kept.join("&"))
+    } else {
+        let mut kept = Vec::new();
+        for word in dsn.split_whitespace() {
+            match word.split_once('=') {
+                Some(("sslmode", value)) => mode = Some(value.to_owned()),
+                Some(("sslrootcert", value)) => roots = Some(value.to_owned()),
+                _ => kept.push(word),
+            }
+        }
+        kept.join(" ")
+    };
+    // The driver's message may repeat the text, which holds the password.
+    let config = plain.parse().map_err(|_| {
+        invalid("its `dsn` is not of the form `postgres://user:password@host:port/database`")
+    })?;
+    Ok((config, mode, roots))
+}
+
+fn trust(mode: &str, config: &mut Config) -> Result<Trust, TaskError> {
+    let (ssl, trust) = match mode {
+        "disable" => (SslMode::Disable, Trust::Any),
+        "allow" | "prefer" => (SslMode::Prefer, Trust::Any),
+        "require" => (SslMode::Require, Trust::Any),
+        "verify-ca" => (SslMode::Require, Trust::Authority),
+        "verify-full" => (SslMode::Require, Trust::Full),
+        _ => {
+            return Err(invalid(
+                "its `sslmode` is unknown: use disable, prefer, require, verify-ca or verify-full",
+            ));
+        }
+    };
+    config.ssl_mode(ssl);
+    Ok(trust)
+}
+
+/// The first of these keys that is there, as text.
+fn text(auth: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, TaskError> {
+    let found = keys.iter().find_map(|key| Some((key, auth.get(*key)?)));
+    match found {
+        None | Some((_, Value::Null)) => Ok(None),
+        Some((_, Value::String(text))) if text.is_empty() => Ok(None),
+        Some((_, Value::String(text))) => Ok(Some(text.clone())),
+        Some((_, Value::Number(number))) => Ok(Some(number.to_string())),
+        Some((key, _)) => Err(invalid(&format!("its `{key}` is not text"))),
+    }
+}
+
+fn invalid(problem: &str) -> TaskError {
+    let message = format!("the credential cannot be used: {problem}");
+    TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn target(auth: Value) -> Result<Target, TaskError> {
+        Target::parse(auth.as_object().unwrap())
+    }
+
+    #[test]
+    fn both_ways_of_naming_and_a_dsn_mean_the_same() {
+        let credential = json!({"type": "postgres", "db_host": "db", "db_port": "6000", "db_user": "me",
+            "db_password": "hunter2", "db_name": "shop"});
+        let driver = json!({"host": "db", "port": 6000, "user": "me", "password": "hunter2",
+            "database": "shop", "sslmode": "prefer"});
+        let url = json!({"dsn": "postgres://me:hunter2@db:6000/shop?sslmode=prefer"});
+        let words = json!({"dsn": "host=db port=6000 user=me password=hunter2 dbname=shop"});
+        let first = target(credential).unwrap();
+        assert_eq!(first.place(), "db:6000/shop");
+        for other in [driver, url, words] {
+            assert!(target(other).unwrap() == first);
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let shown = target(json!({"dsn": "postgres://me:hunter2@db/shop"})).unwrap();
+        assert!(!format!("{shown:?}").contains("hunter2"));
+        for broken in [
+            "postgres://me:hunter2@db:port/x",
+            "host=db password='hunter2",
+        ] {
+            let refused = target(json!({"dsn": broken})).unwrap_err();
+            assert!(!format!("{refused:?}").contains("hunter2"), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn each_sslmode_is_understood_and_others_are_refused() {
+        let auth = |mode: &str| json!({"host": "db", "user": "me", "sslmode": mode});
+        let full = target(auth("verify-full")).unwrap();
+        assert_eq!(
+            (full.trust, full.config.get_ssl_mode()),
+            (Trust::Full, SslMode::Require)
+        );
+        let none = target(json!({"host": "db", "user": "me"})).unwrap();
+        assert_eq!(
+            (none.trust, none.config.get_ssl_mode()),
+            (Trust::Any, SslMode::Prefer)
+        );
+        assert_eq!(target(auth("maybe")).unwrap_err().code, "AUTH_INVALID");
+        assert_eq!(
+            target(json!({"user": "me"})).unwrap_err().code,
+            "AUTH_INVALID"
+        );
+    }
+}

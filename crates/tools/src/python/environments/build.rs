@@ -1,0 +1,184 @@
+//! Making an environment aside, and putting it in its place when it is whole.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, TaskError};
+use tokio_util::sync::CancellationToken;
+
+use crate::attend::{End, attend};
+use crate::call::{LogSink, cancelled};
+use crate::isolation::{Confines, Limits};
+use crate::process::Program;
+use crate::python::environments::clean::size;
+use crate::python::environments::shelf::not_kept;
+use crate::python::tool::not_started;
+
+/// Making an environment takes no longer than this, whatever the task's own timeout is.
+const BUILD_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// So many of pip's last lines are shown.
+const LINES_MAX: usize = 12;
+
+/// The file in an environment that says how large it is.
+pub(super) const SIZE: &str = "noetl.size";
+
+/// Words of pip's that tell of a network rather than of a requirement.
+const PASSING: [&str; 6] = [
+    "NewConnectionError",
+    "ConnectTimeoutError",
+    "Read timed out",
+    "Connection reset",
+    "Temporary failure in name resolution",
+    "Connection aborted",
+];
+
+/// What to make.
+pub(super) struct Order<'a> {
+    pub(super) python: &'a Path,
+    pub(super) requirements: &'a [String],
+    /// Where it is made aside.
+    pub(super) dir: &'a Path,
+    /// Where it goes when it is whole.
+    pub(super) home: &'a Path,
+    pub(super) env: &'a BTreeMap<String, String>,
+}
+
+/// Makes an environment.
+pub(super) async fn build(
+    order: &Order<'_>,
+    stop: &CancellationToken,
+    log: &dyn LogSink,
+) -> Result<(), TaskError> {
+    let kept = |error: io::Error| not_kept(order.dir, &error);
+    let aside = tempfile::Builder::new()
+        .prefix(".new-")
+        .tempdir_in(order.dir);
+    let aside = aside.map_err(kept)?;
+    let made = aside.path().join("environment");
+    let target = made.display().to_string();
+    let told =
+        "`python -m venv` failed; install the module (for instance `apt install python3-venv`)";
+    run(order, order.python, &["-m", "venv", &target], stop, log)
+        .await
+        .map_err(|fault| fault.told(told))?;
+    let mut args = vec![
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--",
+    ];
+    args.extend(order.requirements.iter().map(String::as_str));
+    let python = made.join("bin/python");
+    let told = format!("pip could not install {}", order.requirements.join(", "));
+    run(order, &python, &args, stop, log)
+        .await
+        .map_err(|fault| fault.told(&told))?;
+    readdress(&made, order.home).map_err(kept)?;
+    std::fs::write(made.join(SIZE), size(&made).to_string()).map_err(kept)?;
+    std::fs::rename(&made, order.home).map_err(kept)
+}
+
+/// Why a step of making did not succeed.
+enum Fault {
+    /// What the program said last.
+    Said(String),
+    Other(TaskError),
+}
+
+impl Fault {
+    fn told(self, what: &str) -> TaskError {
+        match self {
+            Self::Other(error) => error,
+            Self::Said(said) => {
+                let is_passing = PASSING.iter().any(|words| said.contains(words));
+                let kind = if is_passing {
+                    ErrorKind::Connection
+                } else {
+                    ErrorKind::ClientError
+                };
+                TaskError::new(kind, "PYTHON_LIBS", format!("{what}:\n{said}"))
+            }
+        }
+    }
+}
+
+async fn run(
+    order: &Order<'_>,
+    python: &Path,
+    args: &[&str],
+    stop: &CancellationToken,
+    log: &dyn LogSink,
+) -> Result<(), Fault> {
+    let program = Program {
+        path: python,
+        args,
+        env: order.env,
+        cwd: order.dir,
+        limits: &Limits::default(),
+        confines: &Confines::default(),
+    };
+    let mut group = program
+        .start(Stdio::null())
+        .map_err(|error| Fault::Other(not_started(python, &error)))?;
+    let (end, printed) = attend(&mut group, None, Some(BUILD_WITHIN), stop, log).await;
+    match end {
+        End::Exited(Ok(status)) if status.success() => Ok(()),
+        End::Stopped => Err(Fault::Other(cancelled())),
+        End::TimedOut(limit) => Err(Fault::Said(format!("it took longer than {limit:?}"))),
+        End::Exited(_) => {
+            let said = if printed.stderr.trim().is_empty() {
+                &printed.stdout
+            } else {
+                &printed.stderr
+            };
+            let lines: Vec<&str> = said.trim_end().lines().collect();
+            let last = lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
+            Err(Fault::Said(without_users(&last)))
+        }
+    }
+}
+
+/// A text without the `user:password@` of its addresses.
+pub(super) fn without_users(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        shown.push_str(before);
+        let end = after.find(|c: char| c.is_whitespace() || "/'\"".contains(c));
+        let host = &after[..end.unwrap_or(after.len())];
+        rest = match host.rfind('@') {
+            Some(user) => {
+                shown.push_str("***");
+                &after[user..]
+            }
+            None => after,
+        };
+    }
+    shown + rest
+}
+
+/// Programs in `bin` name the directory that they were made in; they are told the one they go to.
+fn readdress(made: &Path, home: &Path) -> io::Result<()> {
+    let (from, to) = (made.display().to_string(), home.display().to_string());
+    for entry in std::fs::read_dir(made.join("bin"))? {
+        let path = entry?.path();
+        if path.is_symlink() || !path.is_file() {
+            continue;
+        }
+        // What is not text names nothing.
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        if text.contains(&from) {
+            std::fs::write(&path, text.replace(&from, &to))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! Virtual environments: one per set of requirements and interpreter, made once, shared by everyone on this machine.
+
+mod build;
+mod clean;
+mod shelf;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use shelf::Environments;

@@ -1,0 +1,157 @@
+//! Where environments are kept: found by the hash of what is in them, locked while they are made and while in use.
+//!
+//! A directory `<hash>` is whole, because it was made aside and renamed. Beside it, `<hash>.lock` is held alone by who
+//! makes or removes it, and together by everyone who has used it in this life.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use model::outcome::{ErrorKind, TaskError};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{LogSink, cancelled};
+use crate::python::environments::{build, clean};
+use crate::python::facts::Facts;
+
+/// How often another process's lock is asked for again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The environments of this worker.
+pub(crate) struct Environments {
+    dir: PathBuf,
+    env: BTreeMap<String, String>,
+    used: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<Used>>>>>,
+}
+
+/// An environment that this process uses: nobody removes it.
+struct Used {
+    python: PathBuf,
+    _lock: File,
+}
+
+impl Environments {
+    /// Environments in this directory; pip sees these variables.
+    pub(crate) fn new(dir: PathBuf, env: BTreeMap<String, String>) -> Self {
+        Self {
+            dir,
+            env,
+            used: Mutex::default(),
+        }
+    }
+
+    /// The interpreter of the environment with these requirements, made if there is none.
+    pub(crate) async fn python(
+        &self,
+        facts: &Facts,
+        requirements: &[String],
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Result<PathBuf, TaskError> {
+        let name = name(facts, requirements);
+        let place = self.place(&name);
+        let mut place = tokio::select! {
+            place = place.lock() => place,
+            () = stop.cancelled() => return Err(cancelled()),
+        };
+        if let Some(used) = place.as_ref().filter(|used| used.python.exists()) {
+            return Ok(used.python.clone());
+        }
+        let home = self.dir.join(&name);
+        let python = home.join("bin/python");
+        let order = build::Order {
+            python: &facts.executable,
+            requirements,
+            dir: &self.dir,
+            home: &home,
+            env: &self.env,
+        };
+        let lock = loop {
+            let lock = self.lock(&name, stop).await?;
+            if !home.exists() {
+                build::build(&order, stop, log).await?;
+            }
+            let shared = lock.unlock().and_then(|()| lock.lock_shared());
+            let shared = shared.and_then(|()| touch(&lock));
+            shared.map_err(|error| not_kept(&self.dir, &error))?;
+            // Between the two locks somebody may have removed it.
+            if python.exists() {
+                break lock;
+            }
+        };
+        *place = Some(Used {
+            python: python.clone(),
+            _lock: lock,
+        });
+        let dir = self.dir.clone();
+        tokio::task::spawn_blocking(move || {
+            clean::clean(&dir, SystemTime::now(), clean::Bounds::default());
+        });
+        Ok(python)
+    }
+
+    fn place(&self, name: &str) -> Arc<tokio::sync::Mutex<Option<Used>>> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Waits until nobody else makes or removes this one.
+    async fn lock(&self, name: &str, stop: &CancellationToken) -> Result<File, TaskError> {
+        let failed = |error: &std::io::Error| not_kept(&self.dir, error);
+        std::fs::create_dir_all(&self.dir).map_err(|error| failed(&error))?;
+        let path = self.dir.join(format!("{name}.lock"));
+        let mut options = File::options();
+        let options = options.create(true).truncate(false).read(true).write(true);
+        let file = options.open(path).map_err(|error| failed(&error))?;
+        let home = self.dir.join(name);
+        loop {
+            // One that is there already is used together; it takes nobody's turn.
+            let is_there = home.exists();
+            let tried = if is_there {
+                file.try_lock_shared()
+            } else {
+                file.try_lock()
+            };
+            match tried {
+                Ok(()) if is_there == home.exists() => return Ok(file),
+                // It came or went while the lock was asked for.
+                Ok(()) => file.unlock().map_err(|error| failed(&error))?,
+                Err(TryLockError::Error(error)) => return Err(failed(&error)),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                () = stop.cancelled() => return Err(cancelled()),
+            }
+        }
+    }
+}
+
+/// The name of an environment: what is in it, and for which interpreter.
+fn name(facts: &Facts, requirements: &[String]) -> String {
+    let mut hash = Sha256::new();
+    let executable = facts.executable.display().to_string();
+    let parts = [executable, facts.version_text()];
+    for part in parts.iter().chain(requirements) {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hex::encode(&hash.finalize()[..16])
+}
+
+/// Takes note that an environment is used.
+fn touch(lock: &File) -> std::io::Result<()> {
+    lock.set_modified(SystemTime::now())
+}
+
+/// The error of a directory that cannot be used.
+pub(super) fn not_kept(dir: &Path, error: &std::io::Error) -> TaskError {
+    let message = format!(
+        "environments cannot be kept in `{}`: {error}",
+        dir.display()
+    );
+    TaskError::new(ErrorKind::Storage, "PYTHON_LIBS", message)
+}

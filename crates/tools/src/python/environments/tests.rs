@@ -1,0 +1,214 @@
+//! Environments made by the real `venv` and `pip`, from packages that are made on the spot.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::build::without_users;
+use super::clean::{Bounds, clean};
+use crate::call::Tool;
+use crate::http::Clients;
+use crate::isolation::SandboxLevel;
+use crate::network::Network;
+use crate::python::Python;
+use crate::registry::{HttpLimits, PythonConfig};
+use crate::testing::{call, error, result, run};
+
+/// A worker's python, with a directory of packages in place of an index.
+struct House {
+    dir: TempDir,
+}
+
+impl House {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("packages")).unwrap();
+        let house = Self { dir };
+        house.package("parcel", "1.0", "VALUE = 'one'");
+        house.package("parcel", "2.0", "VALUE = 'two'");
+        house
+    }
+
+    /// Puts a package into the directory that pip looks in. A wheel is an archive with a few files about itself.
+    fn package(&self, name: &str, version: &str, code: &str) {
+        let script = "import sys, zipfile\n\
+            name, version, code, to = sys.argv[1:]\n\
+            info = f'{name}-{version}.dist-info'\n\
+            with zipfile.ZipFile(f'{to}/{name}-{version}-py3-none-any.whl', 'w') as out:\n\
+            \x20   out.writestr(f'{name}.py', code)\n\
+            \x20   out.writestr(f'{info}/METADATA', f'Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n')\n\
+            \x20   out.writestr(f'{info}/WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+            \x20   out.writestr(f'{info}/entry_points.txt', f'[console_scripts]\\n{name}-tell = {name}:tell\\n')\n\
+            \x20   out.writestr(f'{info}/RECORD', '')\n";
+        let made = std::process::Command::new("python3")
+            .args(["-c", script, name, version, code])
+            .arg(self.dir.path().join("packages"))
+            .status();
+        assert!(made.unwrap().success());
+    }
+
+    fn tool(&self) -> Python {
+        let path = std::env::var("PATH").unwrap();
+        let env = [
+            ("PATH".to_owned(), path),
+            ("HOME".to_owned(), self.text("")),
+        ];
+        let pip = [
+            ("PIP_NO_INDEX".to_owned(), "1".to_owned()),
+            ("PIP_FIND_LINKS".to_owned(), self.text("packages")),
+        ];
+        let config = PythonConfig {
+            pool_max: 4,
+            environments_dir: self.dir.path().join("environments"),
+            pip_environment: pip.into(),
+            ..PythonConfig::default()
+        };
+        let clients = Arc::new(Clients::new(HttpLimits::default(), &Network::default()));
+        Python::new(&config, env.into(), clients, SandboxLevel::None)
+    }
+
+    fn text(&self, path: &str) -> String {
+        self.dir.path().join(path).display().to_string()
+    }
+
+    fn environments(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path().join("environments")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.contains('.')).collect()
+    }
+}
+
+async fn with(tool: &Python, libs: Value, code: &str) -> model::outcome::Outcome {
+    run(
+        tool,
+        call("python", json!({"libs": libs, "code": code}), json!({})),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn each_set_of_requirements_has_an_environment_made_once() {
+    let house = House::new();
+    let tool = house.tool();
+    let code = "import parcel, os\nreturn [parcel.VALUE, os.getpid()]";
+    let first = result(with(&tool, json!(["parcel==1.0"]), code).await);
+    assert_eq!(first[0], "one");
+    let second = result(
+        with(
+            &tool,
+            json!(["parcel"]),
+            "import os\nreturn [parcel.VALUE, os.getpid()]",
+        )
+        .await,
+    );
+    assert_eq!(
+        second[0], "two",
+        "a bare name is the newest, and is imported"
+    );
+    let again = result(with(&tool, json!(["parcel==1.0"]), code).await);
+    assert_eq!(again, first, "the interpreter of the environment is warm");
+    let inline = format!("# /// script\n# dependencies = ['parcel==1.0']\n# ///\n{code}");
+    assert_eq!(result(with(&tool, json!(null), &inline).await)[0], "one");
+    assert_eq!(house.environments().len(), 2);
+    let without = with(&tool, json!(["json"]), "return json.dumps(1)").await;
+    assert_eq!(
+        result(without),
+        "1",
+        "what python brings along is only imported"
+    );
+    assert_eq!(house.environments().len(), 2);
+}
+
+#[tokio::test]
+async fn many_at_once_make_one_environment_and_its_programs_know_their_place() {
+    let house = House::new();
+    let tools = [house.tool(), house.tool()];
+    let libs = || json!(["parcel==2.0"]);
+    let code = "import parcel, sys\nreturn sys.prefix";
+    let calls = (0..6).map(|n| with(&tools[n % 2], libs(), code));
+    let homes: Vec<Value> = futures_util::future::join_all(calls)
+        .await
+        .into_iter()
+        .map(result)
+        .collect();
+    assert!(homes.iter().all(|home| *home == homes[0]), "{homes:?}");
+    assert_eq!(house.environments().len(), 1);
+    let home = homes[0].as_str().unwrap();
+    let script = std::fs::read_to_string(Path::new(home).join("bin/parcel-tell")).unwrap();
+    assert!(
+        script.starts_with(&format!("#!{home}/bin/python")),
+        "{script}"
+    );
+}
+
+#[tokio::test]
+async fn what_pip_says_is_the_error() {
+    let house = House::new();
+    let outcome = with(&house.tool(), json!(["no-such-parcel==9"]), "return 1").await;
+    let error = error(&outcome);
+    assert_eq!(error.code, "PYTHON_LIBS");
+    assert!(
+        error
+            .message
+            .contains("No matching distribution found for no-such-parcel==9"),
+        "{}",
+        error.message
+    );
+    assert!(!error.retryable);
+    assert_eq!(house.environments().len(), 0);
+}
+
+#[tokio::test]
+async fn a_version_that_will_not_do_is_told_before_anything_is_made() {
+    let house = House::new();
+    let code =
+        "# /// script\n# requires-python = '<3.0'\n# dependencies = ['parcel']\n# ///\nreturn 1";
+    let outcome = with(&house.tool(), json!(null), code).await;
+    assert_eq!(error(&outcome).code, "PYTHON_VERSION");
+    assert!(!house.dir.path().join("environments").exists());
+}
+
+#[tokio::test]
+async fn old_environments_go_unless_they_are_in_use() {
+    let house = House::new();
+    let dir = house.dir.path().join("environments");
+    let bounds = Bounds {
+        unused_max: Duration::from_secs(60),
+        bytes_max: u64::MAX,
+    };
+    let later = SystemTime::now() + Duration::from_secs(3600);
+    let tool = house.tool();
+    result(with(&tool, json!(["parcel==1.0"]), "return 1").await);
+    clean(&dir, later, bounds);
+    assert_eq!(house.environments().len(), 1, "it is in use");
+    drop(tool);
+    clean(&dir, SystemTime::now(), bounds);
+    assert_eq!(house.environments().len(), 1, "it is young");
+    clean(
+        &dir,
+        SystemTime::now(),
+        Bounds {
+            bytes_max: 0,
+            ..bounds
+        },
+    );
+    assert_eq!(house.environments().len(), 0, "it is too large");
+    result(with(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
+    clean(&dir, later, bounds);
+    assert_eq!(house.environments().len(), 0, "it was not used for long");
+    let _: &dyn Tool = &house.tool();
+}
+
+#[test]
+fn an_index_does_not_show_its_password() {
+    let said =
+        "Looking in indexes: https://me:secret@host/simple, http://plain/x\nERROR 'https://a:b@h'";
+    let shown = without_users(said);
+    assert_eq!(
+        shown,
+        "Looking in indexes: https://***@host/simple, http://plain/x\nERROR 'https://***@h'"
+    );
+}

@@ -1,0 +1,112 @@
+//! What an interpreter says of itself, asked once: its version, where it lives, and which modules it brings along.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, TaskError};
+use serde::Deserialize;
+
+use crate::isolation::{Confines, Limits};
+use crate::process::Program;
+use crate::python::tool::not_started;
+
+/// What is asked.
+const QUESTION: &str = "\
+import json, sys
+names = getattr(sys, 'stdlib_module_names', sys.builtin_module_names)
+print(json.dumps({'version': sys.version_info[:3], 'executable': sys.executable, 'prefix': sys.prefix,
+    'base_prefix': sys.base_prefix, 'modules': sorted(names)}))";
+
+/// An interpreter that takes longer than this to answer does not work.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// What an interpreter says of itself.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Facts {
+    /// Such as 3, 11, 7.
+    pub(crate) version: [u32; 3],
+    /// The program itself, behind every shim and link of a manager of versions.
+    pub(crate) executable: PathBuf,
+    prefix: PathBuf,
+    base_prefix: PathBuf,
+    /// The names of the modules it brings along.
+    pub(crate) modules: BTreeSet<String>,
+}
+
+impl Facts {
+    /// The directories it reads while it works.
+    pub(crate) fn homes(&self) -> Vec<PathBuf> {
+        let mut homes = vec![self.prefix.clone(), self.base_prefix.clone()];
+        if let Ok(real) = self.executable.canonicalize()
+            && let Some(home) = real.parent().and_then(Path::parent)
+            && home != Path::new("/")
+        {
+            homes.push(home.to_owned());
+        }
+        homes
+    }
+
+    /// The version as people write it.
+    pub(crate) fn version_text(&self) -> String {
+        let [major, minor, patch] = self.version;
+        format!("{major}.{minor}.{patch}")
+    }
+}
+
+/// What is known of interpreters so far.
+#[derive(Default)]
+pub(crate) struct Known(Mutex<HashMap<PathBuf, Arc<Facts>>>);
+
+impl Known {
+    /// What an interpreter says of itself.
+    pub(crate) async fn of(
+        &self,
+        python: &Path,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Arc<Facts>, TaskError> {
+        if let Some(facts) = self.get(python) {
+            return Ok(facts);
+        }
+        let facts = Arc::new(ask(python, env).await?);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(python.to_owned(), facts.clone());
+        Ok(facts)
+    }
+
+    fn get(&self, python: &Path) -> Option<Arc<Facts>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(python).cloned()
+    }
+}
+
+async fn ask(python: &Path, env: &BTreeMap<String, String>) -> Result<Facts, TaskError> {
+    let program = Program {
+        path: python,
+        args: &["-c", QUESTION],
+        env,
+        cwd: Path::new("/"),
+        limits: &Limits::default(),
+        confines: &Confines::default(),
+    };
+    let mut group = program
+        .start(Stdio::null())
+        .map_err(|error| not_started(python, &error))?;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let (_, printed) = crate::attend::attend(
+        &mut group,
+        None,
+        Some(ANSWER_WITHIN),
+        &stop,
+        &crate::call::NoLog,
+    )
+    .await;
+    serde_json::from_str(&printed.stdout).map_err(|_| {
+        let shown = python.display();
+        let said = crate::capture::tail_of(&printed.stderr, 500);
+        let message = format!("`{shown}` does not work as a Python interpreter: {said}");
+        TaskError::new(ErrorKind::ClientError, "PYTHON_MISSING", message.trim_end())
+    })
+}

@@ -1,0 +1,200 @@
+//! What a program needs beside its interpreter: `libs` as a list, or the block of PEP 723 in the code itself.
+
+use model::outcome::{ErrorKind, TaskError};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::python::facts::Facts;
+use crate::python::version::Specifiers;
+
+/// What a program needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Requirements as pip reads them, sorted, each once.
+    pub(crate) requirements: Vec<String>,
+    /// Which versions of Python will do.
+    pub(crate) python: Option<String>,
+}
+
+/// The block of PEP 723.
+#[derive(Deserialize)]
+struct Inline {
+    #[serde(default)]
+    dependencies: Vec<String>,
+    #[serde(rename = "requires-python")]
+    python: Option<String>,
+}
+
+impl Needs {
+    /// What a call needs; nothing for most of them.
+    pub(crate) fn of(call: &Call, code: &str) -> Result<Self, TaskError> {
+        let mut needs = Self::default();
+        if let Some(Value::Array(list)) = call.field("libs") {
+            for one in list {
+                let Value::String(text) = one else {
+                    return Err(call.wrong_type("libs", "a list of requirements", one));
+                };
+                needs.add(text)?;
+            }
+        }
+        if let Some(block) = inline(code)? {
+            for text in &block.dependencies {
+                needs.add(text)?;
+            }
+            needs.python = block.python;
+        }
+        needs.requirements.sort();
+        needs.requirements.dedup();
+        Ok(needs)
+    }
+
+    /// Whether the interpreter alone will do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requirements.is_empty() && self.python.is_none()
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), TaskError> {
+        let text = text.trim();
+        // What begins with a dash is an option of pip, not a requirement.
+        let is_plain =
+            !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control);
+        if !is_plain {
+            return Err(invalid(format!(
+                "`{text}` is not a requirement such as `requests==2.31`"
+            )));
+        }
+        self.requirements.push(text.to_owned());
+        Ok(())
+    }
+
+    /// Checks the version of an interpreter, and leaves out what it brings along.
+    pub(crate) fn met_by(mut self, facts: &Facts) -> Result<Self, TaskError> {
+        if let Some(wanted) = self.python.take() {
+            let specifiers = Specifiers::parse(&wanted).ok_or_else(|| {
+                invalid(format!(
+                    "`requires-python` is `{wanted}`, which cannot be read"
+                ))
+            })?;
+            if !specifiers.admit(facts.version) {
+                let version = facts.version_text();
+                let message = format!(
+                    "the code needs Python {wanted}, and `{}` is {version}: name another with `python` or `venv`",
+                    facts.executable.display()
+                );
+                return Err(TaskError::new(
+                    ErrorKind::ClientError,
+                    "PYTHON_VERSION",
+                    message,
+                ));
+            }
+        }
+        self.requirements
+            .retain(|name| !facts.modules.contains(name));
+        Ok(self)
+    }
+}
+
+/// The name to import for a requirement that is nothing but a name.
+pub(crate) fn module_of(requirement: &str) -> Option<String> {
+    let name = requirement.trim().replace('-', "_");
+    let is_name = !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    is_name.then_some(name)
+}
+
+/// The block `# /// script … # ///`, if the code has one.
+fn inline(code: &str) -> Result<Option<Inline>, TaskError> {
+    if !code.contains("# /// script") {
+        return Ok(None);
+    }
+    let mut lines = code
+        .lines()
+        .skip_while(|line| line.trim_end() != "# /// script");
+    if lines.next().is_none() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    for line in lines {
+        let line = line.trim_end();
+        if line == "# ///" {
+            let block = toml::from_str(&text);
+            return block.map(Some).map_err(|error| {
+                invalid(format!(
+                    "the block `# /// script` cannot be read: {}",
+                    error.message()
+                ))
+            });
+        }
+        let Some(rest) = line.strip_prefix('#') else {
+            break;
+        };
+        text.push_str(rest.strip_prefix(' ').unwrap_or(rest));
+        text.push('\n');
+    }
+    Err(invalid(
+        "the block `# /// script` is not closed by `# ///`".to_owned(),
+    ))
+}
+
+fn invalid(message: String) -> TaskError {
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "libs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn needs(libs: Value, code: &str) -> Result<Needs, TaskError> {
+        Needs::of(
+            &crate::testing::call("python", json!({"libs": libs}), json!({})),
+            code,
+        )
+    }
+
+    #[test]
+    fn a_list_and_the_block_in_the_code_are_one_set() {
+        let code = "# /// script\n# requires-python = '>=3.8'\n# dependencies = [\n#   'six',\n#   'numpy>1',\n# ]\n# ///\nreturn 1";
+        let found = needs(json!(["six", "attrs==23.1"]), code).unwrap();
+        assert_eq!(found.requirements, ["attrs==23.1", "numpy>1", "six"]);
+        assert_eq!(found.python.as_deref(), Some(">=3.8"));
+        assert!(needs(json!({"m": "math"}), "return 1").unwrap().is_empty());
+    }
+
+    #[test]
+    fn options_of_pip_are_no_requirements() {
+        for text in ["--index-url=http://x", "-e .", "", "a\nb"] {
+            assert_eq!(
+                needs(json!([text]), "").unwrap_err().code,
+                "TOOL_INPUT",
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_broken_is_an_error() {
+        for code in [
+            "# /// script\n# dependencies = [\n# ///\n",
+            "# /// script\n# dependencies = []\nx = 1\n",
+        ] {
+            assert_eq!(
+                needs(json!(null), code).unwrap_err().code,
+                "TOOL_INPUT",
+                "{code}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_a_bare_name_is_imported() {
+        assert_eq!(
+            module_of("python-dateutil").as_deref(),
+            Some("python_dateutil")
+        );
+        assert_eq!(module_of("six>=1"), None);
+        assert_eq!(module_of("a[b]"), None);
+    }
+}

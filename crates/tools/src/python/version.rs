@@ -1,0 +1,137 @@
+//! `requires-python`: which versions of Python will do, as PEP 440 writes it for releases.
+
+/// Conditions that must all hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Specifiers(Vec<Specifier>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Specifier {
+    operator: Operator,
+    release: Vec<u32>,
+    /// Whether it ends in `.*`.
+    is_prefix: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Compatible,
+    Equal,
+    NotEqual,
+    AtLeast,
+    AtMost,
+    Above,
+    Below,
+}
+
+/// Longer spellings first: `>` begins `>=`.
+const OPERATORS: [(&str, Operator); 8] = [
+    ("===", Operator::Equal),
+    ("~=", Operator::Compatible),
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    (">=", Operator::AtLeast),
+    ("<=", Operator::AtMost),
+    (">", Operator::Above),
+    ("<", Operator::Below),
+];
+
+impl Specifiers {
+    /// Reads `>=3.9,<3.13`; nothing if it cannot be read.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let parts = text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
+        parts
+            .map(Specifier::parse)
+            .collect::<Option<Vec<_>>>()
+            .map(Self)
+    }
+
+    /// Whether a version will do.
+    pub(crate) fn admit(&self, version: [u32; 3]) -> bool {
+        self.0.iter().all(|specifier| specifier.admits(version))
+    }
+}
+
+impl Specifier {
+    fn parse(text: &str) -> Option<Self> {
+        let (spelling, operator) = OPERATORS
+            .iter()
+            .find(|(spelling, _)| text.starts_with(spelling))?;
+        let rest = text[spelling.len()..].trim();
+        let (rest, is_prefix) = match rest.strip_suffix(".*") {
+            Some(rest) => (rest, true),
+            None => (rest, false),
+        };
+        let release = rest.split('.').map(|part| part.parse().ok());
+        let release = release.collect::<Option<Vec<u32>>>()?;
+        let takes_prefix = matches!(operator, Operator::Equal | Operator::NotEqual);
+        let is_short = *operator == Operator::Compatible && release.len() < 2;
+        (!is_short && (takes_prefix || !is_prefix)).then_some(Self {
+            operator: *operator,
+            release,
+            is_prefix,
+        })
+    }
+
+    fn admits(&self, version: [u32; 3]) -> bool {
+        let mut wanted = [0; 3];
+        for (place, part) in wanted.iter_mut().zip(&self.release) {
+            *place = *part;
+        }
+        let begins = |length: usize| {
+            let length = length.min(3);
+            version[..length] == wanted[..length]
+        };
+        let length = if self.is_prefix {
+            self.release.len()
+        } else {
+            3
+        };
+        match self.operator {
+            Operator::Compatible => version >= wanted && begins(self.release.len() - 1),
+            Operator::Equal => begins(length),
+            Operator::NotEqual => !begins(length),
+            Operator::AtLeast => version >= wanted,
+            Operator::AtMost => version <= wanted,
+            Operator::Above => version > wanted,
+            Operator::Below => version < wanted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operator_means_what_pep_440_says() {
+        for (text, version, admits) in [
+            (">=3.9,<3.13", [3, 11, 7], true),
+            (">=3.9,<3.13", [3, 13, 0], false),
+            ("~=3.10", [3, 12, 1], true),
+            ("~=3.10", [4, 0, 0], false),
+            ("~=3.11.2", [3, 12, 0], false),
+            ("==3.11.*", [3, 11, 9], true),
+            ("==3.11", [3, 11, 9], false),
+            ("!=3.11.*", [3, 11, 9], false),
+            (">3.11", [3, 11, 1], true),
+            ("<= 3.11", [3, 11, 0], true),
+            ("", [3, 8, 0], true),
+        ] {
+            assert_eq!(
+                Specifiers::parse(text).unwrap().admit(version),
+                admits,
+                "{text} {version:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_guessed() {
+        for text in ["3.9", ">=three", "~=3", ">=3.*"] {
+            assert_eq!(Specifiers::parse(text), None, "{text}");
+        }
+    }
+}

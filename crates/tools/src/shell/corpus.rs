@@ -1,0 +1,410 @@
+//! The corpus of attacks: values that try to become commands, in every place where a value can stand, run for real.
+//!
+//! Each attack tries to make the canary file. Wherever it stands, the file must not be there afterwards, and the value
+//! must come through exactly.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use model::template::Piece;
+use serde_json::json;
+
+use crate::isolation::SandboxLevel;
+use crate::shell::Shell;
+use crate::testing::{command, error, run};
+
+/// What an attacker sends; `@` is where the canary's path goes.
+const ATTACKS: &[&str] = &[
+    "; touch @",
+    "& touch @",
+    "&& touch @",
+    "|| touch @",
+    "| touch @",
+    "\ntouch @\n",
+    "\r\ntouch @\r\n",
+    "$(touch @)",
+    "`touch @`",
+    "${IFS}$(touch${IFS}@)",
+    "'; touch @; '",
+    "\"; touch @; \"",
+    "'$(touch @)'",
+    "\"$(touch @)\"",
+    "\"`touch @`\"",
+    "' ; touch @ #",
+    "\" ; touch @ #",
+    "\\'; touch @ #",
+    "\\\"; touch @ #",
+    "\\$(touch @)",
+    "\\\\$(touch @)",
+    "\\`touch @\\`",
+    "$'\\ntouch @\\n'",
+    "> @",
+    ">> @",
+    ">| @",
+    "2> @",
+    "&> @",
+    "<> @",
+    "x > @",
+    "x\n> @",
+    "<(touch @)",
+    ">(touch @)",
+    "(touch @)",
+    "{ touch @; }",
+    ") ; touch @ ; (",
+    "); touch @ #",
+    "`; touch @; `",
+    "} ; touch @ ; {",
+    "EOF\ntouch @",
+    "EOF\ntouch @\ncat <<EOF",
+    "\nEOF\ntouch @\n",
+    "END\ntouch @\n",
+    "a[$(touch @)]",
+    "a[`touch @`]",
+    "x=$(touch @)",
+    "1 + $(touch @)",
+    "1)); touch @; ((1",
+    "1 )) ; touch @ #",
+    "$((`touch @`))",
+    "$(( $(touch @) ))",
+    "${x:-$(touch @)}",
+    "${x:=`touch @`}",
+    "${x:?$(touch @)}",
+    "${x:+y}$(touch @)",
+    "${!x}$(touch @)",
+    "-exec touch @ ;",
+    "--$(touch @)",
+    "if true; then touch @; fi",
+    "then touch @",
+    "do touch @; done",
+    "done; touch @",
+    "fi; touch @",
+    "esac; touch @",
+    ";; esac; touch @",
+    "case x in x) touch @ ;; esac",
+    "while touch @; do break; done",
+    "for i in 1; do touch @; done",
+    "function f { touch @; }; f",
+    "f() { touch @; }; f",
+    "eval touch @",
+    "exec touch @",
+    ". @",
+    "source @",
+    "trap 'touch @' EXIT",
+    "alias ls='touch @'",
+    "export X=$(touch @)",
+    "! touch @",
+    "time touch @",
+    "command touch @",
+    "sh -c 'touch @'",
+    "\\\ntouch @",
+    "#\ntouch @",
+    "# $(touch @)",
+    "*; touch @",
+    "?$(touch @)",
+    "~$(touch @)",
+    "!!; touch @",
+    "^x^touch @",
+    "%0atouch @",
+    "\u{2028}touch @",
+    "\u{a0}; touch @",
+    "\u{feff}$(touch @)",
+    "é'; touch @; 'é",
+    "''''; touch @; ''''",
+    "\"\"\"; touch @; \"\"\"",
+    "'\"'; touch @; '\"'",
+    "'\\''; touch @; '\\''",
+    "\\; touch @",
+    "\t; touch @",
+    "\u{1b}[2J; touch @",
+    "\u{7f}; touch @",
+    "_noetl_1=x; touch @",
+    "${_noetl_1}; touch @",
+    "$_noetl_1`touch @`",
+    "}\"; touch @; \"${x",
+    "\"'`$(touch @)`'\"",
+    "$(touch @",
+    "`touch @",
+    "\"$(touch @",
+    "'; touch @",
+    "$(`touch @`)",
+    "$(cat <<X\n$(touch @)\nX\n)",
+    "((touch @))",
+    "[[ $(touch @) ]]",
+    "[ -n `touch @` ]",
+    "a;b;touch @",
+    "a&b&touch @",
+    "\n\n\n;touch @;\n\n\n",
+];
+
+/// A place: what stands before the value, what stands after it, and the shells that know it.
+struct Place {
+    name: &'static str,
+    before: &'static str,
+    after: &'static str,
+    shells: &'static [&'static str],
+    /// What becomes of a value there.
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    /// It is printed exactly.
+    Exact,
+    /// It is printed exactly, but for ends of lines at its end, which the shell drops there.
+    Trimmed,
+    /// It leaves nothing: it stands in a comment.
+    Nothing,
+    /// It is refused unless it is a number.
+    Refused,
+}
+
+const BOTH: &[&str] = &["/bin/sh", "bash"];
+const BASH: &[&str] = &["bash"];
+
+const PLACES: &[Place] = &[
+    place("bare", "printf '%s' ", "", BOTH, Fate::Exact),
+    place(
+        "bare, as a part of a word",
+        "printf '%s' pre",
+        "post",
+        BOTH,
+        Fate::Exact,
+    ),
+    place("double quotes", "printf '%s' \"", "\"", BOTH, Fate::Exact),
+    place(
+        "double quotes, among others",
+        "printf '%s' \"a $HOME_",
+        " b\"",
+        BOTH,
+        Fate::Exact,
+    ),
+    place("single quotes", "printf '%s' '", "'", BOTH, Fate::Exact),
+    place("ANSI quotes", "printf '%s' $'a\\'b", "'", BASH, Fate::Exact),
+    place(
+        "assignment",
+        "x=",
+        "; printf '%s' \"$x\"",
+        BOTH,
+        Fate::Exact,
+    ),
+    place(
+        "assignment in quotes",
+        "x=\"",
+        "\"; printf '%s' \"$x\"",
+        BOTH,
+        Fate::Exact,
+    ),
+    place("heredoc", "cat <<EOF\n", "\nEOF\n", BOTH, Fate::Exact),
+    place(
+        "heredoc, tabs stripped",
+        "cat <<-EOF\n\tx",
+        "\n\tEOF\n",
+        BOTH,
+        Fate::Exact,
+    ),
+    place(
+        "$( )",
+        "printf '%s' \"$(printf '%s' ",
+        ")\"",
+        BOTH,
+        Fate::Trimmed,
+    ),
+    place(
+        "$( ), double quotes",
+        "printf '%s' \"$(printf '%s' \"",
+        "\")\"",
+        BOTH,
+        Fate::Trimmed,
+    ),
+    place(
+        "$( ), single quotes",
+        "printf '%s' \"$(printf '%s' '",
+        "')\"",
+        BOTH,
+        Fate::Trimmed,
+    ),
+    place(
+        "backticks",
+        "x=`printf '%s' ",
+        "`; printf '%s' \"$x\"",
+        BOTH,
+        Fate::Trimmed,
+    ),
+    place("subshell", "(printf '%s' ", ")", BOTH, Fate::Exact),
+    place(
+        "condition",
+        "if [ -n ",
+        " ]; then :; fi",
+        BOTH,
+        Fate::Nothing,
+    ),
+    place(
+        "default of a parameter",
+        "unset u; printf '%s' \"${u:-",
+        "}\"",
+        BOTH,
+        Fate::Exact,
+    ),
+    place("here-string", "cat <<< ", "", BASH, Fate::Exact),
+    place("comment", ": # ", "\n:", BOTH, Fate::Nothing),
+    place(
+        "arithmetic",
+        "printf '%s' $(( 1 + ",
+        " ))",
+        BOTH,
+        Fate::Refused,
+    ),
+];
+
+const fn place(
+    name: &'static str,
+    before: &'static str,
+    after: &'static str,
+    shells: &'static [&'static str],
+    fate: Fate,
+) -> Place {
+    Place {
+        name,
+        before,
+        after,
+        shells,
+        fate,
+    }
+}
+
+impl Place {
+    /// What is printed there for a harmless word, with the value in the word's place.
+    fn wanted(&self, value: &str) -> String {
+        let (before, after) = match self.name {
+            "bare, as a part of a word" => ("pre", "post"),
+            "double quotes, among others" => ("a ", " b"),
+            "ANSI quotes" => ("a'b", ""),
+            "heredoc" | "here-string" => ("", "\n"),
+            "heredoc, tabs stripped" => ("x", "\n"),
+            _ => ("", ""),
+        };
+        format!("{before}{value}{after}")
+    }
+}
+
+fn tool() -> Shell {
+    let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
+    Shell::new(
+        BTreeMap::from([("PATH".to_owned(), path)]),
+        SandboxLevel::None,
+    )
+}
+
+async fn attack(place: &Place, shell: &str, value: &str, dir: &Path) -> Result<String, String> {
+    let mut call = command("shell", "", dir);
+    let pieces = vec![
+        Piece::Text(place.before.to_owned()),
+        Piece::Value(value.into()),
+        Piece::Text(place.after.to_owned()),
+    ];
+    call.pieces.insert("command".to_owned(), vec![pieces]);
+    call.fields = json!({"shell": shell}).as_object().unwrap().clone();
+    let outcome = run(&tool(), call).await;
+    match &outcome {
+        model::outcome::Outcome::Ok(success) => {
+            Ok(success.result["stdout"].as_str().unwrap().to_owned())
+        }
+        model::outcome::Outcome::Error(_) => Err(error(&outcome).code.clone()),
+    }
+}
+
+/// Tries every attack in one place; what went wrong, if anything did.
+async fn besiege(place: &Place) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let canary = dir.path().join("canary");
+    let mut faults = Vec::new();
+    for shell in place.shells {
+        for attack_ in ATTACKS {
+            let value = attack_.replace('@', canary.to_str().unwrap());
+            let came = attack(place, shell, &value, dir.path()).await;
+            let wanted = match place.fate {
+                Fate::Exact => Ok(place.wanted(&value)),
+                Fate::Trimmed => Ok(place.wanted(value.trim_end_matches('\n'))),
+                Fate::Nothing => Ok(String::new()),
+                Fate::Refused => Err("SHELL_VALUE".to_owned()),
+            };
+            let name = place.name;
+            if came != wanted {
+                faults.push(format!("{name}, {shell}: {value:?} came as {came:?}"));
+            }
+            if canary.exists() {
+                faults.push(format!("{name}, {shell}: {value:?} was run"));
+                std::fs::remove_file(&canary).unwrap();
+            }
+        }
+    }
+    faults
+}
+
+#[tokio::test]
+async fn no_value_becomes_a_command_wherever_it_stands() {
+    assert!(ATTACKS.len() >= 100, "{}", ATTACKS.len());
+    let mut faults = Vec::new();
+    for place in PLACES {
+        faults.extend(besiege(place).await);
+    }
+    assert!(
+        faults.is_empty(),
+        "{} faults:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
+}
+
+#[tokio::test]
+async fn a_raw_heredoc_takes_what_does_not_end_it() {
+    let raw = place("raw heredoc", "cat <<'EOF'\n", "\nEOF\n", BOTH, Fate::Exact);
+    let dir = tempfile::tempdir().unwrap();
+    let canary = dir.path().join("canary");
+    let mut refused = 0;
+    for attack_ in ATTACKS {
+        let value = attack_.replace('@', canary.to_str().unwrap());
+        match attack(&raw, "/bin/sh", &value, dir.path()).await {
+            Ok(came) => assert_eq!(came, format!("{value}\n")),
+            Err(code) => {
+                assert_eq!(code, "SHELL_VALUE", "{value:?}");
+                refused += 1;
+            }
+        }
+        assert!(!canary.exists(), "{value:?}");
+    }
+    assert!(refused >= 3, "those that name the delimiter: {refused}");
+}
+
+#[tokio::test]
+async fn a_value_in_the_environment_comes_through_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let canary = dir.path().join("canary");
+    for attack_ in ATTACKS {
+        let value = attack_.replace('@', canary.to_str().unwrap());
+        let mut call = command(
+            "shell",
+            "printf '%s' \"$VALUE\"; sh -c 'printf %s \"$VALUE\"'",
+            dir.path(),
+        );
+        call.fields = json!({"env": {"VALUE": value}})
+            .as_object()
+            .unwrap()
+            .clone();
+        let result = crate::testing::result(run(&tool(), call).await);
+        assert_eq!(result["stdout"], format!("{value}{value}"));
+        assert!(!canary.exists(), "{value:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_canary_is_found_where_a_value_is_let_through() {
+    let dir = tempfile::tempdir().unwrap();
+    let canary = dir.path().join("canary");
+    let mut call = command("shell", "", dir.path());
+    let raw = format!("; touch {}", canary.display());
+    let pieces = vec![Piece::Text("true ".to_owned()), Piece::Raw(raw)];
+    call.pieces.insert("command".to_owned(), vec![pieces]);
+    crate::testing::result(run(&tool(), call).await);
+    assert!(canary.exists(), "a corpus that cannot fail shows nothing");
+}

@@ -1,0 +1,90 @@
+//! What the tasks of every SQL kind share: a call's statements, and names for the columns of their rows.
+
+use model::outcome::{ErrorKind, TaskError};
+use model::template::Piece;
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::sql::bind::{BindError, Params, Statement, bind};
+use crate::sql::place::{Dialect, Place};
+
+/// The statements of a call, its values and `params` bound.
+pub(crate) fn statements(call: &Call, dialect: Dialect) -> Result<Vec<Statement>, TaskError> {
+    bound(call, commands(call)?, call.field("params"), dialect)
+}
+
+/// The statements of some commands of a call.
+pub(crate) fn bound(
+    call: &Call,
+    commands: &[Vec<Piece>],
+    params: Option<&Value>,
+    dialect: Dialect,
+) -> Result<Vec<Statement>, TaskError> {
+    let params = match params {
+        None => Params::None,
+        Some(Value::Array(list)) => Params::List(list.clone()),
+        Some(Value::Object(map)) => Params::Map(map.clone()),
+        Some(other) => return Err(call.wrong_type("params", "a list or a map", other)),
+    };
+    let mut statements = Vec::new();
+    for command in commands {
+        let bound = bind(command, dialect, &params).map_err(|error| refused(&error))?;
+        statements.extend(bound);
+    }
+    if statements.is_empty() {
+        return Err(call.missing("command", "it holds no statement"));
+    }
+    Ok(statements)
+}
+
+/// The texts in quotes of a statement, as far as they may name files.
+pub(crate) fn literals(sql: &str, dialect: Dialect) -> Vec<String> {
+    let text: Vec<char> = sql.chars().collect();
+    let (mut place, mut at, mut before) = (Place::Code, 0, String::new());
+    let mut found = Vec::new();
+    let mut open = String::new();
+    let is_inside = |place: &Place| !matches!(place, Place::Code | Place::Line | Place::Block(_));
+    while at < text.len() {
+        let (next, length) = place.step(&text[at..], &before, dialect);
+        let end = (at + length).min(text.len());
+        match (is_inside(&place), is_inside(&next)) {
+            (true, true) => open.extend(&text[at..end]),
+            (true, false) => found.push(std::mem::take(&mut open)),
+            (false, _) => {}
+        }
+        before.extend(&text[at..end]);
+        place = next;
+        at = end;
+    }
+    found
+}
+
+/// Two columns of one name would be one key, so the second gets a number.
+pub(crate) fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for name in names {
+        let mut candidate = name.clone();
+        let mut number = 2;
+        while columns.contains(&candidate) {
+            candidate = format!("{name}_{number}");
+            number += 1;
+        }
+        columns.push(candidate);
+    }
+    columns
+}
+
+fn commands(call: &Call) -> Result<&Vec<Vec<Piece>>, TaskError> {
+    ["command", "commands", "query"]
+        .iter()
+        .find_map(|key| call.pieces.get(*key))
+        .ok_or_else(|| call.missing("command", "write the SQL to run"))
+}
+
+fn refused(error: &BindError) -> TaskError {
+    let remedy = match error {
+        BindError::Ident(_) => "; use letters, digits and `_`, or `| ident` for a whole name",
+        BindError::Missing(_) | BindError::Place(_) | BindError::Nul | BindError::Unnumbered => "",
+    };
+    TaskError::new(ErrorKind::Schema, "SQL_BIND", format!("{error}{remedy}"))
+}

@@ -1,0 +1,425 @@
+//! Bytes become rows: CSV, JSON lines, and a JSON list, each element as it is complete.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use model::outcome::{ErrorKind, TaskError};
+use results::Pieces;
+use serde_json::{Map, Value};
+
+use super::flow::{Outlet, Row, broken_row};
+use super::plan::Format;
+
+/// The largest row.
+const ROW_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Columns of JSON rows are those of so many first rows.
+const SAMPLE_ROWS: usize = 1_000;
+
+/// Reads all of it.
+pub(super) async fn read(
+    mut pieces: Pieces,
+    format: Format,
+    path: Option<&str>,
+    outlet: &mut Outlet,
+) -> Result<(), TaskError> {
+    let mut reader = match format {
+        Format::Csv => Reader::Csv(Csv::default()),
+        _ => Reader::Json(Json::new(format == Format::Json)),
+    };
+    let mut rows = Rows::default();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| broken_off(&error))?;
+        reader.feed(&piece, &mut rows)?;
+        rows.pass(outlet, false).await?;
+    }
+    reader.finish(path, &mut rows)?;
+    rows.pass(outlet, true).await
+}
+
+enum Reader {
+    Csv(Csv),
+    Json(Json),
+}
+
+impl Reader {
+    fn feed(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<(), TaskError> {
+        match self {
+            Self::Csv(csv) => csv.feed(bytes, rows),
+            Self::Json(json) => json.feed(bytes, rows),
+        }
+    }
+
+    fn finish(&mut self, path: Option<&str>, rows: &mut Rows) -> Result<(), TaskError> {
+        match self {
+            Self::Csv(csv) => csv.finish(rows),
+            Self::Json(json) => json.finish(path, rows),
+        }
+    }
+}
+
+/// Rows that were read, on their way to an outlet.
+#[derive(Default)]
+struct Rows {
+    columns: Option<Arc<[String]>>,
+    plain: Vec<Row>,
+    maps: Vec<Value>,
+    count: u64,
+}
+
+impl Rows {
+    async fn pass(&mut self, outlet: &mut Outlet, is_last: bool) -> Result<(), TaskError> {
+        if let (Some(columns), false) = (&self.columns, outlet.has_columns()) {
+            outlet.begin(columns.to_vec());
+        }
+        for row in std::mem::take(&mut self.plain) {
+            if outlet.push(row) {
+                outlet.send().await?;
+            }
+        }
+        if !outlet.has_columns() && (self.maps.len() >= SAMPLE_ROWS || is_last) {
+            outlet.begin(keys(&self.maps));
+        }
+        if !outlet.has_columns() {
+            return Ok(());
+        }
+        for map in std::mem::take(&mut self.maps) {
+            self.count += 1;
+            let row = row(map, outlet.columns(), self.count)?;
+            if outlet.push(row) {
+                outlet.send().await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of all rows, in the order in which they come.
+fn keys(maps: &[Value]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for map in maps {
+        for key in map.as_object().into_iter().flat_map(Map::keys) {
+            if !keys.contains(key) {
+                keys.push(key.clone());
+            }
+        }
+    }
+    keys
+}
+
+fn row(value: Value, columns: &[String], number: u64) -> Result<Row, TaskError> {
+    let Value::Object(mut map) = value else {
+        return Err(broken_row(number, "it is no map of columns"));
+    };
+    let row = columns
+        .iter()
+        .map(|column| map.shift_remove(column).unwrap_or_default());
+    let row = row.collect();
+    match map.keys().next() {
+        None => Ok(row),
+        Some(key) => Err(broken_row(
+            number,
+            &format!("its key `{key}` is no column of the first {SAMPLE_ROWS} rows"),
+        )),
+    }
+}
+
+/// CSV as RFC 4180 has it; an empty field without quotes is null.
+#[derive(Default)]
+struct Csv {
+    field: Vec<u8>,
+    was_quoted: bool,
+    in_quotes: bool,
+    /// A quote inside quotes: the end, or the first of two.
+    after_quote: bool,
+    record: Vec<Value>,
+    count: u64,
+}
+
+impl Csv {
+    fn feed(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<(), TaskError> {
+        for byte in bytes {
+            self.byte(*byte, rows)?;
+        }
+        if self.field.len() > ROW_BYTES_MAX {
+            return Err(broken_row(
+                self.count,
+                "a field is larger than 64 MiB; is a quote missing?",
+            ));
+        }
+        Ok(())
+    }
+
+    fn byte(&mut self, byte: u8, rows: &mut Rows) -> Result<(), TaskError> {
+        if self.after_quote {
+            self.after_quote = false;
+            if byte == b'"' {
+                self.field.push(b'"');
+                return Ok(());
+            }
+            self.in_quotes = false;
+        }
+        match byte {
+            b'"' if self.in_quotes => self.after_quote = true,
+            _ if self.in_quotes => self.field.push(byte),
+            b'"' if self.field.is_empty() => (self.in_quotes, self.was_quoted) = (true, true),
+            b',' => self.end_field()?,
+            b'\n' => self.end_record(rows)?,
+            other => self.field.push(other),
+        }
+        Ok(())
+    }
+
+    fn end_field(&mut self) -> Result<(), TaskError> {
+        let mut bytes = std::mem::take(&mut self.field);
+        let was_quoted = std::mem::take(&mut self.was_quoted);
+        if self.count == 0 && self.record.is_empty() && bytes.starts_with(b"\xef\xbb\xbf") {
+            bytes.drain(..3);
+        }
+        let text =
+            String::from_utf8(bytes).map_err(|_| broken_row(self.count, "it is not UTF-8"))?;
+        let is_null = text.is_empty() && !was_quoted;
+        self.record.push(if is_null {
+            Value::Null
+        } else {
+            Value::String(text)
+        });
+        Ok(())
+    }
+
+    fn end_record(&mut self, rows: &mut Rows) -> Result<(), TaskError> {
+        if self.field.last() == Some(&b'\r') {
+            self.field.pop();
+        }
+        let is_blank = self.record.is_empty() && self.field.is_empty() && !self.was_quoted;
+        if is_blank {
+            return Ok(());
+        }
+        self.end_field()?;
+        let record = std::mem::take(&mut self.record);
+        let Some(columns) = &rows.columns else {
+            let names = record
+                .iter()
+                .map(|name| name.as_str().unwrap_or_default().to_owned());
+            rows.columns = Some(names.collect());
+            return Ok(());
+        };
+        self.count += 1;
+        if record.len() != columns.len() {
+            let problem = format!(
+                "it has {} fields, the header {}",
+                record.len(),
+                columns.len()
+            );
+            return Err(broken_row(self.count, &problem));
+        }
+        rows.plain.push(record);
+        Ok(())
+    }
+
+    fn finish(&mut self, rows: &mut Rows) -> Result<(), TaskError> {
+        if self.in_quotes && !self.after_quote {
+            return Err(broken_row(self.count + 1, "a quote is not closed"));
+        }
+        self.end_record(rows)
+    }
+}
+
+/// Values one after the other: those of a list, or one a line.
+struct Json {
+    /// Whether the text is one document, and rows are the elements of its list.
+    is_document: bool,
+    begun: Option<u8>,
+    value: Vec<u8>,
+    depth: u32,
+    in_text: bool,
+    escaped: bool,
+    count: u64,
+    is_over: bool,
+}
+
+impl Json {
+    fn new(is_document: bool) -> Self {
+        Self {
+            is_document,
+            begun: None,
+            value: Vec::new(),
+            depth: 0,
+            in_text: false,
+            escaped: false,
+            count: 0,
+            is_over: false,
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<(), TaskError> {
+        for byte in bytes {
+            if self.begun.is_none() {
+                if byte.is_ascii_whitespace() {
+                    continue;
+                }
+                self.begun = Some(*byte);
+                if self.is_document && *byte == b'[' {
+                    continue;
+                }
+            }
+            match (self.is_document, self.begun) {
+                (true, Some(b'[')) => self.element(*byte, rows)?,
+                (true, _) => self.value.push(*byte),
+                (false, _) if *byte == b'\n' => self.end_value(rows)?,
+                (false, _) => self.value.push(*byte),
+            }
+        }
+        if self.value.len() > ROW_BYTES_MAX {
+            let message = "one JSON value is larger than 64 MiB; a list is read element by element, and so are lines (format: ndjson)";
+            return Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message));
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, byte: u8, rows: &mut Rows) -> Result<(), TaskError> {
+        if self.is_over {
+            return Ok(());
+        }
+        if self.in_text {
+            self.value.push(byte);
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_text = false,
+                _ => {}
+            }
+            return Ok(());
+        }
+        match byte {
+            b',' if self.depth == 0 => return self.end_value(rows),
+            b']' if self.depth == 0 => {
+                self.is_over = true;
+                return self.end_value(rows);
+            }
+            b'"' => self.in_text = true,
+            b'[' | b'{' => self.depth += 1,
+            b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.value.push(byte);
+        Ok(())
+    }
+
+    fn end_value(&mut self, rows: &mut Rows) -> Result<(), TaskError> {
+        let bytes = std::mem::take(&mut self.value);
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        self.count += 1;
+        let value = serde_json::from_slice(&bytes);
+        rows.maps.push(
+            value.map_err(|error| broken_row(self.count, &format!("it is not JSON: {error}")))?,
+        );
+        Ok(())
+    }
+
+    fn finish(&mut self, path: Option<&str>, rows: &mut Rows) -> Result<(), TaskError> {
+        if !self.is_document {
+            return self.end_value(rows);
+        }
+        match self.begun {
+            None => Ok(()),
+            Some(b'[') if self.is_over => Ok(()),
+            Some(b'[') => Err(broken_row(self.count + 1, "the list is not closed")),
+            Some(_) => {
+                let value: Value = serde_json::from_slice(&self.value).map_err(|error| {
+                    TaskError::new(
+                        ErrorKind::Parse,
+                        "TRANSFER_FORMAT",
+                        format!("it is not JSON: {error}"),
+                    )
+                })?;
+                rows.maps = list(value, path)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The list inside a document.
+fn list(value: Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
+    let found = match path {
+        Some(path) => {
+            let parts = path.trim_start_matches("$.").split('.');
+            parts.fold(Some(&value), |at, part| at?.get(part))
+        }
+        None => ["rows", "data", "items", "results"]
+            .iter()
+            .find_map(|key| value.get(*key).filter(|v| v.is_array())),
+    };
+    match found {
+        Some(Value::Array(items)) => Ok(items.clone()),
+        _ => {
+            let message = "the source is no list of rows; say in `path` where the list is, as in `data.items`";
+            Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message))
+        }
+    }
+}
+
+fn broken_off(error: &std::io::Error) -> TaskError {
+    let message = format!("the source broke off: {error}");
+    TaskError::new(ErrorKind::Connection, "TRANSFER_SOURCE", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn csv(text: &str) -> Result<Vec<Row>, TaskError> {
+        let (mut csv, mut rows) = (Csv::default(), Rows::default());
+        for byte in text.as_bytes().chunks(1) {
+            csv.feed(byte, &mut rows)?;
+        }
+        csv.finish(&mut rows)?;
+        Ok(rows.plain)
+    }
+
+    #[test]
+    fn quotes_line_ends_and_empty_fields_are_read_as_written() {
+        let rows = csv("\u{feff}a,b\r\n1,\"x \"\"y\"\"\n,z\"\r\n,\"\"\n\n3,é").unwrap();
+        assert_eq!(
+            rows,
+            [
+                vec![json!("1"), json!("x \"y\"\n,z")],
+                vec![json!(null), json!("")],
+                vec![json!("3"), json!("é")]
+            ]
+        );
+        assert_eq!(csv("a,b\n1\n").unwrap_err().code, "TRANSFER_ROW");
+        assert_eq!(csv("a\n\"open\n").unwrap_err().code, "TRANSFER_ROW");
+    }
+
+    #[test]
+    fn a_list_is_read_element_by_element_and_lines_one_by_one() {
+        let read = |text: &str, is_document| {
+            let (mut json, mut rows) = (Json::new(is_document), Rows::default());
+            for byte in text.as_bytes().chunks(1) {
+                json.feed(byte, &mut rows)?;
+            }
+            json.finish(None, &mut rows)?;
+            Ok::<_, TaskError>(rows.maps)
+        };
+        let list = r#" [{"a": "],\"["}, {"a": [1, {"b": 2}]} ] "#;
+        assert_eq!(
+            read(list, true).unwrap(),
+            [json!({"a": "],\"["}), json!({"a": [1, {"b": 2}]})]
+        );
+        assert_eq!(read("{\"a\":1}\n\n{\"a\":2}", false).unwrap().len(), 2);
+        assert_eq!(
+            read(r#"{"data": [{"a": 1}]}"#, true).unwrap(),
+            [json!({"a": 1})]
+        );
+        assert_eq!(read("[{\"a\":1}", true).unwrap_err().code, "TRANSFER_ROW");
+        assert_eq!(
+            read("{\"a\":1}\nnonsense\n", false).unwrap_err().code,
+            "TRANSFER_ROW"
+        );
+    }
+}

@@ -1,0 +1,335 @@
+//! `DuckDB`: chunks as the library has them, an appender to write, and its own readers and writers of files.
+
+use std::path::{Path, PathBuf};
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value};
+
+use super::flow::{Inlet, Outlet, Stops, Totals};
+use super::plan::{Format, Mode, listed, on_conflict, quoted};
+use crate::duckdb::{Appender, Connection, Databases, Fault, Lease, check_statement, failed};
+use crate::sql::{Statement, unique};
+
+/// Where the rows of an upsert wait.
+const STAGE: &str = "noetl_transfer";
+
+/// A database, and what is told when it must stop.
+pub(super) struct Base {
+    pub(super) databases: Databases,
+    pub(super) file: Option<PathBuf>,
+    pub(super) base_dir: PathBuf,
+    pub(super) stops: Stops,
+}
+
+impl Base {
+    fn connect(&self) -> Result<Lease, TaskError> {
+        let lease = self.databases.connect(self.file.as_deref())?;
+        let connection = lease.connection().clone();
+        self.stops.add(move || connection.interrupt());
+        Ok(lease)
+    }
+
+    fn check(&self, query: &Statement) -> Result<(), TaskError> {
+        check_statement(
+            &query.text,
+            &query.params,
+            &self.base_dir,
+            self.databases.forbidden(),
+        )
+    }
+}
+
+/// Reads what a statement selects.
+pub(super) fn read(base: &Base, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
+    base.check(query)?;
+    let lease = base.connect()?;
+    pump(lease.connection(), &query.text, &query.params, outlet)
+}
+
+/// Reads a file that the library understands.
+pub(super) fn read_file(
+    base: &Base,
+    file: &Path,
+    format: Format,
+    outlet: &mut Outlet,
+) -> Result<(), TaskError> {
+    let lease = base.connect()?;
+    let text = format!("SELECT * FROM {}", reader(file, format));
+    pump(lease.connection(), &text, &[], outlet)
+}
+
+fn pump(
+    connection: &Connection,
+    sql: &str,
+    params: &[Value],
+    outlet: &mut Outlet,
+) -> Result<(), TaskError> {
+    let mut rows = connection
+        .run(sql, params)
+        .map_err(|fault| failed(&fault))?;
+    outlet.begin(unique(rows.names().iter().cloned()));
+    while let Some(chunk) = rows.next().map_err(|fault| failed(&fault))? {
+        for row in chunk.rows() {
+            if outlet.push(row) {
+                outlet.send_blocking()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes all chunks into a table, in one transaction.
+pub(super) fn write(
+    base: &Base,
+    table: &str,
+    mode: &Mode,
+    mut inlet: Inlet,
+) -> Result<Totals, TaskError> {
+    let lease = base.connect()?;
+    let connection = lease.connection();
+    let told = |fault: Fault| failed(&fault);
+    connection.execute("BEGIN").map_err(told)?;
+    let done = fill(connection, table, mode, &mut inlet);
+    match done {
+        Ok(()) => connection.execute("COMMIT").map_err(told)?,
+        Err(error) => {
+            // The connection goes with the call, and what it did not commit with it.
+            let _ = connection.execute("ROLLBACK");
+            return Err(error);
+        }
+    }
+    Ok(inlet.totals)
+}
+
+fn fill(
+    connection: &Connection,
+    table: &str,
+    mode: &Mode,
+    inlet: &mut Inlet,
+) -> Result<(), TaskError> {
+    let told = |fault: Fault| failed(&fault);
+    let name = quoted(table);
+    // A table that is not there is told of before anything is read.
+    drop(
+        connection
+            .run(&format!("SELECT * FROM {name} LIMIT 0"), &[])
+            .map_err(told)?,
+    );
+    if *mode == Mode::Replace {
+        connection
+            .execute(&format!("DELETE FROM {name}"))
+            .map_err(told)?;
+    }
+    let mut appender: Option<Appender<'_>> = None;
+    let mut columns = Vec::new();
+    let mut count: u64 = 0;
+    while let Some(batch) = inlet.next_blocking()? {
+        if batch.rows.is_empty() {
+            continue;
+        }
+        if appender.is_none() {
+            columns = batch.columns.to_vec();
+            appender = Some(begin(connection, table, mode, &columns)?);
+        }
+        let Some(appender) = &mut appender else {
+            continue;
+        };
+        for row in &batch.rows {
+            count += 1;
+            appender
+                .row(row)
+                .map_err(|fault| failed(&fault).with("row", count))?;
+        }
+    }
+    let Some(appender) = appender else {
+        return Ok(());
+    };
+    appender.finish().map_err(told)?;
+    let Mode::Upsert(key) = mode else {
+        return Ok(());
+    };
+    let (names, keys) = (listed(&columns), listed(key));
+    let conflict = on_conflict(&columns, key)?;
+    // Of rows with the same key the last one counts.
+    let insert = format!(
+        "INSERT INTO {name} ({names}) SELECT {names} FROM {STAGE} \
+         QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY rowid DESC) = 1 {conflict}"
+    );
+    connection.execute(&insert).map_err(told)?;
+    connection
+        .execute(&format!("DROP TABLE {STAGE}"))
+        .map_err(told)
+}
+
+fn begin<'c>(
+    connection: &'c Connection,
+    table: &str,
+    mode: &Mode,
+    columns: &[String],
+) -> Result<Appender<'c>, TaskError> {
+    let told = |fault: Fault| failed(&fault);
+    if let Mode::Upsert(key) = mode {
+        on_conflict(columns, key)?;
+        let names = listed(columns);
+        let stage = format!(
+            "CREATE TEMP TABLE {STAGE} AS SELECT {names} FROM {} LIMIT 0",
+            quoted(table)
+        );
+        connection.execute(&stage).map_err(told)?;
+        return Appender::new(connection, None, STAGE, columns).map_err(told);
+    }
+    let (schema, table) = match table.rsplit_once('.') {
+        Some((schema, table)) => (Some(schema), table),
+        None => (None, table),
+    };
+    Appender::new(connection, schema, table, columns).map_err(told)
+}
+
+/// Lets the library write a file out of a query; how many rows, and their columns.
+pub(super) fn copy_out(
+    base: &Base,
+    query: &Statement,
+    file: &Path,
+    format: Format,
+) -> Result<Totals, TaskError> {
+    base.check(query)?;
+    let lease = base.connect()?;
+    let connection = lease.connection();
+    let described = format!("SELECT * FROM ({}\n) LIMIT 0", query.text);
+    let rows = connection
+        .run(&described, &query.params)
+        .map_err(|fault| failed(&fault))?;
+    let columns = rows.names().to_vec();
+    drop(rows);
+    // `COPY` takes no parameters, so values stand in it as literals.
+    let sql = format!(
+        "COPY ({}\n) TO {} ({})",
+        query.with_literals(),
+        literal(file),
+        options(format)
+    );
+    let rows = changed(connection, &sql)?;
+    Ok(totals(rows, columns))
+}
+
+/// Lets the library read a file into a table; an upsert goes another way.
+pub(super) fn copy_in(
+    base: &Base,
+    file: (&Path, Format),
+    table: &str,
+    (mode, mapping): (&Mode, Option<&Map<String, Value>>),
+) -> Result<Totals, TaskError> {
+    let lease = base.connect()?;
+    let connection = lease.connection();
+    let told = |fault: Fault| failed(&fault);
+    let source = reader(file.0, file.1);
+    let name = quoted(table);
+    drop(
+        connection
+            .run(&format!("SELECT * FROM {name} LIMIT 0"), &[])
+            .map_err(told)?,
+    );
+    let rows = connection
+        .run(&format!("SELECT * FROM {source} LIMIT 0"), &[])
+        .map_err(told)?;
+    let found = rows.names().to_vec();
+    drop(rows);
+    let (columns, picked) = picked(&found, mapping)?;
+    connection.execute("BEGIN").map_err(told)?;
+    if *mode == Mode::Replace {
+        connection
+            .execute(&format!("DELETE FROM {name}"))
+            .map_err(told)?;
+    }
+    let insert = format!(
+        "INSERT INTO {name} ({}) SELECT {} FROM {source}",
+        listed(&columns),
+        listed(&picked)
+    );
+    let rows = changed(connection, &insert)?;
+    connection.execute("COMMIT").map_err(told)?;
+    Ok(totals(rows, columns))
+}
+
+fn picked(
+    found: &[String],
+    mapping: Option<&Map<String, Value>>,
+) -> Result<(Vec<String>, Vec<String>), TaskError> {
+    let Some(mapping) = mapping else {
+        return Ok((found.to_vec(), found.to_vec()));
+    };
+    let from = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some((name, _)) = mapping
+        .iter()
+        .find(|(_, value)| !found.contains(&from(value)))
+    {
+        let message = format!(
+            "`mapping.{name}` takes a column that the source does not have; it has {}",
+            found.join(", ")
+        );
+        return Err(TaskError::new(
+            ErrorKind::Schema,
+            "TRANSFER_COLUMN",
+            message,
+        ));
+    }
+    Ok((
+        mapping.keys().cloned().collect(),
+        mapping.values().map(from).collect(),
+    ))
+}
+
+fn changed(connection: &Connection, sql: &str) -> Result<u64, TaskError> {
+    let mut rows = connection.run(sql, &[]).map_err(|fault| failed(&fault))?;
+    let mut count = 0;
+    while let Some(chunk) = rows.next().map_err(|fault| failed(&fault))? {
+        let first = chunk.rows().next().and_then(|row| row.into_iter().next());
+        count += first.and_then(|value| value.as_u64()).unwrap_or(0);
+    }
+    Ok(count)
+}
+
+fn totals(rows: u64, columns: Vec<String>) -> Totals {
+    Totals {
+        rows,
+        chunks: u64::from(rows > 0),
+        columns,
+    }
+}
+
+/// Lets the library make a Parquet file out of JSON lines.
+pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), TaskError> {
+    let lease = base.connect()?;
+    let sql = format!(
+        "COPY (SELECT * FROM read_json({}, format = 'newline_delimited', sample_size = 100000)) TO {} (FORMAT parquet)",
+        literal(lines),
+        literal(file)
+    );
+    lease
+        .connection()
+        .execute(&sql)
+        .map_err(|fault| failed(&fault))
+}
+
+fn reader(file: &Path, format: Format) -> String {
+    let file = literal(file);
+    match format {
+        Format::Csv => format!("read_csv({file}, header = true)"),
+        Format::Ndjson => format!("read_json({file}, format = 'newline_delimited')"),
+        Format::Json => format!("read_json({file}, format = 'array')"),
+        Format::Parquet => format!("read_parquet({file})"),
+    }
+}
+
+fn options(format: Format) -> &'static str {
+    match format {
+        Format::Csv => "FORMAT csv, HEADER",
+        Format::Ndjson => "FORMAT json",
+        Format::Json => "FORMAT json, ARRAY true",
+        Format::Parquet => "FORMAT parquet",
+    }
+}
+
+fn literal(file: &Path) -> String {
+    format!("'{}'", file.display().to_string().replace('\'', "''"))
+}

@@ -1,0 +1,159 @@
+//! Rows become bytes: CSV, JSON lines, a JSON list, and the text of Postgres's `COPY`.
+
+use serde_json::Value;
+
+use super::flow::Batch;
+use super::plan::Format;
+
+/// Writes chunks in a format, one after the other.
+pub(super) struct Writer {
+    format: Format,
+    count: u64,
+    has_header: bool,
+}
+
+impl Writer {
+    pub(super) fn new(format: Format) -> Self {
+        Self {
+            format,
+            count: 0,
+            has_header: false,
+        }
+    }
+
+    /// A chunk.
+    pub(super) fn write(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+        if self.format == Format::Csv && !self.has_header && !batch.columns.is_empty() {
+            let names = batch.columns.iter().map(|name| Value::from(name.as_str()));
+            csv(&names.collect::<Vec<_>>(), out);
+            self.has_header = true;
+        }
+        for row in &batch.rows {
+            match self.format {
+                Format::Csv => csv(row, out),
+                Format::Json | Format::Ndjson | Format::Parquet => {
+                    let is_list = self.format == Format::Json;
+                    out.extend_from_slice(match (is_list, self.count) {
+                        (true, 0) => b"[",
+                        (true, _) => b",\n",
+                        (false, _) => b"",
+                    });
+                    object(&batch.columns, row, out);
+                    if !is_list {
+                        out.push(b'\n');
+                    }
+                }
+            }
+            self.count += 1;
+        }
+    }
+
+    /// What ends it.
+    pub(super) fn finish(&self, out: &mut Vec<u8>) {
+        if self.format == Format::Json {
+            out.extend_from_slice(if self.count == 0 { b"[]\n" } else { b"]\n" });
+        }
+    }
+}
+
+fn object(columns: &[String], row: &[Value], out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (at, (name, value)) in columns.iter().zip(row).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(Value::from(name.as_str()).to_string().as_bytes());
+        out.push(b':');
+        out.extend_from_slice(value.to_string().as_bytes());
+    }
+    out.push(b'}');
+}
+
+fn csv(row: &[Value], out: &mut Vec<u8>) {
+    for (at, value) in row.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let needs_quotes = text.is_empty() || text.contains(['"', ',', '\n', '\r']);
+        if needs_quotes {
+            out.extend_from_slice(format!("\"{}\"", text.replace('"', "\"\"")).as_bytes());
+        } else {
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+    out.push(b'\n');
+}
+
+/// A field of `COPY`: null, or a text with its special characters escaped.
+pub(super) fn copy_field(text: Option<&str>, out: &mut Vec<u8>) {
+    let Some(text) = text else {
+        out.extend_from_slice(b"\\N");
+        return;
+    };
+    for byte in text.bytes() {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            other => out.push(other),
+        }
+    }
+}
+
+/// The fields of a line of `COPY`.
+pub(super) fn copy_line(line: &[u8]) -> Vec<Option<String>> {
+    line.split(|byte| *byte == b'\t').map(copy_value).collect()
+}
+
+fn copy_value(field: &[u8]) -> Option<String> {
+    if field == b"\\N" {
+        return None;
+    }
+    if !field.contains(&b'\\') {
+        return Some(String::from_utf8_lossy(field).into_owned());
+    }
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut escaped = false;
+    for byte in field {
+        match (escaped, byte) {
+            (false, b'\\') => escaped = true,
+            (false, byte) => bytes.push(*byte),
+            (true, byte) => {
+                escaped = false;
+                bytes.push(match byte {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'f' => 12,
+                    b'v' => 11,
+                    other => *other,
+                });
+            }
+        }
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_copy_writes_it_reads_again() {
+        for text in ["", "a\tb\nc\r\\N", "\\", "é\u{8}"] {
+            let mut out = Vec::new();
+            copy_field(Some(text), &mut out);
+            assert_eq!(copy_line(&out), [Some(text.to_owned())]);
+        }
+        let mut out = Vec::new();
+        copy_field(None, &mut out);
+        assert_eq!(copy_line(&out), [None]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Files and objects: rows are encoded as they come, and what is written is seen when all of it is there.
+
+use std::path::{Path, PathBuf};
+
+use model::outcome::{ErrorKind, TaskError};
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
+
+use super::encode::Writer;
+use super::flow::{Inlet, Totals};
+use super::plan::Format;
+use crate::call::storage;
+use crate::objects::{Content, Place, open, put};
+
+/// What is between whoever encodes and whoever sends.
+const PIPE_BYTES: usize = 256 * 1024;
+
+/// Writes all chunks to a file or an object.
+pub(super) async fn write(
+    place: &Place,
+    format: Format,
+    mut inlet: Inlet,
+) -> Result<Totals, TaskError> {
+    let (read, pipe) = tokio::io::duplex(PIPE_BYTES);
+    let (send, ended) = tokio::sync::oneshot::channel();
+    let body = Whole {
+        pipe: read,
+        ended: Some(ended),
+    };
+    let content = Content::Stream(Box::new(body), Some(content_type(format)));
+    let sending = put(place, content, None);
+    let encoding = async {
+        let encoded = encode(pipe, format, &mut inlet).await;
+        // Who sends must know whether this is the end or a break.
+        let _ = send.send(encoded.is_ok());
+        encoded
+    };
+    let (sent, encoded) = tokio::join!(sending, encoding);
+    match (encoded, sent) {
+        (Err(error), _) if error.code != "TRANSFER_TARGET" => Err(error),
+        (_, Err(error)) => Err(error),
+        (Err(error), Ok(_)) => Err(error),
+        (Ok(()), Ok(_)) => Ok(inlet.totals),
+    }
+}
+
+async fn encode(
+    mut pipe: DuplexStream,
+    format: Format,
+    inlet: &mut Inlet,
+) -> Result<(), TaskError> {
+    let gone = |error: std::io::Error| {
+        TaskError::new(
+            ErrorKind::Storage,
+            "TRANSFER_TARGET",
+            format!("the target takes no more: {error}"),
+        )
+    };
+    let mut writer = Writer::new(format);
+    let mut out = Vec::new();
+    while let Some(batch) = inlet.next().await? {
+        out.clear();
+        writer.write(&batch, &mut out);
+        pipe.write_all(&out).await.map_err(gone)?;
+    }
+    out.clear();
+    writer.finish(&mut out);
+    pipe.write_all(&out).await.map_err(gone)?;
+    pipe.shutdown().await.map_err(gone)
+}
+
+/// A stream that ends with an error unless it was written to its end.
+struct Whole {
+    pipe: DuplexStream,
+    ended: Option<tokio::sync::oneshot::Receiver<bool>>,
+}
+
+impl tokio::io::AsyncRead for Whole {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        use std::task::{Poll, ready};
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(std::pin::Pin::new(&mut this.pipe).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            return Poll::Ready(Ok(()));
+        }
+        let Some(ended) = &mut this.ended else {
+            return Poll::Ready(Ok(()));
+        };
+        let is_whole = ready!(std::pin::Pin::new(ended).poll(context)).unwrap_or(false);
+        this.ended = None;
+        Poll::Ready(if is_whole {
+            Ok(())
+        } else {
+            Err(std::io::ErrorKind::UnexpectedEof.into())
+        })
+    }
+}
+
+fn content_type(format: Format) -> &'static str {
+    match format {
+        Format::Csv => "text/csv; charset=utf-8",
+        Format::Ndjson => "application/x-ndjson",
+        Format::Json => "application/json",
+        Format::Parquet => "application/vnd.apache.parquet",
+    }
+}
+
+/// A file of this machine with what is at a place: the file itself, or a copy that goes with the guard.
+pub(super) async fn fetched(
+    place: &Place,
+    scratch: &Path,
+) -> Result<(PathBuf, Option<tempfile::TempPath>), TaskError> {
+    if let Place::File(file) = place {
+        return Ok((file.clone(), None));
+    }
+    let opened = open(place, None).await?;
+    let draft = draft(scratch)?;
+    let copied = async {
+        let mut reader = tokio_util::io::StreamReader::new(opened.pieces);
+        let mut out = tokio::fs::File::create(&draft).await?;
+        tokio::io::copy(&mut reader, &mut out).await?;
+        out.flush().await
+    };
+    copied.await.map_err(|error| storage(&error))?;
+    Ok((draft.to_path_buf(), Some(draft)))
+}
+
+/// Puts a file of this machine to its place.
+pub(super) async fn sent(file: &Path, place: &Place, format: Format) -> Result<(), TaskError> {
+    let opened = tokio::fs::File::open(file)
+        .await
+        .map_err(|error| storage(&error))?;
+    let content = Content::Stream(Box::new(opened), Some(content_type(format)));
+    put(place, content, None).await.map(drop)
+}
+
+/// The name of a file that goes with the guard.
+pub(super) fn draft(scratch: &Path) -> Result<tempfile::TempPath, TaskError> {
+    let made = tempfile::Builder::new()
+        .prefix("transfer-")
+        .tempfile_in(scratch);
+    Ok(made.map_err(|error| storage(&error))?.into_temp_path())
+}

@@ -1,0 +1,228 @@
+//! What flows: chunks of rows, from whoever reads to whoever writes, a few at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use crate::call::cancelled;
+
+/// A row: a value for each column.
+pub(super) type Row = Vec<Value>;
+
+/// So many chunks are on their way at once.
+const CHUNKS_MAX: usize = 2;
+
+/// Some rows.
+pub(super) struct Batch {
+    pub(super) columns: Arc<[String]>,
+    pub(super) rows: Vec<Row>,
+    /// Whether nothing follows: a flow that ends without saying so was broken off.
+    is_last: bool,
+}
+
+/// Where chunks go in.
+pub(super) struct Outlet {
+    send: mpsc::Sender<Result<Batch, TaskError>>,
+    columns: Arc<[String]>,
+    rows: Vec<Row>,
+    chunk_size: usize,
+}
+
+/// Where chunks come out, under the target's names.
+pub(super) struct Inlet {
+    receive: mpsc::Receiver<Result<Batch, TaskError>>,
+    mapping: Option<Map<String, Value>>,
+    picked: Option<(Arc<[String]>, Vec<usize>)>,
+    is_over: bool,
+    pub(super) totals: Totals,
+}
+
+/// What went over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) rows: u64,
+    pub(super) chunks: u64,
+    pub(super) columns: Vec<String>,
+}
+
+/// What is told when the call is to stop.
+#[derive(Clone, Default)]
+pub(super) struct Stops(Arc<Mutex<Vec<Box<dyn Fn() + Send>>>>);
+
+impl Stops {
+    pub(super) fn add(&self, stop: impl Fn() + Send + 'static) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Box::new(stop));
+    }
+
+    pub(super) fn stop(&self) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().for_each(|stop| stop());
+    }
+}
+
+/// A way for chunks of this many rows.
+pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (Outlet, Inlet) {
+    let (send, receive) = mpsc::channel(CHUNKS_MAX);
+    let outlet = Outlet {
+        send,
+        columns: Arc::new([]),
+        rows: Vec::new(),
+        chunk_size,
+    };
+    let inlet = Inlet {
+        receive,
+        mapping,
+        picked: None,
+        is_over: false,
+        totals: Totals::default(),
+    };
+    (outlet, inlet)
+}
+
+impl Outlet {
+    /// Says what the columns are; before the first row.
+    pub(super) fn begin(&mut self, columns: Vec<String>) {
+        self.columns = columns.into();
+    }
+
+    pub(super) fn has_columns(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    pub(super) fn columns(&self) -> &Arc<[String]> {
+        &self.columns
+    }
+
+    /// Takes a row; whether a chunk is full.
+    pub(super) fn push(&mut self, row: Row) -> bool {
+        self.rows.push(row);
+        self.rows.len() >= self.chunk_size
+    }
+
+    fn batch(&mut self, is_last: bool) -> Batch {
+        Batch {
+            is_last,
+            columns: self.columns.clone(),
+            rows: std::mem::replace(&mut self.rows, Vec::with_capacity(self.chunk_size)),
+        }
+    }
+
+    /// Hands a chunk on.
+    pub(super) async fn send(&mut self) -> Result<(), TaskError> {
+        let batch = self.batch(false);
+        self.send.send(Ok(batch)).await.map_err(|_| cancelled())
+    }
+
+    /// The same from a thread of its own.
+    pub(super) fn send_blocking(&mut self) -> Result<(), TaskError> {
+        let batch = self.batch(false);
+        self.send.blocking_send(Ok(batch)).map_err(|_| cancelled())
+    }
+
+    /// Ends with what is left, or with why there is no more.
+    pub(super) async fn end(mut self, done: Result<(), TaskError>) {
+        let last = done.map(|()| self.batch(true));
+        // Nobody listening means that the writing has failed already.
+        let _ = self.send.send(last).await;
+    }
+
+    /// The same from a thread of its own.
+    pub(super) fn end_blocking(mut self, done: Result<(), TaskError>) {
+        let last = done.map(|()| self.batch(true));
+        let _ = self.send.blocking_send(last);
+    }
+}
+
+impl Inlet {
+    /// The next chunk; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Batch>, TaskError> {
+        let next = self.receive.recv().await;
+        self.take(next)
+    }
+
+    /// The same on a thread of its own.
+    pub(super) fn next_blocking(&mut self) -> Result<Option<Batch>, TaskError> {
+        let next = self.receive.blocking_recv();
+        self.take(next)
+    }
+
+    fn take(&mut self, next: Option<Result<Batch, TaskError>>) -> Result<Option<Batch>, TaskError> {
+        let mut batch = match next {
+            Some(batch) => batch?,
+            None if self.is_over => return Ok(None),
+            None => {
+                let message = "whoever read the source is gone before its end";
+                return Err(TaskError::new(ErrorKind::Unknown, "TRANSFER_LOST", message));
+            }
+        };
+        self.is_over = batch.is_last;
+        if self.picked.is_none() && !batch.columns.is_empty() {
+            self.picked = Some(pick(&batch.columns, self.mapping.as_ref())?);
+        }
+        let Some((columns, places)) = &self.picked else {
+            return Ok(Some(batch));
+        };
+        if self.mapping.is_some() {
+            for row in &mut batch.rows {
+                let mut old = std::mem::take(row);
+                let value = |at: &usize| old.get_mut(*at).map(std::mem::take).unwrap_or_default();
+                *row = places.iter().map(value).collect();
+            }
+        }
+        batch.columns = columns.clone();
+        if !batch.rows.is_empty() {
+            self.totals.rows += batch.rows.len() as u64;
+            self.totals.chunks += 1;
+        }
+        self.totals.columns = columns.to_vec();
+        Ok(Some(batch))
+    }
+}
+
+/// The target's columns, and where each is in a row of the source.
+fn pick(
+    columns: &[String],
+    mapping: Option<&Map<String, Value>>,
+) -> Result<(Arc<[String]>, Vec<usize>), TaskError> {
+    let Some(mapping) = mapping else {
+        return Ok((columns.into(), (0..columns.len()).collect()));
+    };
+    let mut names = Vec::new();
+    let mut places = Vec::new();
+    for (name, from) in mapping {
+        let from = from.as_str().unwrap_or_default();
+        let place = columns.iter().position(|column| column == from);
+        let Some(place) = place else {
+            let message = format!(
+                "`mapping.{name}` takes the column `{from}`, which the source does not have; it has {}",
+                columns.join(", ")
+            );
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "TRANSFER_COLUMN",
+                message,
+            ));
+        };
+        // A column that is taken twice would be empty the second time.
+        if places.contains(&place) {
+            let message = format!("`mapping` takes the column `{from}` twice");
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "TRANSFER_COLUMN",
+                message,
+            ));
+        }
+        names.push(name.clone());
+        places.push(place);
+    }
+    Ok((names.into(), places))
+}
+
+/// The error of a row that cannot go over.
+pub(super) fn broken_row(row: u64, problem: &str) -> TaskError {
+    let message = format!("row {row} cannot go over: {problem}");
+    TaskError::new(ErrorKind::Parse, "TRANSFER_ROW", message).with("row", row)
+}

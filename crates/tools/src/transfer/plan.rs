@@ -1,0 +1,321 @@
+//! What a task asks for: a source, a target, and how rows are written.
+
+use model::outcome::{ErrorKind, TaskError};
+use model::template::Piece;
+use serde_json::{Map, Value};
+
+use crate::call::{Call, type_name};
+use crate::objects::{Address, Place, Reach};
+use crate::postgres::Target as Server;
+use crate::sql::{Dialect, Statement, bound};
+
+/// Rows of one chunk unless the task says otherwise.
+const CHUNK_SIZE: u64 = 5_000;
+const CHUNK_SIZE_MAX: u64 = 1_000_000;
+
+/// One end of a transfer, as the task writes it.
+pub(super) struct End<'c> {
+    call: &'c Call,
+    /// `source` or `target`.
+    side: &'static str,
+    pub(super) fields: &'c Map<String, Value>,
+    pub(super) kind: &'c str,
+}
+
+/// How rows are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mode {
+    Append,
+    Replace,
+    /// By these columns.
+    Upsert(Vec<String>),
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Csv,
+    Ndjson,
+    Json,
+    Parquet,
+}
+
+/// How a transfer is done.
+pub(super) struct Manner {
+    pub(super) mode: Option<Mode>,
+    pub(super) chunk_size: usize,
+    pub(super) mapping: Option<Map<String, Value>>,
+}
+
+impl Manner {
+    pub(super) fn of(call: &Call, target: &End<'_>) -> Result<Self, TaskError> {
+        let chunk_size = match call.field("chunk_size") {
+            None => CHUNK_SIZE,
+            Some(value) => {
+                let size = value
+                    .as_u64()
+                    .filter(|size| (1..=CHUNK_SIZE_MAX).contains(size));
+                size.ok_or_else(|| {
+                    call.wrong_type("chunk_size", "a number from 1 to 1000000", value)
+                })?
+            }
+        };
+        let key = call.field("key").or_else(|| target.fields.get("key"));
+        let mode = call.text("mode")?.or_else(|| target.text("mode"));
+        let mode = match mode {
+            None => None,
+            Some("append" | "insert") => Some(Mode::Append),
+            Some("replace" | "overwrite" | "truncate") => Some(Mode::Replace),
+            Some("upsert" | "merge") => Some(Mode::Upsert(names(call, key)?)),
+            Some(other) => {
+                let wanted = "append, replace or upsert";
+                return Err(call.wrong_type("mode", wanted, &Value::from(other)));
+            }
+        };
+        let mapping = match target
+            .fields
+            .get("mapping")
+            .filter(|value| !value.is_null())
+        {
+            None => None,
+            Some(Value::Object(map)) if map.values().all(Value::is_string) => Some(map.clone()),
+            Some(other) => {
+                let wanted = "a map of the target's columns to the source's";
+                return Err(call.wrong_type("target.mapping", wanted, other));
+            }
+        };
+        Ok(Self {
+            mode,
+            chunk_size: usize::try_from(chunk_size).unwrap_or(usize::MAX),
+            mapping,
+        })
+    }
+
+    /// How rows are written to a table.
+    pub(super) fn table_mode(&self) -> Mode {
+        self.mode.clone().unwrap_or(Mode::Append)
+    }
+
+    /// Refuses what cannot be done with a whole file.
+    pub(super) fn check_file(&self) -> Result<(), TaskError> {
+        match self.mode {
+            None | Some(Mode::Replace) => Ok(()),
+            Some(_) => {
+                let message = "a file is written as a whole: `mode: replace`, or none";
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "mode"))
+            }
+        }
+    }
+}
+
+fn names(call: &Call, key: Option<&Value>) -> Result<Vec<String>, TaskError> {
+    let names: Option<Vec<String>> = match key {
+        Some(Value::String(one)) => {
+            Some(one.split(',').map(|name| name.trim().to_owned()).collect())
+        }
+        Some(Value::Array(all)) => all
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect(),
+        _ => None,
+    };
+    let names =
+        names.filter(|names| !names.is_empty() && names.iter().all(|name| !name.is_empty()));
+    names.ok_or_else(|| call.missing("key", "`mode: upsert` finds rows by these columns"))
+}
+
+impl<'c> End<'c> {
+    pub(super) fn of(call: &'c Call, side: &'static str) -> Result<Self, TaskError> {
+        let fields = call.map(side)?;
+        let fields = fields.ok_or_else(|| call.missing(side, "a map {kind, …}"))?;
+        let kind = fields
+            .get("kind")
+            .or_else(|| fields.get("type"))
+            .and_then(Value::as_str);
+        // An address says by itself what it is.
+        let is_file = fields.get("uri").or_else(|| fields.get("path")).is_some();
+        let kind = kind.or(is_file.then_some("file"));
+        let kind = kind.ok_or_else(|| call.missing(&format!("{side}.kind"), "what it is"))?;
+        Ok(Self {
+            call,
+            side,
+            fields,
+            kind,
+        })
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<&'c str> {
+        self.fields.get(key).and_then(Value::as_str)
+    }
+
+    /// A text that must be there.
+    pub(super) fn need(&self, key: &str, remedy: &str) -> Result<&'c str, TaskError> {
+        let missing = || self.call.missing(&format!("{}.{key}", self.side), remedy);
+        self.text(key).ok_or_else(missing)
+    }
+
+    /// The one statement that reads: `query`, or all of a `table`.
+    pub(super) fn query(&self, dialect: Dialect) -> Result<Statement, TaskError> {
+        let pieces = ["query", "command"];
+        let pieces = pieces
+            .iter()
+            .find_map(|key| self.call.pieces.get(&format!("{}.{key}", self.side)));
+        let table;
+        let pieces = match (pieces, self.text("table")) {
+            (Some(pieces), _) => pieces,
+            (None, Some(name)) => {
+                let select = Piece::Text("SELECT * FROM ".to_owned());
+                table = vec![vec![select, Piece::Ident(Value::from(name))]];
+                &table
+            }
+            (None, None) if self.fields.contains_key("query") => {
+                let message = format!(
+                    "`{}.query` must be written out in the task, so that values in it are bound",
+                    self.side
+                );
+                return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
+            }
+            (None, None) => {
+                let key = format!("{}.query", self.side);
+                return Err(self.call.missing(&key, "what to read, or `table`"));
+            }
+        };
+        let mut statements = bound(self.call, pieces, self.fields.get("params"), dialect)?;
+        match (statements.pop(), statements.is_empty()) {
+            (Some(one), true) => Ok(one),
+            _ => {
+                let message = format!("`{}.query` must be one statement", self.side);
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
+            }
+        }
+    }
+
+    /// The table that is written.
+    pub(super) fn table(&self) -> Result<&'c str, TaskError> {
+        self.need("table", "the table to write to")
+    }
+
+    /// The credential, if there is one.
+    pub(super) fn auth(&self) -> Option<&'c Value> {
+        let auth = self
+            .fields
+            .get("auth")
+            .or_else(|| self.fields.get("credential"));
+        auth.filter(|auth| !auth.is_null())
+    }
+
+    /// The database of Postgres.
+    pub(super) fn server(&self) -> Result<Server, TaskError> {
+        match self.auth() {
+            Some(Value::Object(auth)) => Server::parse(auth),
+            Some(Value::String(name)) => {
+                let message = format!("the credential `{name}` was not resolved before the call");
+                Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
+            }
+            Some(other) => {
+                let message = format!(
+                    "`{}.auth` must be a map, not {}",
+                    self.side,
+                    type_name(other)
+                );
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
+            }
+            None => {
+                let key = format!("{}.auth", self.side);
+                Err(self.call.missing(&key, "the credential of a database"))
+            }
+        }
+    }
+
+    /// The file or object.
+    pub(super) async fn place(&self, reach: &Reach) -> Result<Place, TaskError> {
+        let uri = match (self.text("uri"), self.text("path")) {
+            (Some(uri), _) => uri.to_owned(),
+            (None, Some(path)) => format!("file://{path}"),
+            (None, None) => self
+                .need("uri", "`file://…`, `s3://…` or `gs://…`")?
+                .to_owned(),
+        };
+        match Address::read(self.call, &uri) {
+            Some(address) => address.open(self.auth(), reach).await,
+            None => {
+                let message = format!("`{uri}` is not of file://, s3:// or gs://");
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
+            }
+        }
+    }
+
+    /// What a file holds: what `format` says, else its ending.
+    pub(super) fn format(&self, name: &str) -> Result<Option<Format>, TaskError> {
+        let said = self.text("format");
+        let name = name.split(['?', '#']).next().unwrap_or(name);
+        let ending = name.rsplit('/').next().unwrap_or(name).rsplit_once('.');
+        let word = said
+            .or(ending.map(|(_, ending)| ending))
+            .unwrap_or_default();
+        Ok(Some(match word.to_ascii_lowercase().as_str() {
+            "csv" => Format::Csv,
+            "ndjson" | "jsonl" => Format::Ndjson,
+            "json" => Format::Json,
+            "parquet" => Format::Parquet,
+            other if said.is_some() => {
+                let message = format!(
+                    "`{}.format` is `{other}`, not one of csv, ndjson, json, parquet",
+                    self.side
+                );
+                return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The same where there must be one.
+    pub(super) fn need_format(&self, name: &str) -> Result<Format, TaskError> {
+        let format = self.format(name)?;
+        format.ok_or_else(|| {
+            let key = format!("{}.format", self.side);
+            self.call.missing(&key, "csv, ndjson, json or parquet")
+        })
+    }
+}
+
+/// The name of a table, or one with its schema, in quotes.
+pub(super) fn quoted(name: &str) -> String {
+    let parts = name
+        .split('.')
+        .map(|part| format!("\"{}\"", part.replace('"', "\"\"")));
+    parts.collect::<Vec<_>>().join(".")
+}
+
+/// Names of columns in quotes, with commas.
+pub(super) fn listed(names: &[String]) -> String {
+    let names = names
+        .iter()
+        .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// What happens where a row with the key is there already.
+pub(super) fn on_conflict(columns: &[String], key: &[String]) -> Result<String, TaskError> {
+    if let Some(missing) = key.iter().find(|name| !columns.contains(name)) {
+        let message = format!("the column `{missing}` of `key` does not go over");
+        return Err(TaskError::new(
+            ErrorKind::Schema,
+            "TRANSFER_COLUMN",
+            message,
+        ));
+    }
+    let others = columns.iter().filter(|name| !key.contains(name));
+    let sets: Vec<String> = others
+        .map(|name| {
+            let name = listed(std::slice::from_ref(name));
+            format!("{name} = excluded.{name}")
+        })
+        .collect();
+    let key = listed(key);
+    Ok(if sets.is_empty() {
+        format!("ON CONFLICT ({key}) DO NOTHING")
+    } else {
+        format!("ON CONFLICT ({key}) DO UPDATE SET {}", sets.join(", "))
+    })
+}

@@ -1,0 +1,292 @@
+//! Postgres: read by `COPY … TO STDOUT`, written by `COPY … FROM STDIN`, all of a transfer in one transaction.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use futures_util::{SinkExt as _, TryStreamExt as _};
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Number, Value};
+use tokio_postgres::types::{Kind, Type};
+use tokio_postgres::{Client, CopyInSink};
+
+use super::encode::{copy_field, copy_line};
+use super::flow::{Batch, Inlet, Outlet, Totals, broken_row};
+use super::plan::{Mode, listed, on_conflict, quoted};
+use crate::postgres::told;
+use crate::sql::{Statement, unique};
+
+/// Values are written in ways that every other place reads.
+const SESSION: &str = "SET datestyle TO ISO; SET timezone TO 'UTC'; SET intervalstyle TO postgres; SET bytea_output TO hex";
+/// What is sent to the server at a time.
+const SEND_BYTES: usize = 64 * 1024;
+/// A decimal of so many digits is the same after it was a double.
+const DOUBLE_DIGITS: usize = 15;
+
+/// Reads what a statement selects.
+pub(super) async fn read(
+    client: &Client,
+    query: &Statement,
+    outlet: &mut Outlet,
+) -> Result<(), TaskError> {
+    client.batch_execute(SESSION).await.map_err(told)?;
+    let text = query.with_literals();
+    let prepared = client.prepare(&text).await.map_err(told)?;
+    let names = unique(
+        prepared
+            .columns()
+            .iter()
+            .map(|column| column.name().to_owned()),
+    );
+    let types: Vec<Type> = prepared
+        .columns()
+        .iter()
+        .map(|column| column.type_().clone())
+        .collect();
+    // Lists and rows are written as JSON by the server itself.
+    let own: Vec<String> = (0..names.len()).map(|at| format!("c{at}")).collect();
+    let picked = own.iter().zip(&types).map(|(name, of)| match of.kind() {
+        Kind::Array(_) | Kind::Composite(_) => format!("to_jsonb({name})"),
+        _ => name.clone(),
+    });
+    let copy = format!(
+        "COPY (SELECT {} FROM ({text}\n) AS q({})) TO STDOUT",
+        picked.collect::<Vec<_>>().join(", "),
+        own.join(", ")
+    );
+    outlet.begin(names);
+    let stream = client.copy_out(&copy).await.map_err(told)?;
+    tokio::pin!(stream);
+    let mut rest = BytesMut::new();
+    while let Some(piece) = stream.try_next().await.map_err(told)? {
+        rest.extend_from_slice(&piece);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line = rest.split_to(end + 1);
+            let fields = copy_line(&line[..end]).into_iter().zip(&types);
+            let row = fields.map(|(text, of)| text.map_or(Value::Null, |text| value(text, of)));
+            if outlet.push(row.collect()) {
+                outlet.send().await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A field as JSON, by its type.
+fn value(text: String, of: &Type) -> Value {
+    match *of {
+        Type::BOOL => Value::Bool(text == "t"),
+        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
+            text.parse::<i64>().map_or(Value::String(text), Value::from)
+        }
+        Type::FLOAT4 | Type::FLOAT8 => number(text),
+        Type::NUMERIC if text.bytes().filter(u8::is_ascii_digit).count() <= DOUBLE_DIGITS => {
+            match text.parse::<i64>() {
+                Ok(whole) => whole.into(),
+                Err(_) => number(text),
+            }
+        }
+        Type::JSON | Type::JSONB => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        Type::BYTEA => {
+            let bytes = text.strip_prefix("\\x").and_then(unhex);
+            bytes.map_or(Value::String(text), |bytes| STANDARD.encode(bytes).into())
+        }
+        Type::TIMESTAMP => text.replacen(' ', "T", 1).into(),
+        Type::TIMESTAMPTZ => match text.strip_suffix("+00") {
+            Some(time) => format!("{}Z", time.replacen(' ', "T", 1)).into(),
+            None => text.into(),
+        },
+        _ if matches!(of.kind(), Kind::Array(_) | Kind::Composite(_)) => {
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
+        }
+        _ => text.into(),
+    }
+}
+
+fn number(text: String) -> Value {
+    let number = text.parse::<f64>().ok().and_then(Number::from_f64);
+    number.map_or(Value::String(text), Value::Number)
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.map(byte).collect()
+}
+
+/// Writes all chunks into a table, in one transaction.
+pub(super) async fn write(
+    client: &Client,
+    table: &str,
+    mode: Mode,
+    mut inlet: Inlet,
+) -> Result<Totals, TaskError> {
+    let table = quoted(table);
+    client.batch_execute(SESSION).await.map_err(told)?;
+    client.batch_execute("BEGIN").await.map_err(told)?;
+    // A connection that is not given back is closed, which rolls back.
+    let first = client.prepare(&format!("SELECT * FROM {table}")).await;
+    let known = first.map_err(told)?;
+    if mode == Mode::Replace {
+        client
+            .batch_execute(&format!("DELETE FROM {table}"))
+            .await
+            .map_err(told)?;
+    }
+    let mut copying: Option<Copying> = None;
+    while let Some(batch) = inlet.next().await? {
+        if batch.rows.is_empty() {
+            continue;
+        }
+        if copying.is_none() {
+            let types = types(&batch.columns, known.columns(), &table)?;
+            copying = Some(Copying::begin(client, &table, &mode, &batch.columns, types).await?);
+        }
+        if let Some(copying) = &mut copying {
+            copying.write(&batch).await?;
+        }
+    }
+    if let Some(copying) = copying {
+        copying.finish(client, &table, &mode).await?;
+    }
+    client.batch_execute("COMMIT").await.map_err(told)?;
+    Ok(inlet.totals)
+}
+
+/// The types of the columns that are written.
+fn types(
+    columns: &[String],
+    known: &[tokio_postgres::Column],
+    table: &str,
+) -> Result<Vec<Type>, TaskError> {
+    let type_of = |name: &String| {
+        let found = known.iter().find(|column| column.name() == name);
+        found.map(|column| column.type_().clone()).ok_or_else(|| {
+            let message =
+                format!("{table} has no column `{name}`; say in `target.mapping` where it goes");
+            TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message)
+        })
+    };
+    columns.iter().map(type_of).collect()
+}
+
+/// Rows on their way into the server.
+struct Copying {
+    sink: std::pin::Pin<Box<CopyInSink<Bytes>>>,
+    columns: Vec<String>,
+    types: Vec<Type>,
+    count: u64,
+}
+
+/// Where the rows of an upsert wait.
+const STAGE: &str = "pg_temp.noetl_transfer";
+
+impl Copying {
+    async fn begin(
+        client: &Client,
+        table: &str,
+        mode: &Mode,
+        columns: &[String],
+        types: Vec<Type>,
+    ) -> Result<Self, TaskError> {
+        let names = listed(columns);
+        let into = if let Mode::Upsert(key) = mode {
+            on_conflict(columns, key)?;
+            let stage = format!(
+                "CREATE TEMP TABLE noetl_transfer ON COMMIT DROP AS SELECT {names} FROM {table} WITH NO DATA; \
+                 ALTER TABLE {STAGE} ADD COLUMN noetl_number bigserial"
+            );
+            client.batch_execute(&stage).await.map_err(told)?;
+            STAGE
+        } else {
+            table
+        };
+        let sink = client
+            .copy_in(&format!("COPY {into} ({names}) FROM STDIN"))
+            .await;
+        Ok(Self {
+            sink: Box::pin(sink.map_err(told)?),
+            columns: columns.to_vec(),
+            types,
+            count: 0,
+        })
+    }
+
+    async fn write(&mut self, batch: &Batch) -> Result<(), TaskError> {
+        let mut out = Vec::with_capacity(SEND_BYTES * 2);
+        for row in &batch.rows {
+            self.count += 1;
+            for (at, (value, of)) in row.iter().zip(&self.types).enumerate() {
+                if at > 0 {
+                    out.push(b'\t');
+                }
+                let text = field(value, of).map_err(|problem| broken_row(self.count, &problem))?;
+                copy_field(text.as_deref(), &mut out);
+            }
+            out.push(b'\n');
+            if out.len() >= SEND_BYTES {
+                let full = std::mem::replace(&mut out, Vec::with_capacity(SEND_BYTES * 2));
+                self.sink.send(full.into()).await.map_err(told)?;
+            }
+        }
+        self.sink.send(out.into()).await.map_err(told)
+    }
+
+    async fn finish(mut self, client: &Client, table: &str, mode: &Mode) -> Result<(), TaskError> {
+        self.sink.as_mut().finish().await.map_err(told)?;
+        let Mode::Upsert(key) = mode else {
+            return Ok(());
+        };
+        let (names, keys) = (listed(&self.columns), listed(key));
+        let conflict = on_conflict(&self.columns, key)?;
+        // Of rows with the same key the last one counts.
+        let insert = format!(
+            "INSERT INTO {table} ({names}) SELECT DISTINCT ON ({keys}) {names} FROM {STAGE} \
+             ORDER BY {keys}, noetl_number DESC {conflict}"
+        );
+        client.batch_execute(&insert).await.map_err(told)
+    }
+}
+
+/// A value as the server reads it into a column of this type.
+fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
+    let is_json = *of == Type::JSON || *of == Type::JSONB;
+    Ok(Some(match value {
+        Value::Null => return Ok(None),
+        Value::String(text) if text.contains('\0') => {
+            return Err("a text holds a NUL character".to_owned());
+        }
+        Value::String(text) if *of == Type::BYTEA => {
+            let bytes = STANDARD
+                .decode(text)
+                .map_err(|_| "a binary value is not base64".to_owned())?;
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("\\x{digits}")
+        }
+        Value::String(text) if is_json => {
+            // Text that is JSON already, as a CSV or a text column has it, stays so.
+            match serde_json::from_str::<Value>(text) {
+                Ok(Value::Object(_) | Value::Array(_)) => text.clone(),
+                _ => value.to_string(),
+            }
+        }
+        Value::String(text) => text.clone(),
+        Value::Array(items) => match of.kind() {
+            Kind::Array(inner) => list(items, inner)?,
+            _ => value.to_string(),
+        },
+        other => other.to_string(),
+    }))
+}
+
+/// A list as the server writes its own.
+fn list(items: &[Value], inner: &Type) -> Result<String, String> {
+    let mut parts = Vec::with_capacity(items.len());
+    for item in items {
+        parts.push(match (item, field(item, inner)?) {
+            (Value::Array(nested), _) => list(nested, inner)?,
+            (_, None) => "NULL".to_owned(),
+            (_, Some(text)) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        });
+    }
+    Ok(format!("{{{}}}", parts.join(",")))
+}

@@ -1,0 +1,146 @@
+//! A thousand calls that are stopped or take too long, each with children that try to get away: none is left.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::items_after_statements,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for the kernel by the clock"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use model::outcome::{ErrorKind, Outcome};
+use model::template::Piece;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tools::{Call, LogSink, NoLog, Registry, Stream, Tool};
+
+/// A shell with a child in its group, one that has left it, and one that has left it twice over.
+const SHELL: &str =
+    "sleep 600 & setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
+
+const PYTHON: &str = "
+import os, subprocess, time
+subprocess.Popen(['sleep', '600'], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+print('up', flush=True)
+time.sleep(600)
+";
+
+/// How a call is ended.
+#[derive(Clone, Copy)]
+enum Way {
+    Stop,
+    Timeout,
+}
+
+/// Stops the call when its program is up.
+struct AtFirstLine(CancellationToken);
+
+impl LogSink for AtFirstLine {
+    fn line(&self, _stream: Stream, _text: &str) {
+        self.0.cancel();
+    }
+}
+
+fn call(kind: &str) -> Call {
+    let mut call = Call::new(kind);
+    call.place.base_dir = "/tmp".into();
+    match kind {
+        "shell" => {
+            let pieces = vec![vec![Piece::Text(SHELL.to_owned())]];
+            call.pieces.insert("command".to_owned(), pieces);
+        }
+        _ => {
+            call.fields.insert("code".to_owned(), json!(PYTHON));
+        }
+    }
+    call
+}
+
+async fn end(tool: Arc<dyn Tool>, kind: &str, way: Way) -> Outcome {
+    let mut call = call(kind);
+    let stop = CancellationToken::new();
+    match way {
+        Way::Stop => tool.call(call, stop.clone(), &AtFirstLine(stop)).await,
+        Way::Timeout => {
+            call.timeout.total = Some(Duration::from_millis(120));
+            tool.call(call, stop, &NoLog).await
+        }
+    }
+}
+
+/// Processes that run and carry the mark of a program that this process started.
+fn left() -> Vec<String> {
+    let mark = format!("NOETL_PROCESS={}-", std::process::id());
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let marked = all.filter(|entry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|one| one.starts_with(mark.as_bytes()))
+    });
+    let names = marked.map(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        format!("{} {line}", entry.file_name().display())
+    });
+    names.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_calls_that_are_ended_leave_no_process() {
+    let registry = Registry::builtin(tools::Config::default());
+    let kinds = (0..1_000).map(|n| {
+        let kind = if n % 5 == 0 { "python" } else { "shell" };
+        let way = if n % 2 == 0 { Way::Stop } else { Way::Timeout };
+        (kind, registry.get(kind).unwrap(), way)
+    });
+    let calls = kinds.map(|(kind, tool, way)| async move {
+        let outcome = end(tool, kind, way).await;
+        let kind = outcome.failure().map(|error| error.kind);
+        assert!(
+            matches!(kind, Some(ErrorKind::Cancelled | ErrorKind::Timeout)),
+            "{outcome:?}"
+        );
+    });
+    let count = futures_util::stream::iter(calls)
+        .buffer_unordered(8)
+        .count()
+        .await;
+    assert_eq!(count, 1_000);
+    drop(registry);
+    // What was killed a moment ago may not be gone yet.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !left().is_empty() && Instant::now() < deadline {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_process_that_runs_is_counted() {
+    let registry = Registry::builtin(tools::Config::default());
+    let shell = registry.get("shell").unwrap();
+    struct Count(std::sync::Mutex<usize>, CancellationToken);
+    impl LogSink for Count {
+        fn line(&self, _stream: Stream, _text: &str) {
+            *self.0.lock().unwrap() = left().len();
+            self.1.cancel();
+        }
+    }
+    let stop = CancellationToken::new();
+    let seen = Count(std::sync::Mutex::default(), stop.clone());
+    shell.call(call("shell"), stop, &seen).await;
+    assert!(
+        *seen.0.lock().unwrap() >= 4,
+        "the shell and its children: {:?}",
+        seen.0
+    );
+}

@@ -1,0 +1,289 @@
+//! The forms in which a secret may show: as it is, escaped, percent-encoded, in hex, and in base64 at every alignment.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use serde_json::Value;
+
+/// Shorter texts are too common to be masked wherever they show.
+pub(super) const BYTES_MIN: usize = 6;
+
+/// Keys of a credential whose values say where and who, not how to get in.
+const OPEN_KEYS: &[&str] = &[
+    "type",
+    "kind",
+    "host",
+    "hostname",
+    "db_host",
+    "port",
+    "db_port",
+    "user",
+    "username",
+    "db_user",
+    "login",
+    "database",
+    "db_name",
+    "dbname",
+    "db_database",
+    "schema",
+    "sslmode",
+    "region",
+    "endpoint",
+    "token_url",
+    "auth_url",
+    "auth_uri",
+    "token_uri",
+    "bucket",
+    "account",
+    "warehouse",
+    "role",
+    "driver",
+    "provider",
+    "service",
+    "scheme",
+    "header",
+    "header_name",
+    "in",
+    "location",
+    "grant_type",
+    "token_type",
+    "scope",
+    "scopes",
+    "expires_in",
+    "audience",
+    "issuer",
+    "client_id",
+    "project_id",
+    "project",
+    "client_email",
+    "private_key_id",
+    "universe_domain",
+];
+
+/// Signs that stay as they are in a part of a URL, by who writes it: nothing but what never needs an escape, Python,
+/// scripts in a browser, and URLs that were read and written again, in their query, path and userinfo.
+const KEPT_IN_URLS: &[&str] = &[
+    "-_.~",
+    "-_.~/",
+    "-_.~!'()*",
+    "-_.~!'()*;/?:@&=+$,#",
+    "-_.~!()*;/?:@&=+$,%[]\\^`{|}",
+    "-_.~!'()*;/:@&=+$,%[]\\|",
+    "-_.~!'()*&+$,%",
+];
+
+/// The texts in a credential that must not show.
+pub(super) fn texts(value: &Value, into: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => text_and_parts(text, into),
+        Value::Number(number) => add(&number.to_string(), into),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, into)),
+        Value::Object(map) => {
+            for (key, value) in map {
+                let is_open = OPEN_KEYS.contains(&key.to_ascii_lowercase().as_str());
+                if !is_open || value.is_object() {
+                    texts(value, into);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn add(text: &str, into: &mut BTreeSet<String>) {
+    if text.len() >= BYTES_MIN {
+        into.insert(text.to_owned());
+    }
+}
+
+/// A text, its lines, the password of a URL, and what a text of JSON holds: each may show without the rest.
+fn text_and_parts(text: &str, into: &mut BTreeSet<String>) {
+    add(text, into);
+    if text.contains('\n') {
+        let lines = text.lines().map(str::trim);
+        for line in lines.filter(|line| !line.starts_with("-----")) {
+            add(line, into);
+        }
+    }
+    if let Some(password) = password(text) {
+        add(password, into);
+        add(&decoded(password), into);
+    }
+    let is_json = text.trim_start().starts_with('{');
+    if is_json && let Ok(inner @ Value::Object(_)) = serde_json::from_str(text) {
+        texts(&inner, into);
+    }
+}
+
+/// The password in a URL's userinfo.
+fn password(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (userinfo, _) = authority.rsplit_once('@')?;
+    Some(userinfo.split_once(':')?.1)
+}
+
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match code.and_then(|code| hex::decode(code).ok()) {
+            Some(byte) => {
+                out.extend(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Every form of a text.
+pub(super) fn forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
+    let bytes = text.as_bytes();
+    into.insert(bytes.to_vec());
+    let quoted = Value::from(text).to_string();
+    into.insert(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
+    into.insert(ascii_escaped(text).into_bytes());
+    let lower = hex::encode(bytes);
+    into.insert(lower.to_ascii_uppercase().into_bytes());
+    into.insert(lower.into_bytes());
+    for kept in KEPT_IN_URLS {
+        for space in ["%20", "+"] {
+            for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
+                into.insert(percent_encoded(bytes, kept, space, digits).into_bytes());
+            }
+        }
+    }
+    for encoded in [
+        STANDARD.encode(bytes),
+        STANDARD_NO_PAD.encode(bytes),
+        URL_SAFE.encode(bytes),
+        URL_SAFE_NO_PAD.encode(bytes),
+    ] {
+        into.insert(encoded.into_bytes());
+    }
+    for shift in 0..3 {
+        into.extend(inside_base64(bytes, shift));
+    }
+}
+
+/// The letters that a text gives inside a longer one that is encoded, where it begins so many bytes after a group.
+fn inside_base64(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
+    let shifted = [&[0; 2][..shift], bytes].concat();
+    let from = (shift * 8).div_ceil(6);
+    let to = shifted.len() * 8 / 6;
+    let cut = |encoded: String| encoded.as_bytes()[from..to].to_vec();
+    let both = [
+        STANDARD_NO_PAD.encode(&shifted),
+        URL_SAFE_NO_PAD.encode(&shifted),
+    ];
+    let long = |form: &Vec<u8>| form.len() >= BYTES_MIN;
+    both.into_iter().map(cut).filter(long).collect()
+}
+
+fn percent_encoded(bytes: &[u8], kept: &str, space: &str, digits: &[u8; 16]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b' ' => out.push_str(space),
+            byte if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(byte) => {
+                out.push(char::from(*byte));
+            }
+            other => {
+                let digit = |half: u8| char::from(digits[usize::from(half)]);
+                out.extend(['%', digit(other >> 4), digit(other & 15)]);
+            }
+        }
+    }
+    out
+}
+
+/// As JSON that is plain ASCII, which Python writes.
+fn ascii_escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    let mut out = String::new();
+    for c in quoted[1..quoted.len() - 1].chars() {
+        if c.is_ascii() {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn texts_of(value: &Value) -> Vec<String> {
+        let mut all = BTreeSet::new();
+        texts(value, &mut all);
+        all.into_iter().collect()
+    }
+
+    #[test]
+    fn what_says_where_and_who_is_no_secret() {
+        let value = json!({"type": "postgres", "db_host": "db.example.com", "db_user": "postgres",
+            "db_password": "canary-1", "port": 543_210, "pin": 123_456, "short": "abc"});
+        assert_eq!(texts_of(&value), ["123456", "canary-1"]);
+    }
+
+    #[test]
+    fn parts_of_a_secret_are_secrets() {
+        let url = json!({"dsn": "postgres://me:can%40ry@db/x"});
+        let found = texts_of(&url);
+        assert!(found.contains(&"can%40ry".to_owned()) && found.contains(&"can@ry".to_owned()));
+        let pem = json!({"private_key": "-----BEGIN KEY-----\nMIIcanary\nsecond-line\n-----END KEY-----\n"});
+        let found = texts_of(&pem);
+        assert!(
+            found.contains(&"MIIcanary".to_owned()) && found.contains(&"second-line".to_owned())
+        );
+        assert!(!found.iter().any(|text| text == "-----BEGIN KEY-----"));
+        let account =
+            json!({"account_json": "{\"project_id\": \"project\", \"private_key\": \"canary\"}"});
+        assert!(texts_of(&account).contains(&"canary".to_owned()));
+    }
+
+    #[test]
+    fn a_text_is_found_in_base64_wherever_it_begins() {
+        let secret = "canary-s3cret";
+        let mut all = BTreeSet::new();
+        forms(secret, &mut all);
+        for before in ["", "a", "ab", "abc", "user:"] {
+            for after in ["", "z", "zz"] {
+                let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
+                let is_found =
+                    |form: &Vec<u8>| encoded.contains(std::str::from_utf8(form).unwrap());
+                assert!(all.iter().any(is_found), "{before} {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn escapes_come_in_both_cases() {
+        let mut all = BTreeSet::new();
+        forms("pä ss/word\"", &mut all);
+        for form in [
+            "p%C3%A4%20ss%2Fword%22",
+            "p%c3%a4%20ss%2fword%22",
+            "p%C3%A4+ss%2Fword%22",
+            "pä ss/word\\\"",
+            "p\\u00e4 ss/word\\\"",
+            "70c3a42073732f776f726422",
+        ] {
+            assert!(all.contains(form.as_bytes()), "{form}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Opening: names become values just before a tool is called, and everything said afterwards is masked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::outcome::Outcome;
+use model::playbook::credentials::{self, Opens};
+use model::raw::Raw;
+use model::template::Data;
+use pipeline::TaskRun;
+use serde_json::{Map, Value};
+use wire::{SecretValue, SecretsAsk};
+
+use crate::hand::{Hand, Trouble};
+use crate::load;
+use crate::render::Ready;
+use crate::run::Pipeline;
+use crate::secrets::{Masks, without_userinfo};
+
+impl Hand {
+    /// What masks the secrets of the execution; none where it has none.
+    pub(crate) fn masks(&self) -> Option<Arc<Masks>> {
+        self.shared.secrets.masks(self.execution())
+    }
+
+    /// What names of the command's step come to.
+    async fn secrets(
+        &self,
+        names: &BTreeSet<String>,
+    ) -> Result<BTreeMap<String, SecretValue>, Trouble> {
+        let execution = self.execution();
+        let step = &self.command.run.step;
+        let secrets = &self.shared.secrets;
+        let mut found = BTreeMap::new();
+        let mut missing = Vec::new();
+        for name in names {
+            match secrets.find(execution, step, name) {
+                Some(value) => {
+                    found.insert(name.clone(), value);
+                }
+                None => missing.push(name.clone()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let held = self.lease.held();
+        let ask = SecretsAsk {
+            worker: self.shared.config.worker.clone(),
+            command: held.command,
+            lease_epoch: held.lease_epoch,
+            names: missing,
+        };
+        let given = load::patiently(self, || self.shared.transport.secrets(&ask)).await?;
+        secrets.keep(execution, step, &given);
+        found.extend(given.into_iter().map(|given| (given.name, given.value)));
+        Ok(found)
+    }
+
+    /// The entries of the keychain that a task's templates read.
+    async fn keychain(&self, opens: &Opens) -> Result<Data, Trouble> {
+        let mut names = opens.keychain.clone();
+        if opens.any_entry {
+            let entries = self.prepared.playbook.keychain.iter();
+            names.extend(entries.map(|entry| entry.name.to_string()));
+        }
+        let values = self.secrets(&names).await?;
+        let map = values.into_iter();
+        let map: Map<String, Value> = map
+            .map(|(name, value)| (name, value.reveal().clone()))
+            .collect();
+        Ok(Data::new(Value::Object(map)))
+    }
+}
+
+impl Pipeline<'_> {
+    /// What the task opens, as far as its text tells.
+    fn opens(&self, run: &TaskRun<'_>) -> &Opens {
+        let index = self.step.task(run.task.label.as_str());
+        let (index, _) = index.expect("the task is one of the step's");
+        &self.plan.tasks[index].opens
+    }
+
+    /// Lets the call's templates see the entries they read.
+    pub(crate) async fn open_keychain(&mut self, run: &TaskRun<'_>) -> Result<(), Trouble> {
+        let opens = self.opens(run);
+        if opens.keychain.is_empty() && !opens.any_entry {
+            return Ok(());
+        }
+        let keychain = self.hand.keychain(opens).await?;
+        self.scope.keychain = Some(keychain);
+        Ok(())
+    }
+
+    /// Puts credentials in place of their names, and masks what the log shows of the call.
+    pub(crate) async fn open_auth(
+        &mut self,
+        run: &TaskRun<'_>,
+        mut ready: Ready,
+    ) -> Result<Ready, Trouble> {
+        if !self.opens(run).is_empty() {
+            let kind = run.task.kind.as_str();
+            let names = credentials::named(kind, &ready.fields);
+            if !names.is_empty() {
+                let values = self.hand.secrets(&names).await?;
+                credentials::open(kind, &mut ready.fields, &mut |name| {
+                    values.get(name).map(|value| value.reveal().clone())
+                });
+            }
+        }
+        if let (Some(masks), Some(inputs)) = (self.hand.masks(), &ready.inputs) {
+            let mut shown = inputs.value();
+            masks.value(&mut shown);
+            ready.inputs = Some(Raw::of(&shown));
+        }
+        Ok(ready)
+    }
+
+    /// What leaves the worker without a tool: another run's input is in its log.
+    pub(crate) fn mask_ready(&self, ready: &mut Ready) {
+        let Some(masks) = self.hand.masks() else {
+            return;
+        };
+        masks.map(&mut ready.fields);
+        if let Some(input) = &ready.input {
+            let mut input = input.json().clone();
+            masks.value(&mut input);
+            ready.input = Some(Data::new(input));
+        }
+    }
+
+    /// Masks what an attempt came to, before anything is made of it.
+    pub(crate) fn mask_outcome(&mut self, outcome: &mut Outcome) {
+        let masks = self.hand.masks();
+        if let Some(masks) = &masks {
+            masks.outcome(outcome);
+        }
+        if let Outcome::Error(failure) = outcome {
+            without_userinfo(&mut failure.error);
+        }
+        let Some(masks) = masks else {
+            return;
+        };
+        // Rules and writes see the input too.
+        let mut input = self.scope.input.json().clone();
+        masks.value(&mut input);
+        self.scope.input = Data::new(input);
+    }
+}

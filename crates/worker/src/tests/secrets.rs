@@ -1,0 +1,65 @@
+//! Secrets: asked for when they are needed, put in place of their names, and masked in all that is said.
+
+use model::command::Work;
+use model::event::Kind;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use serde_json::json;
+
+use super::house::{Behaviour, CANARY, claimed, house, of_kind, payload};
+
+const STEPS: &str = "- step: s\n  tool:\n  - a: {kind: shell, command: x, auth: api, input: {t: '{{ keychain.api.token }}'}}\n  \
+    - b: {kind: shell, command: 'echo {{ a.data.said }}', auth: api}\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_given_the_credential_and_the_log_is_not() {
+    let house = house(STEPS, |call| {
+        assert_eq!(call.fields["auth"]["token"], CANARY);
+        assert_eq!(call.fields["auth"]["type"], "bearer");
+        Behaviour::Answers(Outcome::ok(json!({
+            "said": format!("<{CANARY}>"), "hex": hex::encode(CANARY), "user": "someone",
+        })))
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let calls = house.tool.calls.borrow().clone();
+    assert_eq!(calls[0].input["t"], CANARY);
+    let piece = format!("{:?}", calls[1].pieces);
+    assert!(piece.contains("<***>"), "{piece}");
+    let done = payload(&of_kind(&reports, Kind::TaskDone)[0]);
+    let expected = json!({"said": "<***>", "hex": "***", "user": "someone"});
+    assert_eq!(done["outcome"]["result"], expected);
+    let started = payload(&of_kind(&reports, Kind::TaskStarted)[0]);
+    assert_eq!(started["inputs"], json!({"t": "***"}));
+    assert!(!format!("{reports:?}").contains(CANARY));
+    // The second task uses what the first was given.
+    let asked = house.server.asked.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].names, ["api"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_shows_neither_the_credential_nor_who_asks() {
+    let steps = "- step: s\n  tool: {kind: shell, command: x, auth: api}\n";
+    let house = house(steps, |_| {
+        let message = format!("no {CANARY} at http://me:pw@host/");
+        Behaviour::Answers(Outcome::error(TaskError::new(
+            ErrorKind::Auth,
+            "X",
+            message,
+        )))
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let failed = payload(&of_kind(&reports, Kind::StepFailed)[0]);
+    assert_eq!(failed["error"]["message"], "no *** at http://***@host/");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_does_not_hand_out_fails_the_task_by_its_code() {
+    let steps = "- step: s\n  tool: {kind: shell, command: x, auth: other}\n";
+    let house = house(steps, |_| panic!("the tool is not called"));
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let failed = payload(&of_kind(&reports, Kind::StepFailed)[0]);
+    assert_eq!(failed["error"]["code"], "CREDENTIAL_NOT_FOUND");
+}

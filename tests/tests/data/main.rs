@@ -1,0 +1,8 @@
+//! The data tools against the real thing: DuckDB's library, buckets, databases.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+
+mod bench;
+mod duckdb;
+mod large;
+mod objects;
+mod transfer;

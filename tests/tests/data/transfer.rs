@@ -1,0 +1,430 @@
+//! `transfer` in every direction, between real peers.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use model::template::Piece;
+use serde_json::{Map, Value, json};
+use tempfile::tempdir;
+use tests::peers::{Database, Postgres, S3};
+use tokio_postgres::NoTls;
+use tokio_util::sync::CancellationToken;
+use tools::{Call, NoLog, Registry};
+
+use crate::bench::{call, error, result, run, sql, tools};
+
+/// A transfer of everything that these ends name.
+fn transfer(dir: &Path, source: Value, target: Value, manner: Value) -> Call {
+    let mut fields = manner.as_object().unwrap().clone();
+    let mut source = source.as_object().unwrap().clone();
+    let query = source.remove("query");
+    fields.insert("source".to_owned(), source.into());
+    fields.insert("target".to_owned(), target);
+    let mut call = call("transfer", dir, Value::Object(fields));
+    if let Some(Value::String(query)) = query {
+        call.pieces
+            .insert("source.query".to_owned(), vec![vec![Piece::Text(query)]]);
+    }
+    call
+}
+
+fn auth(database: &Database) -> Value {
+    json!({"type": "postgres", "dsn": database.url(), "sslmode": "disable"})
+}
+
+async fn ask(database: &Database, sql: &str) -> Value {
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    if !sql.starts_with("SELECT") {
+        client.batch_execute(sql).await.unwrap();
+        return Value::Null;
+    }
+    let sql = format!("SELECT coalesce(json_agg(q), '[]')::text FROM ({sql}) q");
+    let row = client.query_one(&sql, &[]).await.unwrap();
+    let text: String = row.get(0);
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The kinds of places rows may be in.
+const PLACES: [&str; 7] = [
+    "postgres", "sqlite", "duckdb", "csv", "ndjson", "json", "parquet",
+];
+
+struct World {
+    dir: tempfile::TempDir,
+    tools: Registry,
+    database: Database,
+}
+
+impl World {
+    async fn new() -> Self {
+        let dir = tempdir().unwrap();
+        let tools = tools(dir.path());
+        let database = Postgres::shared().fresh_database();
+        let table = "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price DOUBLE PRECISION)";
+        ask(&database, table).await;
+        for kind in ["sqlite", "duckdb"] {
+            let mut made = sql(dir.path(), table, json!({"database": format!("x.{kind}")}));
+            made.kind = kind.into();
+            result(run(&tools, made).await);
+        }
+        Self {
+            dir,
+            tools,
+            database,
+        }
+    }
+
+    /// One end at a place.
+    fn end(&self, place: &str) -> Value {
+        match place {
+            "postgres" => json!({"kind": "postgres", "table": "t", "auth": auth(&self.database)}),
+            "sqlite" | "duckdb" => {
+                json!({"kind": place, "table": "t", "database": format!("x.{place}")})
+            }
+            file => json!({"kind": "file", "uri": format!("file://x.{file}")}),
+        }
+    }
+
+    async fn go(&self, source: Value, target: Value, manner: Value) -> model::outcome::Outcome {
+        run(
+            &self.tools,
+            transfer(self.dir.path(), source, target, manner),
+        )
+        .await
+    }
+
+    /// What is at a place, as sorted JSON rows read through a file.
+    async fn rows(&self, place: &str) -> Vec<Value> {
+        let target = json!({"uri": "file://seen.ndjson"});
+        result(self.go(self.end(place), target, json!({})).await);
+        let text = std::fs::read_to_string(self.dir.path().join("seen.ndjson")).unwrap();
+        let mut rows: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        rows.sort_by_key(|row| {
+            row["id"]
+                .to_string()
+                .trim_matches('"')
+                .parse::<i64>()
+                .unwrap()
+        });
+        rows
+    }
+}
+
+fn texts(rows: &[Value]) -> Vec<Map<String, Value>> {
+    let text = |value: &Value| match value {
+        Value::Null => Value::Null,
+        Value::Number(number) => number.as_f64().unwrap().to_string().into(),
+        Value::String(text) => text
+            .parse::<f64>()
+            .map_or(text.clone(), |n| n.to_string())
+            .into(),
+        other => other.to_string().into(),
+    };
+    let row = |row: &Value| {
+        row.as_object()
+            .unwrap()
+            .iter()
+            .map(|(key, value)| (key.clone(), text(value)))
+            .collect()
+    };
+    rows.iter().map(row).collect()
+}
+
+#[tokio::test]
+async fn rows_go_from_every_place_to_every_other() {
+    let world = World::new().await;
+    let first = "[{\"id\": 1, \"name\": \"a \\\"b\\\", é\\n\\t\\\\\", \"price\": 1.5},\n {\"id\": 2, \"name\": null, \"price\": 2}, {\"id\": 3, \"name\": \"c\", \"price\": null}]";
+    std::fs::write(world.dir.path().join("first.json"), first).unwrap();
+    let expected: Vec<Value> = serde_json::from_str(first).unwrap();
+    for place in PLACES {
+        let source = json!({"kind": "file", "uri": "file://first.json"});
+        let manner = json!({"mode": "replace", "chunk_size": 2});
+        let done = result(world.go(source, world.end(place), manner).await);
+        assert_eq!(done["rows_transferred"], 3, "to {place}");
+        assert_eq!(
+            done["columns"],
+            json!(["id", "name", "price"]),
+            "to {place}"
+        );
+        assert_eq!(texts(&world.rows(place).await), texts(&expected), "{place}");
+    }
+    for from in PLACES {
+        for to in PLACES.iter().filter(|to| **to != from) {
+            let done = world
+                .go(world.end(from), world.end(to), json!({"mode": "replace"}))
+                .await;
+            assert_eq!(result(done)["rows_transferred"], 3, "{from} to {to}");
+            assert_eq!(
+                texts(&world.rows(to).await),
+                texts(&expected),
+                "{from} to {to}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn upsert_replace_append_and_mapping_do_as_they_say() {
+    let world = World::new().await;
+    let file = world.dir.path().join("new.ndjson");
+    for place in ["postgres", "sqlite", "duckdb"] {
+        std::fs::write(
+            &file,
+            "{\"n\": 1, \"who\": \"a\"}\n{\"n\": 2, \"who\": \"b\"}\n",
+        )
+        .unwrap();
+        // A path of a JSON list keeps DuckDB from reading the file by itself.
+        let source = json!({"kind": "file", "uri": "file://new.ndjson", "path": "x"});
+        let mut target = world.end(place);
+        target["mapping"] = json!({"id": "n", "name": "who"});
+        result(world.go(source.clone(), target.clone(), json!({})).await);
+        std::fs::write(
+            &file,
+            "{\"n\": 2, \"who\": \"x\"}\n{\"n\": 2, \"who\": \"B\"}\n{\"n\": 3, \"who\": \"c\"}\n",
+        )
+        .unwrap();
+        let twice = world.go(source.clone(), target.clone(), json!({})).await;
+        assert!(
+            error(twice).kind == model::outcome::ErrorKind::DbConstraint,
+            "{place}"
+        );
+        let upsert = json!({"mode": "upsert", "key": "id"});
+        result(world.go(source.clone(), target.clone(), upsert).await);
+        let names: Vec<Value> = world
+            .rows(place)
+            .await
+            .iter()
+            .map(|row| row["name"].clone())
+            .collect();
+        assert_eq!(names, ["a", "B", "c"], "{place}");
+        std::fs::write(&file, "{\"n\": 9, \"who\": \"z\"}\n").unwrap();
+        result(
+            world
+                .go(source.clone(), target.clone(), json!({"mode": "replace"}))
+                .await,
+        );
+        assert_eq!(world.rows(place).await.len(), 1, "{place}");
+        target["mapping"] = json!({"id": "nothing"});
+        let wrong = error(world.go(source.clone(), target.clone(), json!({})).await);
+        assert_eq!(wrong.code, "TRANSFER_COLUMN", "{place}");
+        let keyless = error(world.go(source, target, json!({"mode": "upsert"})).await);
+        assert_eq!(keyless.code, "TOOL_INPUT", "{place}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_row_or_a_wrong_table_leaves_the_target_as_it_was() {
+    let world = World::new().await;
+    let file = world.dir.path().join("bad.csv");
+    for place in ["postgres", "sqlite", "duckdb", "ndjson"] {
+        std::fs::write(&file, "id,name\n1,a\n").unwrap();
+        let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
+        result(world.go(source.clone(), world.end(place), json!({})).await);
+        for text in ["id,name\n5,e\n6\n", "id,name\n5,e\n6,\"open\n"] {
+            std::fs::write(&file, text).unwrap();
+            let broken = error(
+                world
+                    .go(
+                        source.clone(),
+                        world.end(place),
+                        json!({"chunk_size": 1, "mode": "replace"}),
+                    )
+                    .await,
+            );
+            assert_eq!(broken.code, "TRANSFER_ROW", "{place}: {broken:?}");
+            assert_eq!(world.rows(place).await.len(), 1, "{place}");
+        }
+    }
+    std::fs::write(&file, "id,name\nseven,a\n").unwrap();
+    for place in ["postgres", "duckdb"] {
+        let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
+        error(world.go(source.clone(), world.end(place), json!({})).await);
+        let mut target = world.end(place);
+        target["table"] = "nowhere".into();
+        let wrong = error(world.go(source, target, json!({})).await);
+        assert!(
+            matches!(wrong.code.as_str(), "PG_42P01" | "DUCKDB_CATALOG"),
+            "{wrong:?}"
+        );
+        assert_eq!(world.rows(place).await.len(), 1, "{place}");
+    }
+    let source = json!({"kind": "file", "uri": "file://missing.csv"});
+    assert_eq!(
+        error(world.go(source, world.end("sqlite"), json!({})).await).code,
+        "FILE_NOT_FOUND"
+    );
+}
+
+#[tokio::test]
+async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
+    let world = World::new().await;
+    let columns = "b BOOLEAN, i INTEGER, n NUMERIC(30, 4), f DOUBLE PRECISION, s TEXT, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, u UUID, iv INTERVAL";
+    ask(
+        &world.database,
+        &format!("CREATE TABLE a ({columns}, j JSONB, by BYTEA, l INTEGER[])"),
+    )
+    .await;
+    ask(&world.database, "INSERT INTO a VALUES (true, 5, 12345678901234567890.1234, 0.1, 'x', '2024-02-29', '2024-02-29 01:02:03.5', \
+        '2024-02-29 01:02:03+02', '6ffa0b5d-1f3c-4a0e-9d4f-0123456789ab', '1 year 2 days 00:00:03', '{\"k\": [1]}', '\\x00ff', '{1,NULL,3}'), (NULL)").await;
+    ask(&world.database, "CREATE TABLE back (LIKE a)").await;
+    let made = format!("CREATE TABLE a ({columns}, j JSON, by BLOB, l INTEGER[])");
+    result(
+        run(
+            &world.tools,
+            sql(world.dir.path(), &made, json!({"database": "x.duckdb"})),
+        )
+        .await,
+    );
+    let postgres =
+        |table: &str| json!({"kind": "postgres", "table": table, "auth": auth(&world.database)});
+    let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "a"});
+    assert_eq!(
+        result(world.go(postgres("a"), duckdb.clone(), json!({})).await)["rows_transferred"],
+        2
+    );
+    assert_eq!(
+        result(world.go(duckdb, postgres("back"), json!({})).await)["rows_transferred"],
+        2
+    );
+    let same = ask(
+        &world.database,
+        "SELECT count(*) AS n FROM a JOIN back ON a::text = back::text",
+    )
+    .await;
+    let both = ask(
+        &world.database,
+        "SELECT a::text AS a, back::text AS back FROM a, back",
+    )
+    .await;
+    assert_eq!(same[0]["n"], 2, "{both}");
+}
+
+#[tokio::test]
+async fn objects_and_the_web_are_ends_too() {
+    let world = World::new().await;
+    let s3 = S3::private();
+    let bucket_auth =
+        json!({"access_key_id": "tests", "secret_access_key": s3.secret(), "endpoint": s3.url()});
+    let (url, posted) = serve();
+    let web = json!({"kind": "http", "url": format!("{url}/rows")});
+    let parquet =
+        json!({"kind": "s3", "uri": format!("s3://{}/x.parquet", S3::BUCKET), "auth": bucket_auth});
+    assert_eq!(
+        result(world.go(web, parquet.clone(), json!({})).await)["rows_transferred"],
+        2
+    );
+    result(world.go(parquet, world.end("postgres"), json!({})).await);
+    assert_eq!(world.rows("postgres").await.len(), 2);
+    let back = json!({"kind": "http", "url": format!("{url}/take"), "format": "ndjson"});
+    let sent = result(
+        world
+            .go(world.end("postgres"), back, json!({"chunk_size": 1}))
+            .await,
+    );
+    assert_eq!(sent["chunks"], 2);
+    assert_eq!(posted.lock().unwrap().concat().matches("\"id\"").count(), 2);
+    let missing = json!({"kind": "http", "url": format!("{url}/missing")});
+    assert_eq!(
+        error(world.go(missing, world.end("sqlite"), json!({})).await).code,
+        "HTTP_404"
+    );
+}
+
+type Posted = Arc<Mutex<Vec<String>>>;
+
+/// Serves two rows, and remembers what is posted.
+fn serve() -> (String, Posted) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let posted = Posted::default();
+    let keep = posted.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut first, mut line, mut bytes) = (String::new(), String::new(), 0);
+            reader.read_line(&mut first).unwrap();
+            while line != "\r\n" {
+                line.clear();
+                reader.read_line(&mut line).unwrap();
+                if let Some(count) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    bytes = count.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; bytes];
+            reader.read_exact(&mut body).unwrap();
+            keep.lock().unwrap().push(String::from_utf8(body).unwrap());
+            let status = if first.contains("/missing") {
+                "404 no"
+            } else {
+                "200 yes"
+            };
+            let rows =
+                r#"[{"id": 1, "name": "a", "price": 1.5}, {"id": 2, "name": "b", "price": null}]"#;
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                rows.len()
+            );
+            stream
+                .write_all(format!("{head}{rows}").as_bytes())
+                .unwrap();
+        }
+    });
+    (url, posted)
+}
+
+#[tokio::test]
+async fn a_transfer_that_is_stopped_leaves_nothing() {
+    let world = World::new().await;
+    let source = json!({"kind": "duckdb", "query": "SELECT i AS id, 'x' AS name FROM range(100000000000) r(i)"});
+    let call = transfer(world.dir.path(), source, world.end("postgres"), json!({}));
+    let stop = CancellationToken::new();
+    let tool = world.tools.get("transfer").unwrap();
+    let running = tool.call(call, stop.clone(), &NoLog);
+    tokio::pin!(running);
+    let busy = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY%' AND datname = current_database()";
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut running => panic!("{outcome:?}"),
+            found = ask(&world.database, busy) => if found != json!([]) { break },
+        }
+    }
+    stop.cancel();
+    assert_eq!(error(running.await).code, "CANCELLED");
+    assert_eq!(world.rows("postgres").await.len(), 0);
+}
+
+#[tokio::test]
+async fn values_in_a_query_are_bound() {
+    let world = World::new().await;
+    let evil = "'; DROP TABLE t; --";
+    for kind in ["postgres", "sqlite", "duckdb"] {
+        let mut source = world.end(kind);
+        source.as_object_mut().unwrap().remove("table");
+        let mut call = transfer(
+            world.dir.path(),
+            source,
+            json!({"uri": "file://out.json"}),
+            json!({}),
+        );
+        let pieces = vec![
+            Piece::Text("SELECT 1 AS id, ".to_owned()),
+            Piece::Value(json!(evil)),
+            Piece::Text(" AS name".to_owned()),
+        ];
+        call.pieces.insert("source.query".to_owned(), vec![pieces]);
+        result(run(&world.tools, call).await);
+        let out = std::fs::read_to_string(world.dir.path().join("out.json")).unwrap();
+        let out: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(out[0]["name"], evil, "{kind}");
+    }
+}

@@ -1,0 +1,151 @@
+//! `effect: transactional`: whatever happens between commit and answer, statements take effect once.
+
+use model::outcome::{ErrorKind, Outcome};
+use model::playbook::Effect;
+use serde_json::json;
+use tests::peers::Proxy;
+use tools::Call;
+
+use crate::house::{House, call, error, result, until};
+use model::template::Piece;
+
+const ADD: &str = "INSERT INTO tally (n) VALUES (1); SELECT count(*) AS n FROM tally";
+
+async fn tally() -> House {
+    let house = House::new();
+    house
+        .ask("CREATE TABLE tally (id bigserial PRIMARY KEY, n int)")
+        .await;
+    house
+}
+
+fn once(mut call: Call, key: &str) -> Call {
+    call.effect = Effect::Transactional;
+    call.idempotency_key = key.into();
+    call
+}
+
+#[tokio::test]
+async fn a_second_try_finds_what_the_first_did() {
+    let house = tally().await;
+    let first = house.result(once(house.sql(ADD), "a")).await;
+    let outcome = house.outcome(once(house.sql(ADD), "a")).await;
+    let Outcome::Ok(again) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(again.result, first);
+    assert_eq!(again.meta["recorded"], true);
+    assert_eq!(first["rows"], json!([{"n": 1}]));
+    house.result(once(house.sql(ADD), "b")).await;
+    assert_eq!(house.value("SELECT count(*) FROM tally").await, 2);
+    assert_eq!(
+        house
+            .value("SELECT count(*) FROM noetl_effect WHERE result IS NOT NULL")
+            .await,
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_try_that_fails_leaves_nothing_and_the_next_one_runs() {
+    let house = tally().await;
+    let half = house.sql("INSERT INTO tally (n) VALUES (1); SELECT 1 / 0");
+    assert_eq!(
+        error(&house.outcome(once(half, "a")).await).code,
+        "PG_22012"
+    );
+    assert_eq!(house.value("SELECT count(*) FROM tally").await, 0);
+    house.result(once(house.sql(ADD), "a")).await;
+    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+}
+
+#[tokio::test]
+async fn statements_that_would_end_the_transaction_are_refused() {
+    let house = tally().await;
+    let refused = error(
+        &house
+            .outcome(once(house.sql("BEGIN; SELECT 1; COMMIT"), "a"))
+            .await,
+    );
+    assert_eq!(refused.code, "PG_TRANSACTION");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tries_at_the_same_time_take_effect_once_and_answer_alike() {
+    let house = tally().await;
+    let tries = (0..8).map(|_| house.result(once(house.sql(ADD), "a")));
+    let answers = futures_util::future::join_all(tries).await;
+    assert!(
+        answers.iter().all(|answer| *answer == answers[0]),
+        "{answers:?}"
+    );
+    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_lost_after_the_commit_is_found_by_the_next_try() {
+    let house = tally().await;
+    // At commit the server waits for a lock that the test holds.
+    house
+        .ask(
+            "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$; \
+             CREATE CONSTRAINT TRIGGER late AFTER INSERT ON tally DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
+        )
+        .await;
+    let (gate, eye) = (house.raw().await, house.raw().await);
+    gate.batch_execute("SELECT pg_advisory_lock(7)")
+        .await
+        .expect("a lock");
+    let proxy = Proxy::start(&house.db.place());
+    let through = || {
+        let asked = call(
+            &house.db.url_at(proxy.port()),
+            vec![Piece::Text(ADD.to_owned())],
+        );
+        once(asked, "a")
+    };
+    let lose = async {
+        until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'").await;
+        proxy.swallow_answers(true);
+        gate.batch_execute("SELECT pg_advisory_unlock(7)")
+            .await
+            .expect("an unlock");
+        tokio::task::block_in_place(|| proxy.wait_until_swallowed());
+        proxy.cut();
+        proxy.swallow_answers(false);
+    };
+    let (outcome, ()) = tokio::join!(house.outcome(through()), lose);
+    let lost = error(&outcome);
+    assert_eq!(
+        (lost.kind, lost.code.as_str()),
+        (ErrorKind::DbConnection, "PG_LOST")
+    );
+    assert!(lost.retryable && lost.leaves_effect_unknown());
+    assert_eq!(
+        house.value("SELECT count(*) FROM tally").await,
+        1,
+        "it was committed"
+    );
+    let again = result(house.outcome(through()).await);
+    assert_eq!(again["rows"], json!([{"n": 1}]));
+    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_killed_before_the_commit_leaves_nothing() {
+    let house = tally().await;
+    let eye = house.raw().await;
+    let asked = house.sql("INSERT INTO tally (n) VALUES (1); SELECT pg_sleep(63)");
+    let kill = async {
+        until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)' AND state = 'active'").await;
+        eye.batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)'")
+            .await
+            .expect("an administrator may");
+    };
+    let (outcome, ()) = tokio::join!(house.outcome(once(asked, "a")), kill);
+    assert!(error(&outcome).retryable);
+    house.result(once(house.sql(ADD), "a")).await;
+    assert_eq!(house.value("SELECT count(*) FROM tally").await, 1);
+}

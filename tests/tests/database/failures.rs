@@ -1,0 +1,249 @@
+//! Each kind of error, provoked for real.
+
+use std::time::Duration;
+
+use model::outcome::ErrorKind;
+use serde_json::json;
+use tests::peers::Postgres;
+use tokio_postgres::Client;
+
+use crate::house::{House, call, error, until, within};
+use model::template::Piece;
+
+const WAITS: &str = "SELECT count(*) = 1 FROM pg_stat_activity \
+    WHERE datname = current_database() AND wait_event_type = 'Lock'";
+const TWO_WAIT: &str = "SELECT count(*) = 2 FROM pg_stat_activity \
+    WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+async fn run(client: &Client, sql: &str) {
+    client.batch_execute(sql).await.expect(sql);
+}
+
+async fn rows() -> House {
+    let house = House::new();
+    let sql = "CREATE TABLE item (id int CONSTRAINT item_key PRIMARY KEY, n int CHECK (n < 100)); \
+        INSERT INTO item VALUES (1, 0), (2, 0)";
+    house.ask(sql).await;
+    house
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_worth_another_try_and_nothing_was_sent() {
+    let house = House::new();
+    let mut asked = house.sql("SELECT 1");
+    asked.fields["auth"] =
+        json!({"db_host": "127.0.0.1", "db_port": 1, "db_user": "me", "db_password": "hunter2"});
+    let refused = error(&house.outcome(asked).await);
+    assert_eq!(
+        (refused.kind, refused.code.as_str()),
+        (ErrorKind::DbConnection, "PG_CONNECT")
+    );
+    assert!(refused.retryable && !refused.leaves_effect_unknown());
+    assert!(refused.message.contains("127.0.0.1:1/me"), "{refused:?}");
+    assert!(!format!("{refused:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_a_missing_database_are_told_apart_and_never_shown() {
+    let house = House::new();
+    let password = Postgres::shared().password();
+    let wrong = house.db.url().replace(password, "wrong-password");
+    let refused = error(
+        &house
+            .outcome(call(&wrong, vec![Piece::Text("SELECT 1".to_owned())]))
+            .await,
+    );
+    assert_eq!(
+        (refused.kind, refused.code.as_str()),
+        (ErrorKind::Auth, "PG_28P01")
+    );
+    assert!(!refused.retryable && !format!("{refused:?}").contains("wrong-password"));
+    let nowhere = format!("{}_not", house.db.url());
+    let missing = error(
+        &house
+            .outcome(call(&nowhere, vec![Piece::Text("SELECT 1".to_owned())]))
+            .await,
+    );
+    assert_eq!(
+        (missing.kind, missing.code.as_str()),
+        (ErrorKind::NotFound, "PG_3D000")
+    );
+    assert!(!format!("{missing:?}").contains(password));
+    let mut unresolved = house.sql("SELECT 1");
+    unresolved.fields["auth"] = json!("pg_main");
+    assert_eq!(
+        error(&house.outcome(unresolved).await).code,
+        "AUTH_UNRESOLVED"
+    );
+}
+
+#[tokio::test]
+async fn mistakes_in_sql_point_at_their_line() {
+    let house = rows().await;
+    let typo = house
+        .error("SELECT 1;\nSELECT id,\n  nothing\nFROM item")
+        .await;
+    assert_eq!(
+        (typo.kind, typo.code.as_str()),
+        (ErrorKind::Schema, "PG_42703")
+    );
+    assert_eq!(
+        (&typo.details["statement"], &typo.details["line"]),
+        (&json!(1), &json!(3))
+    );
+    let table = house.error("SELECT * FROM nowhere").await;
+    assert_eq!(
+        (table.kind, table.code.as_str()),
+        (ErrorKind::Schema, "PG_42P01")
+    );
+    let named = house
+        .outcome(house.pieces(vec![
+            Piece::Text("SELECT * FROM ".to_owned()),
+            Piece::Value(json!("item")),
+        ]))
+        .await;
+    assert_eq!(error(&named).code, "PG_42601");
+    assert!(error(&named).message.contains("| ident"));
+    assert_eq!(named.facets().pg.as_ref().expect("a facet")["position"], 15);
+}
+
+#[tokio::test]
+async fn a_violated_constraint_is_named() {
+    let house = rows().await;
+    let outcome = house
+        .outcome(house.sql("INSERT INTO item VALUES (1)"))
+        .await;
+    let twice = error(&outcome);
+    assert_eq!(
+        (twice.kind, twice.code.as_str()),
+        (ErrorKind::DbConstraint, "PG_23505")
+    );
+    assert!(!twice.retryable);
+    let pg = outcome.facets().pg.clone().expect("a facet");
+    assert_eq!(
+        (&pg["code"], &pg["sqlstate"], &pg["constraint"]),
+        (&json!("23505"), &json!("23505"), &json!("item_key"))
+    );
+    assert_eq!(
+        house.error("UPDATE item SET n = 100").await.code,
+        "PG_23514"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_of_two_sessions_is_worth_another_try() {
+    let house = rows().await;
+    let (gate, other, eye) = (house.raw().await, house.raw().await, house.raw().await);
+    run(&gate, "SELECT pg_advisory_lock(1)").await;
+    run(
+        &other,
+        "SET deadlock_timeout = '30s'; BEGIN; UPDATE item SET n = 1 WHERE id = 1",
+    )
+    .await;
+    let asked = house.sql(
+        "SET deadlock_timeout = '20ms'; BEGIN; UPDATE item SET n = 2 WHERE id = 2; \
+         SELECT pg_advisory_lock(1); UPDATE item SET n = 2 WHERE id = 1; COMMIT",
+    );
+    let ours = house.outcome(asked);
+    let theirs = async {
+        until(&eye, WAITS).await;
+        let second = other.batch_execute("UPDATE item SET n = 1 WHERE id = 2; COMMIT");
+        let release = async {
+            until(&eye, TWO_WAIT).await;
+            run(&gate, "SELECT pg_advisory_unlock(1)").await;
+        };
+        let (second, ()) = tokio::join!(second, release);
+        second.expect("the other session goes on");
+    };
+    let (outcome, ()) = tokio::join!(ours, theirs);
+    let victim = error(&outcome);
+    assert_eq!(
+        (victim.kind, victim.code.as_str()),
+        (ErrorKind::DbDeadlock, "PG_40P01")
+    );
+    assert!(victim.retryable);
+    assert_eq!(
+        outcome.facets().pg.as_ref().expect("a facet")["code"],
+        "40P01"
+    );
+    assert_eq!(
+        house.value("SELECT sum(n) FROM item").await,
+        2,
+        "ours is undone"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_race_of_transactions_is_worth_another_try() {
+    let house = rows().await;
+    let (gate, eye) = (house.raw().await, house.raw().await);
+    run(&gate, "SELECT pg_advisory_lock(1)").await;
+    let asked = house.sql(
+        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT sum(n) FROM item; SELECT pg_advisory_lock(1); \
+         UPDATE item SET n = n + 1; COMMIT",
+    );
+    let theirs = async {
+        until(&eye, WAITS).await;
+        run(
+            &gate,
+            "UPDATE item SET n = 50; SELECT pg_advisory_unlock(1)",
+        )
+        .await;
+    };
+    let (outcome, ()) = tokio::join!(house.outcome(asked), theirs);
+    let loser = error(&outcome);
+    assert_eq!(
+        (loser.kind, loser.code.as_str()),
+        (ErrorKind::DbDeadlock, "PG_40001")
+    );
+    assert!(loser.retryable);
+}
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_is_stopped_at_the_server() {
+    let house = rows().await;
+    let asked = within(
+        house.sql("UPDATE item SET n = 7; SELECT pg_sleep(60)"),
+        Duration::from_millis(300),
+    );
+    let outcome = house.outcome(asked).await;
+    let slow = error(&outcome);
+    assert_eq!(
+        (slow.kind, slow.code.as_str()),
+        (ErrorKind::DbTimeout, "PG_57014")
+    );
+    assert!(!slow.leaves_effect_unknown());
+    assert_eq!(
+        outcome.facets().pg.as_ref().expect("a facet")["code"],
+        "57014"
+    );
+    let busy = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep(60)%' AND state = 'active' AND pid <> pg_backend_pid()";
+    until(&house.raw().await, busy).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_ended_in_the_middle_leaves_the_effect_unknown() {
+    let house = rows().await;
+    let eye = house.raw().await;
+    let end = async {
+        until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%' AND state = 'active'").await;
+        run(&eye, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%'").await;
+    };
+    let (outcome, ()) = tokio::join!(house.outcome(house.sql("SELECT pg_sleep(61)")), end);
+    let ended = error(&outcome);
+    assert_eq!(ended.kind, ErrorKind::DbConnection, "{ended:?}");
+    assert!(ended.retryable && ended.leaves_effect_unknown());
+    assert_eq!(
+        house.value("SELECT 1").await,
+        1,
+        "another connection is made"
+    );
+}
+
+#[tokio::test]
+async fn copying_from_or_to_the_client_is_refused_before_anything_runs() {
+    let house = rows().await;
+    let refused = house.error("DELETE FROM item; COPY item FROM STDIN").await;
+    assert_eq!(refused.code, "PG_COPY");
+    assert_eq!(house.value("SELECT count(*) FROM item").await, 2);
+}

@@ -1,0 +1,11 @@
+//! The `postgres` tool against a real server.
+
+mod appendix;
+mod calls;
+mod effect;
+mod failures;
+mod house;
+mod injection;
+mod large;
+mod pools;
+mod types;

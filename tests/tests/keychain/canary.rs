@@ -1,0 +1,255 @@
+//! Canaries: secrets go through every door that a playbook has, and then everything that is kept or shown is searched.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+use tests::peers::Postgres;
+
+use crate::scan::{hits, hits_below};
+
+/// What must not show. It differs in each of its forms.
+pub(crate) const SECRET: &str = "cänary-\"7f/3a+ 9e1d%zz~";
+const FROM_ENV: &str = "env-canary-55aa77cc";
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: canary, path: canary}
+workload: {which: api_cred}
+keychain:
+  - {name: api, kind: credential, credential: api_cred}
+  - {name: joined, kind: static, data: {text: "A{{ keychain.api.token }}Z"}}
+  - {name: outside, kind: env, map: {key: NOETL_SECRET_CANARY}}
+workflow:
+  - step: speak
+    tool:
+      - say:
+          kind: python
+          input:
+            token: "{{ keychain.api.token }}"
+            joined: "{{ keychain.joined.text }}"
+            outside: "{{ keychain.outside.key }}"
+          code: |
+            import base64, json, sys, urllib.parse
+            print("printed", token, joined, outside)
+            print(base64.b64encode(("user:" + token).encode()).decode(), file=sys.stderr)
+            print(urllib.parse.quote(token, safe=""), token.encode().hex(), json.dumps(token))
+            result = {
+                "works": len(token) == 23 and joined == "A" + token + "Z" and outside.startswith("env-"),
+                "token": token, "joined": joined, "outside": outside,
+                "basic": base64.b64encode(("user:" + token).encode()).decode(),
+                "safe": base64.urlsafe_b64encode(token.encode()).decode(),
+                "url": urllib.parse.quote(token), "hex": token.encode().hex(),
+                "text": json.dumps({"t": token}), token: 1,
+            }
+          set: {ctx.kept: "{{ output.token }}", ctx.given: "{{ input.token }}"}
+      - much:
+          kind: python
+          input: {token: "{{ keychain.api.token }}"}
+          code: |
+            result = {"many": [token + str(n) for n in range(9000)]}
+    next: {arcs: [{step: call}]}
+  - step: call
+    tool:
+      - ask:
+          kind: http
+          url: "http://user:{{ keychain.api.token }}@127.0.0.1:9/x?q={{ keychain.api.token }}"
+          auth: "{{ workload.which }}"
+          timeout: 2
+          spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+      - closed:
+          kind: http
+          url: "http://127.0.0.1:9/x?q={{ keychain.outside.key }}"
+          auth: api_cred
+          timeout: 2
+          spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+      - crash:
+          kind: python
+          input: {token: "{{ keychain.api.token }}"}
+          code: |
+            raise RuntimeError("no good: " + token)
+          spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+      - shout:
+          kind: shell
+          command: "echo {{ keychain.api.token }}; exit 3"
+          spec: {policy: {rules: [{else: {then: {do: continue}}}]}}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: {works: "{{ speak.say.works }}", kept: "{{ ctx.kept }}", given: "{{ ctx.given }}"}}
+"#;
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.write("canary.yaml", PLAYBOOK);
+    let data = json!({"name": "api_cred", "type": "bearer", "data": {"token": SECRET}});
+    desk.write("credential.json", &data.to_string());
+    desk
+}
+
+fn check(said: &str, what: &str) {
+    for secret in [SECRET, FROM_ENV] {
+        let hits = hits(said.as_bytes(), secret);
+        assert!(hits.is_empty(), "{what} shows a secret as {hits:?}: {said}");
+    }
+}
+
+/// Everything that the command line shows of a run.
+fn look(desk: &Desk, id: &str, place: &[&str]) {
+    for verb in [
+        &["show", id][..],
+        &["events", id, "-o", "ndjson"],
+        &["logs", id],
+        &["result", id],
+        &["result", id, "speak"],
+        &["secret", "list", "-j"],
+    ] {
+        let said = desk.run(&[verb, place].concat());
+        assert_ne!(said.code, Some(2), "{verb:?}: {said:?}");
+        check(&said.out, &format!("{verb:?}"));
+        check(&said.err, &format!("{verb:?}"));
+    }
+    let logs = desk.run(&[&["logs", id][..], place].concat());
+    assert!(logs.out.contains("printed ***"), "{logs:?}");
+}
+
+#[test]
+fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
+    let desk = desk();
+    let set = desk.run(&["register", "-f", "credential.json"]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    check(&format!("{set:?}"), "register");
+    std::fs::remove_file(desk.path("credential.json")).unwrap();
+    let mut command = desk.command(&["run", "canary.yaml", "-j", "-v"]);
+    command.env("NOETL_SECRET_CANARY", FROM_ENV);
+    let output = command.output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert!(output.status.success(), "{out} {err}");
+    check(&out, "run");
+    check(&err, "run");
+    let ended: Value = serde_json::from_str(&out).unwrap();
+    let expected = json!({"works": true, "kept": "***", "given": "***"});
+    assert_eq!(ended["result"], expected, "{ended}");
+    let id = ended["execution_id"].as_str().or(ended["id"].as_str());
+    look(&desk, id.unwrap(), &[]);
+    let kept = desk.path(".noetl");
+    for secret in [SECRET, FROM_ENV] {
+        assert_eq!(hits_below(&kept, secret), Vec::<String>::new());
+    }
+    let planted = kept.join("logs").join("planted");
+    std::fs::write(&planted, crate::scan::base64(SECRET.as_bytes())).unwrap();
+    assert_eq!(hits_below(&kept, SECRET).len(), 1);
+}
+
+/// A server on a database.
+struct Served {
+    child: Child,
+    url: String,
+    said: std::thread::JoinHandle<String>,
+}
+
+fn serve(desk: &Desk, store: &str) -> Served {
+    let args = [
+        "serve",
+        "--store",
+        store,
+        "--listen",
+        "127.0.0.1:0",
+        "--local-slots",
+        "4",
+        "-v",
+    ];
+    let mut command = desk.command(&args);
+    command.env("NOETL_SECRET_CANARY", FROM_ENV);
+    command.env("NOETL_MASTER_KEY", "5a".repeat(32));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let ready = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find(|line| line.starts_with("serving"));
+    let url = ready.unwrap().split_whitespace().nth(1).unwrap().to_owned();
+    let said =
+        std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+    Served { child, url, said }
+}
+
+/// Every row of every table, as text.
+async fn dump(url: &str) -> String {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let tables = "SELECT table_name::text FROM information_schema.tables
+        WHERE table_schema = 'noetl' AND table_type = 'BASE TABLE'";
+    let mut all = String::new();
+    for table in client.query(tables, &[]).await.unwrap() {
+        let table: String = table.get(0);
+        let rows = format!("SELECT t::text FROM noetl.{table} t");
+        for row in client.query(&rows, &[]).await.unwrap() {
+            all.push_str(row.get(0));
+            all.push('\n');
+        }
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
+    let database = Postgres::shared().fresh_database();
+    let desk = desk();
+    let mut served = serve(&desk, &database.url());
+    let place = ["--server", &served.url];
+    let set = desk.run(&["register", "-f", "credential.json", place[0], place[1]]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let said = desk.run(&["run", "canary.yaml", "-j", place[0], place[1]]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    check(&said.out, "run");
+    let ended = said.json();
+    assert_eq!(ended["result"]["works"], true, "{ended}");
+    let id = ended["execution_id"].as_str().or(ended["id"].as_str());
+    let id = id.unwrap().to_owned();
+    look(&desk, &id, &place);
+    let http = reqwest::Client::new();
+    for path in [
+        "/metrics",
+        "/api/credentials",
+        "/api/credentials/api_cred",
+        "/api/audit",
+        &format!("/api/executions/{id}"),
+        &format!("/api/executions/{id}/events"),
+        &format!("/api/executions/{id}/logs"),
+        &format!("/api/vars/{id}"),
+    ] {
+        let answer = http
+            .get(format!("{}{path}", served.url))
+            .send()
+            .await
+            .unwrap();
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+        check(&answer.text().await.unwrap(), path);
+    }
+    let kept = dump(&database.url()).await;
+    assert!(kept.contains("api_cred") && kept.contains("***"));
+    check(&kept, "the database");
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    check(&served.said.join().unwrap(), "what the server says");
+}
+
+#[test]
+fn a_run_whose_credential_is_missing_does_not_begin() {
+    let desk = desk();
+    let said = desk.run(&["run", "canary.yaml", "-j"]);
+    assert_ne!(said.code, Some(0), "{said:?}");
+    let text = format!("{}{}", said.out, said.err);
+    assert!(text.contains("CREDENTIAL_NOT_FOUND"), "{text}");
+    assert!(text.contains("noetl secret set api_cred"), "{text}");
+    let runs = desk.run(&["runs", "-j"]);
+    assert!(!runs.out.contains("canary"), "{runs:?}");
+}

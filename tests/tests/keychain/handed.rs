@@ -1,0 +1,296 @@
+//! Who is given a credential: the holder of a live claim, for what its step declares, and nobody else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::id::{LeaseEpoch, WorkerId};
+use serde_json::{Value, json};
+use server::{
+    Actor, Fetch, FetchRequest, Fetched, KeychainConfig, MasterKey, MasterKeys, Server, Submission,
+    SubmitError,
+};
+use store::{AuditOutcome, Sqlite, Store};
+use tempfile::TempDir;
+use wire::api::CredentialRequest;
+use wire::{Ask, Claimed, Error, SecretsAsk};
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: uses, path: uses}
+workload: {which: window}
+keychain:
+  - {name: token, kind: oauth2, scope: global, endpoint: "http://peer/token", client_id: me,
+     client_secret: "{{ keychain.door.pin }}"}
+workflow:
+  - step: one
+    tool: {kind: http, url: "http://peer", auth: door}
+    next: two
+  - step: two
+    tool: {kind: http, url: "http://peer", auth: "{{ workload.which }}"}
+"#;
+
+/// An endpoint that counts, in place of the network.
+#[derive(Default)]
+struct Endpoint(std::sync::Mutex<Vec<Value>>);
+
+#[async_trait]
+impl Fetch for Endpoint {
+    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, String> {
+        let mut asked = self.0.lock().unwrap();
+        asked.push(request.form.unwrap_or_default());
+        let body =
+            json!({"access_token": format!("tok-canary-{}", asked.len()), "expires_in": 3600});
+        Ok(Fetched { status: 200, body })
+    }
+}
+
+struct House {
+    server: Server,
+    store: Arc<dyn Store>,
+    endpoint: Arc<Endpoint>,
+    _dir: TempDir,
+}
+
+fn actor() -> Actor {
+    Actor {
+        name: "test".to_owned(),
+        source: None,
+    }
+}
+
+async fn house() -> House {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path()).unwrap());
+    let endpoint = Arc::new(Endpoint::default());
+    let server = Server::start(server::Config {
+        store: store.clone(),
+        bodies: Arc::new(results::Local::open(&dir.path().join("bodies")).unwrap()),
+        limits: engine::Limits::default(),
+        files: None,
+        bus: None,
+        takes_over: false,
+        retention: None,
+        keychain: KeychainConfig {
+            keys: MasterKeys::Given {
+                current: MasterKey::fresh(),
+                old: None,
+            },
+            fetch: Some(endpoint.clone()),
+            ..KeychainConfig::default()
+        },
+        cluster_secret: None,
+    })
+    .unwrap();
+    for name in ["door", "window", "cellar"] {
+        let request = CredentialRequest {
+            name: name.to_owned(),
+            kind: "bearer".to_owned(),
+            data: json!({"pin": format!("canary-{name}"), "token": "t"}),
+        };
+        server.set_credential(&request, actor()).await.unwrap();
+    }
+    House {
+        server,
+        store,
+        endpoint,
+        _dir: dir,
+    }
+}
+
+impl House {
+    async fn begin(&self, text: &str) -> Result<model::id::ExecutionId, SubmitError> {
+        let submission = Submission {
+            name: "uses".to_owned(),
+            text: text.to_owned(),
+            payload: None,
+        };
+        self.server.submit(submission).await
+    }
+
+    async fn claim(&self) -> Claimed {
+        let transport = self.server.transport();
+        let pulse = wire::Pulse {
+            worker: WorkerId("w".into()),
+            holds: Vec::new(),
+        };
+        transport.heartbeat(&pulse).await.unwrap();
+        let ask = Ask {
+            worker: WorkerId("w".into()),
+            pool: "default".into(),
+            kinds: None,
+            max: 1,
+            wait: Duration::from_secs(30),
+        };
+        transport.claim(&ask).await.unwrap().remove(0)
+    }
+
+    async fn ask(&self, claimed: &Claimed, names: &[&str]) -> Result<Vec<Value>, Error> {
+        let ask = SecretsAsk {
+            worker: WorkerId("w".into()),
+            command: claimed.command.id,
+            lease_epoch: claimed.lease_epoch,
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let given = self.server.transport().secrets(&ask).await?;
+        Ok(given
+            .iter()
+            .map(|given| given.value.reveal().clone())
+            .collect())
+    }
+}
+
+fn code<T>(answer: Result<T, Error>) -> String {
+    match answer.err().expect("nothing is given") {
+        Error::Denied { code, .. } => code,
+        Error::Fenced(_) => "FENCED".to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
+    let house = house().await;
+    house.begin(PLAYBOOK).await.unwrap();
+    let claimed = house.claim().await;
+    let door = house.ask(&claimed, &["door"]).await.unwrap();
+    assert_eq!(
+        door,
+        [json!({"pin": "canary-door", "token": "t", "type": "bearer"})]
+    );
+    for name in ["cellar", "window", "token", "nowhere"] {
+        let refused = code(house.ask(&claimed, &["door", name]).await);
+        assert_eq!(refused, "CREDENTIAL_NOT_DECLARED", "{name}");
+    }
+    let audit = house.store.audit_entries(0, 100).await.unwrap();
+    let uses: Vec<_> = audit
+        .iter()
+        .filter(|row| row.entry.action == *"credential.use")
+        .map(|row| (row.entry.resource.as_str(), row.entry.outcome))
+        .collect();
+    assert_eq!(uses[0], ("door", AuditOutcome::Done));
+    assert_eq!(uses[1], ("cellar", AuditOutcome::Denied));
+    assert!(!format!("{audit:?}").contains("canary"));
+    let used = house
+        .store
+        .safe()
+        .credential("door")
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(used.last_used_at.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_claim_or_another_worker_is_given_nothing() {
+    let house = house().await;
+    house.begin(PLAYBOOK).await.unwrap();
+    let claimed = house.claim().await;
+    let stale = Claimed {
+        lease_epoch: LeaseEpoch(claimed.lease_epoch.0 + 1),
+        ..claimed.clone()
+    };
+    assert_eq!(code(house.ask(&stale, &["door"]).await), "FENCED");
+    let ask = SecretsAsk {
+        worker: WorkerId("another".into()),
+        command: claimed.command.id,
+        lease_epoch: claimed.lease_epoch,
+        names: vec!["door".to_owned()],
+    };
+    assert_eq!(code(house.server.transport().secrets(&ask).await), "FENCED");
+    house
+        .store
+        .release(claimed.command.id, claimed.lease_epoch)
+        .await
+        .unwrap();
+    assert_eq!(code(house.ask(&claimed, &["door"]).await), "FENCED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_only_a_rendering_tells_is_rendered_on_the_server() {
+    let house = house().await;
+    let one = PLAYBOOK.find("  - step: one").unwrap();
+    let two = PLAYBOOK.find("  - step: two").unwrap();
+    let text = [&PLAYBOOK[..one], &PLAYBOOK[two..]].concat();
+    house.begin(&text).await.unwrap();
+    let claimed = house.claim().await;
+    assert_eq!(claimed.command.run.step, *"two");
+    let window = house.ask(&claimed, &["window"]).await.unwrap();
+    assert_eq!(window[0]["pin"], "canary-window");
+    let token = house.ask(&claimed, &["token"]).await.unwrap();
+    assert_eq!(token[0]["access_token"], "tok-canary-1");
+    assert_eq!(
+        code(house.ask(&claimed, &["cellar"]).await),
+        "CREDENTIAL_NOT_DECLARED"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_asked_for_once_and_kept_sealed_for_its_scope() {
+    let house = house().await;
+    house.begin(PLAYBOOK).await.unwrap();
+    house.begin(PLAYBOOK).await.unwrap();
+    let asked = house.endpoint.0.lock().unwrap().clone();
+    let expected = json!({"grant_type": "client_credentials", "client_id": "me", "client_secret": "canary-door"});
+    assert_eq!(asked, [expected]);
+    let kept = house
+        .store
+        .safe()
+        .keychain("playbook:uses", "token")
+        .await
+        .unwrap();
+    let kept = kept.expect("it is kept");
+    assert!(kept.expires_at.is_some());
+    assert!(!String::from_utf8_lossy(&kept.sealed.data).contains("canary"));
+    let local = PLAYBOOK.replace("scope: global, ", "");
+    house.begin(&local).await.unwrap();
+    // What every run of the playbook shares comes first.
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 1);
+    house
+        .store
+        .safe()
+        .remove_keychain("playbook:uses", "token")
+        .await
+        .unwrap();
+    house.begin(&local).await.unwrap();
+    house.begin(&local).await.unwrap();
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
+    let house = house().await;
+    let refused = |text: String| {
+        let house = &house;
+        async move {
+            match house.begin(&text).await.unwrap_err() {
+                SubmitError::Failed(error) => (error.code().to_owned(), error.to_string()),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let (code, message) = refused(PLAYBOOK.replace("auth: door", "auth: attic")).await;
+    assert_eq!(code, "CREDENTIAL_NOT_FOUND");
+    assert!(message.contains("`attic`"), "{message}");
+    for (entry, why) in [
+        ("kind: env, map: {a: HOME}", "NOETL_SECRET_"),
+        ("kind: file, path: ../x", "NOETL_SECRETS_DIR"),
+        ("kind: vault, path: a/b", "NOETL_VAULT_ADDR"),
+        (
+            "kind: static, data: {a: \"{{ keychain.token.x }}\"}",
+            "does not come before",
+        ),
+    ] {
+        let text = PLAYBOOK.replace(
+            "keychain:\n",
+            &format!("keychain:\n  - {{name: first, {entry}}}\n"),
+        );
+        let (code, message) = refused(text).await;
+        assert_eq!(code, "KEYCHAIN_UNRESOLVED", "{message}");
+        assert!(
+            message.contains("`first`") && message.contains(why),
+            "{message}"
+        );
+    }
+}

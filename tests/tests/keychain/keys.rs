@@ -1,0 +1,115 @@
+//! Master keys: made, changed, missing and wrong, with the real binary.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use tests::binary::Desk;
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: uses, path: uses}
+workflow:
+  - step: use
+    tool: {kind: python, input: {pin: "{{ keychain.door.pin }}"}, code: "result = len(pin)"}
+"#;
+
+fn set(desk: &Desk, name: &str) {
+    let data = r#"{"pin": "canary-1"}"#;
+    let said = desk.run(&["secret", "set", name, "--type", "door", "--data", data]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(!format!("{said:?}").contains("canary"), "{said:?}");
+}
+
+#[test]
+fn a_store_makes_a_key_and_changes_it_without_losing_anything() {
+    let desk = Desk::new();
+    desk.write("uses.yaml", PLAYBOOK);
+    set(&desk, "door");
+    set(&desk, "door");
+    set(&desk, "window");
+    let file = desk.path(".noetl/master.key");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let before = std::fs::read(&file).unwrap();
+    let list = desk.json(&["secret", "list", "-j"]);
+    assert_eq!(list[0]["name"], "door");
+    assert_eq!(
+        (&list[0]["version"], &list[1]["version"]),
+        (&2.into(), &1.into())
+    );
+    let rotated = desk.json(&["secret", "rotate-key", "-j"]);
+    assert_eq!(
+        (&rotated["rewrapped"], &rotated["remaining"]),
+        (&2.into(), &0.into())
+    );
+    assert_ne!(std::fs::read(&file).unwrap(), before);
+    assert!(!desk.path(".noetl/master.key.old").exists());
+    let ran = desk.json(&["run", "uses.yaml", "-j"]);
+    assert_eq!(ran["result"], 8, "{ran}");
+    let removed = desk.run(&["secret", "rm", "door"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    let gone = desk.run(&["run", "uses.yaml", "-j"]);
+    assert!(
+        format!("{gone:?}").contains("CREDENTIAL_NOT_FOUND"),
+        "{gone:?}"
+    );
+}
+
+#[test]
+fn a_change_of_keys_that_was_broken_off_is_gone_on_with() {
+    let desk = Desk::new();
+    desk.write("uses.yaml", PLAYBOOK);
+    set(&desk, "door");
+    // As a process leaves it that dies after the new key is in place and before anything is wrapped anew.
+    let (file, old) = (
+        desk.path(".noetl/master.key"),
+        desk.path(".noetl/master.key.old"),
+    );
+    std::fs::rename(&file, &old).unwrap();
+    std::fs::write(&file, "7e".repeat(32)).unwrap();
+    assert_eq!(desk.json(&["run", "uses.yaml", "-j"])["result"], 8);
+    let rotated = desk.json(&["secret", "rotate-key", "-j"]);
+    assert_eq!(rotated["remaining"], 0, "{rotated}");
+    assert!(!old.exists());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "7e".repeat(32));
+    assert_eq!(desk.json(&["run", "uses.yaml", "-j"])["result"], 8);
+}
+
+#[test]
+fn without_its_key_a_credential_stays_closed() {
+    let desk = Desk::new();
+    desk.write("uses.yaml", PLAYBOOK);
+    set(&desk, "door");
+    std::fs::write(desk.path(".noetl/master.key"), "7e".repeat(32)).unwrap();
+    let said = desk.run(&["run", "uses.yaml", "-j"]);
+    assert!(format!("{said:?}").contains("MASTER_KEY_WRONG"), "{said:?}");
+    let mut command = desk.command(&["secret", "list"]);
+    command.env("NOETL_MASTER_KEY", "short");
+    let output = command.output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        err.contains("NOETL_MASTER_KEY is not a master key"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_child_whose_credential_is_missing_fails_its_parents_task() {
+    let desk = Desk::new();
+    desk.write("uses.yaml", PLAYBOOK);
+    let parent = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: parent, path: parent}
+workflow:
+  - step: start
+    tool: {kind: playbook, path: uses.yaml}
+"#;
+    desk.write("parent.yaml", parent);
+    let said = desk.run(&["run", "parent.yaml", "-j"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let error = &said.json()["error"];
+    assert_eq!(error["code"], "CREDENTIAL_NOT_FOUND", "{said:?}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("noetl secret set door"), "{message}");
+}

@@ -1,0 +1,121 @@
+//! The scanner: a secret looked for in every form it may take.
+
+use std::fs;
+use std::path::Path;
+
+/// A text with some of its letters written in another way.
+fn escaped(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if stays(c) {
+            out.push(c);
+        } else {
+            out.push_str(&escape(c));
+        }
+    }
+    out
+}
+
+fn percent(c: char) -> String {
+    let mut out = String::new();
+    for byte in c.to_string().bytes() {
+        out.push_str(&format!("%{byte:02X}"));
+    }
+    out
+}
+
+/// The forms of a secret, each with its name. They are made here anew, without the code that masks them.
+pub(crate) fn needles(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let bytes = secret.as_bytes();
+    let quoted = serde_json::Value::from(secret).to_string();
+    let quoted = &quoted[1..quoted.len() - 1];
+    let ascii = escaped(
+        quoted,
+        |c| c.is_ascii(),
+        |c| format!("\\u{:04x}", u32::from(c)),
+    );
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
+    let all_percent = escaped(secret, is_plain, percent);
+    let in_url = |c: char| c.is_ascii() && !" \"<>#'".contains(c);
+    let mut all = vec![
+        ("raw", bytes.to_vec()),
+        ("url", escaped(secret, in_url, percent).into_bytes()),
+        ("json", quoted.as_bytes().to_vec()),
+        ("ascii json", ascii.into_bytes()),
+        ("percent", all_percent.clone().into_bytes()),
+        (
+            "percent, lower",
+            all_percent.to_ascii_lowercase().into_bytes(),
+        ),
+        ("hex", hex::encode(bytes).into_bytes()),
+        ("hex, upper", hex::encode_upper(bytes).into_bytes()),
+    ];
+    for shift in 0..3 {
+        let inner = base64(&[&vec![0; shift], bytes].concat());
+        let (from, to) = ((shift * 8).div_ceil(6), (shift + bytes.len()) * 8 / 6);
+        all.push(("base64", inner.as_bytes()[from..to].to_vec()));
+        let safe = inner.replace('+', "-").replace('/', "_");
+        all.push(("base64, url-safe", safe.as_bytes()[from..to].to_vec()));
+    }
+    all
+}
+
+/// Base64 without padding.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for group in bytes.chunks(3) {
+        let bits = group
+            .iter()
+            .fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        let bits = bits << (8 * (3 - group.len()));
+        for place in 0..=group.len() {
+            let at = bits >> (18 - 6 * place) & 63;
+            out.push(char::from(LETTERS[at as usize]));
+        }
+    }
+    out
+}
+
+/// The forms in which a secret is in some bytes.
+pub(crate) fn hits(bytes: &[u8], secret: &str) -> Vec<&'static str> {
+    let is_in = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    let found = needles(secret)
+        .into_iter()
+        .filter(|(_, needle)| is_in(needle));
+    found.map(|(name, _)| name).collect()
+}
+
+/// Every file in a folder and below in which a secret is.
+pub(crate) fn hits_below(folder: &Path, secret: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(hits_below(&path, secret));
+        } else if let Ok(bytes) = fs::read(&path) {
+            let hits = hits(&bytes, secret);
+            if !hits.is_empty() {
+                found.push(format!("{}: {hits:?}", path.display()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_scanner_finds_what_is_planted_in_every_form() {
+    let secret = super::canary::SECRET;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, needle) in needles(secret) {
+        let planted = [b"before ".as_slice(), &needle, b" after"].concat();
+        assert!(hits(&planted, secret).contains(&name), "{name}");
+        fs::write(folder.path().join("planted"), planted).unwrap();
+        assert_eq!(hits_below(folder.path(), secret).len(), 1, "{name}");
+    }
+    for before in ["", "a", "ab", "abc"] {
+        let encoded = base64(format!("{before}{secret}z").as_bytes());
+        assert!(!hits(encoded.as_bytes(), secret).is_empty(), "{before}");
+    }
+    assert!(hits(b"nothing to see", secret).is_empty());
+}

@@ -1,0 +1,304 @@
+//! Programs around the binary: kinds that other programs add, what `doctor` says, and how far tasks are shut in.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::binary::{Desk, examples};
+
+/// A folder with the example tools in it, as a checkout has them.
+fn desk() -> Desk {
+    let desk = Desk::new();
+    for dir in ["tools", "tools/greet", "tools/words", "tools/words/src"] {
+        std::fs::create_dir(desk.path(dir)).expect("the folder is writable");
+    }
+    for file in [
+        "greet.yaml",
+        "greet/tool.toml",
+        "greet/greet.py",
+        "words/tool.toml",
+        "words/Cargo.toml",
+        "words/Cargo.lock",
+        "words/src/main.rs",
+    ] {
+        let to = desk.path("tools").join(file);
+        std::fs::copy(examples().join("tools").join(file), to).expect("the folder is writable");
+    }
+    desk
+}
+
+fn playbook(tool: &str) -> String {
+    format!(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: p, path: p}}\nworkflow:\n\
+         - step: one\n  tool: {tool}\n  next: {{arcs: [{{step: end}}]}}\n\
+         - step: end\n  tool: {{kind: noop, result: \"{{{{ one.data }}}}\"}}\n"
+    )
+}
+
+fn codes(desk: &Desk, args: &[&str]) -> (Option<i32>, Vec<String>) {
+    let said = desk.run(args);
+    let findings = said.json();
+    let findings = findings.as_array().expect("findings are a list");
+    let codes = findings.iter().filter_map(|found| found["code"].as_str());
+    (said.code, codes.map(ToOwned::to_owned).collect())
+}
+
+#[test]
+fn a_kind_that_a_program_in_python_adds_runs_as_the_example_shows() {
+    let desk = desk();
+    let ran = desk.json(&["run", "tools/greet.yaml", "--tools", "tools", "-o", "json"]);
+    assert_eq!(
+        ran["result"],
+        json!({"text": "Hello, world! Hello, world!"})
+    );
+    let logs = desk.run(&["logs", "last"]);
+    assert!(logs.out.contains("greeting for attempt 1"), "{logs:?}");
+    let nobody = desk.run(&[
+        "run",
+        "tools/greet.yaml",
+        "--tools",
+        "tools",
+        "--set-string",
+        "who= ",
+    ]);
+    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+    assert!(nobody.err.contains("GREET_NOBODY"), "{nobody:?}");
+}
+
+#[test]
+fn a_kind_that_a_program_in_rust_adds_is_built_alone_and_runs() {
+    let desk = desk();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("words");
+    let built = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--offline",
+            "--locked",
+            "--target-dir",
+        ])
+        .arg(&target)
+        .current_dir(desk.path("tools/words"))
+        .output()
+        .expect("there is a cargo");
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    let at = desk.path("tools/words/target/release");
+    std::fs::create_dir_all(&at).expect("the folder is writable");
+    std::fs::copy(target.join("release/words"), at.join("words")).expect("the program was built");
+    desk.write("p.yaml", &playbook("{kind: x-words, text: \"a b A\"}"));
+    let ran = desk.json(&["run", "p.yaml", "--tools", "tools", "-o", "json"]);
+    assert_eq!(ran["result"], json!({"counts": {"a": 2, "b": 1}}));
+}
+
+#[test]
+fn a_playbook_is_held_to_the_manifests_that_are_known() {
+    let desk = desk();
+    desk.write("p.yaml", &playbook("{kind: x-greet, whom: you}"));
+    let found = codes(
+        &desk,
+        &["validate", "p.yaml", "--tools", "tools", "-o", "json"],
+    );
+    assert_eq!(
+        found,
+        (Some(3), vec!["E0127".to_owned(), "E0127".to_owned()])
+    );
+    let found = codes(&desk, &["validate", "p.yaml", "-o", "json"]);
+    assert_eq!(found, (Some(0), vec!["W219".to_owned()]));
+    let ran = desk.run(&["run", "p.yaml"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.err.contains("E0108"), "{ran:?}");
+    desk.write("tools/greet/tool.toml", "name = 'greet'");
+    let broken = desk.run(&["validate", "p.yaml", "--tools", "tools"]);
+    assert_eq!(broken.code, Some(2), "{broken:?}");
+    assert!(broken.err.contains("TOOLS_INVALID"), "{broken:?}");
+}
+
+fn check<'a>(checks: &'a Value, name: &str) -> &'a Value {
+    let all = checks.as_array().expect("checks are a list");
+    let found = all.iter().find(|check| check["name"] == name);
+    found.unwrap_or_else(|| panic!("no check `{name}`: {checks}"))
+}
+
+#[test]
+fn doctor_says_how_each_thing_stands_and_what_to_do() {
+    let desk = desk();
+    let checks = desk.json(&[
+        "doctor",
+        "--listen",
+        "127.0.0.1:0",
+        "--tools",
+        "tools/greet",
+        "-o",
+        "json",
+    ]);
+    for name in [
+        "python",
+        "shell",
+        "store",
+        "disk",
+        "sandbox",
+        "landlock",
+        "seccomp",
+        "namespaces",
+        "port",
+    ] {
+        let check = check(&checks, name);
+        assert!(
+            check["detail"]
+                .as_str()
+                .is_some_and(|detail| !detail.is_empty()),
+            "{check}"
+        );
+        assert!(
+            check["state"] == "ok" || check["remedy"].is_string(),
+            "{check}"
+        );
+    }
+    assert!(
+        check(&checks, "store")["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains(" ms"))
+    );
+    let text = desk.run(&["doctor", "--listen", "127.0.0.1:0"]);
+    assert!(text.out.contains("python"), "{text:?}");
+}
+
+#[test]
+fn doctor_fails_with_the_code_of_what_is_wrong() {
+    let desk = Desk::new();
+    let mut command = desk.command(&["doctor", "--listen", "127.0.0.1:0", "-o", "json"]);
+    let lacking = command
+        .env("NOETL_PYTHON", "no-such-python")
+        .output()
+        .expect("the binary starts");
+    assert_eq!(lacking.status.code(), Some(6));
+    let checks: Value = serde_json::from_slice(&lacking.stdout).expect("it prints JSON");
+    assert_eq!(check(&checks, "python")["state"], "fail");
+    let away = desk.run(&[
+        "doctor",
+        "--server",
+        "http://127.0.0.1:9",
+        "--listen",
+        "127.0.0.1:0",
+        "-o",
+        "json",
+    ]);
+    assert_eq!(away.code, Some(5), "{away:?}");
+    assert_eq!(check(&away.json(), "server")["state"], "fail");
+}
+
+#[test]
+fn a_deployment_shuts_every_program_in() {
+    let desk = Desk::new();
+    desk.write("secret.txt", "secret");
+    let secret = desk.path("secret.txt");
+    let shell = format!(
+        "{{kind: shell, command: \"cat {} || echo refused; echo $TMPDIR\"}}",
+        secret.display()
+    );
+    desk.write("p.yaml", &playbook(&shell));
+    let result = |level: &str| {
+        let mut command = desk.command(&["run", "p.yaml", "-o", "json"]);
+        let ran = command
+            .env("NOETL_SANDBOX", level)
+            .output()
+            .expect("the binary starts");
+        let ran: Value = serde_json::from_slice(&ran.stdout).expect("it prints JSON");
+        ran["result"]["stdout"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(result("none").starts_with("secret\n") || result("none").starts_with("secret"));
+    assert!(
+        result("strict").starts_with("refused\n/"),
+        "{}",
+        result("strict")
+    );
+    let mut command = desk.command(&["run", "p.yaml"]);
+    let ran = command
+        .env("NOETL_SANDBOX", "iron")
+        .output()
+        .expect("the binary starts");
+    assert_eq!(ran.status.code(), Some(2));
+}
+
+/// Starts a process that stays and waits for a line that begins so; answers it with the line.
+fn begin(desk: &Desk, args: &[&str], with: &str) -> (std::process::Child, String) {
+    let mut command = desk.command(args);
+    let mut child = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let stderr = child.stderr.take().expect("it is piped");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+    let line = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find(|line| line.starts_with(with));
+    let line = line.unwrap_or_else(|| panic!("it never said `{with}`"));
+    // What it says later is read, so that it never waits for a reader.
+    std::thread::spawn(move || lines.map_while(Result::ok).count());
+    (child, line)
+}
+
+#[test]
+fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
+    let desk = desk();
+    let (mut server, said) = begin(
+        &desk,
+        &["serve", "--store", "kept", "--listen", "127.0.0.1:0"],
+        "serving",
+    );
+    let url = said
+        .split_whitespace()
+        .nth(1)
+        .expect("it says where")
+        .to_owned();
+    let health = desk.json(&[
+        "doctor",
+        "--server",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+        "-o",
+        "json",
+    ]);
+    assert_eq!(check(&health, "server")["state"], "ok");
+    assert_eq!(check(&health, "clock")["state"], "ok");
+    let (mut plain, _) = begin(&desk, &["worker", "--server", &url], "working");
+    let begun = desk.run(&[
+        "run",
+        "tools/greet.yaml",
+        "--server",
+        &url,
+        "--timeout",
+        "1s",
+    ]);
+    assert_eq!(
+        begun.code,
+        Some(7),
+        "nobody has the kind, so it waits: {begun:?}"
+    );
+    let (mut able, _) = begin(
+        &desk,
+        &["worker", "--server", &url, "--tools", "tools"],
+        "working",
+    );
+    let mut follow = desk.start(&["events", "last", "--server", &url, "-f", "-o", "ndjson"]);
+    assert!(
+        follow
+            .line(|line| line.contains("playbook.finished"))
+            .is_some()
+    );
+    let result = desk.json(&["result", "last", "--server", &url, "-o", "json"]);
+    assert_eq!(result["text"], "Hello, world! Hello, world!", "{result}");
+    for child in [&mut able, &mut plain, &mut server] {
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+    }
+}
