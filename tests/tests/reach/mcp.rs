@@ -149,6 +149,38 @@ async fn a_program_gets_the_variables_it_is_given_and_no_others() {
 }
 
 #[tokio::test]
+async fn a_program_has_a_folder_of_its_own_where_it_is_shut_in() {
+    let site = Site::stdio();
+    let mut asked = site.call(json!({"tool": "variable", "arguments": {"name": "TMPDIR"}}));
+    asked.knobs.insert("sandbox".to_owned(), "basic".into());
+    let told = result(run(&site.tool, asked).await);
+    assert!(told.as_str().unwrap().contains("noetl-"), "{told}");
+}
+
+#[tokio::test]
+async fn a_program_is_shut_in_as_far_as_the_deployment_demands() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "canary").unwrap();
+    let script = format!("cat '{}' >&2; exit 3", file.path().display());
+    let fields = json!({"command": ["/bin/sh", "-c", script], "tool": "x"});
+    let free = run(&tool("mcp"), call("mcp", fields.clone())).await;
+    assert_eq!(error(&free).code, "MCP_PROTOCOL");
+    assert!(format!("{free:?}").contains("canary"), "{free:?}");
+    let config = tools::Config {
+        sandbox: tools::SandboxLevel::Strict,
+        ..tools::Config::default()
+    };
+    let shut = Registry::builtin(config).get("mcp").unwrap();
+    let told = format!("{:?}", run(&shut, call("mcp", fields)).await);
+    // A machine that cannot shut it in does not start it.
+    assert!(!told.contains("canary"), "{told}");
+    assert!(
+        told.contains("denied") || told.contains("ISOLATION_UNAVAILABLE"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
 async fn a_program_that_ends_says_why() {
     let site = Site::stdio();
     let outcome = site.run(json!({"tool": "die"})).await;

@@ -197,6 +197,14 @@ async fn objects_are_put_read_listed_and_removed() {
         json!({"bucket": "o", "object": "raw", "file": file.path()}),
     )
     .await;
+    let config = tools::Config {
+        forbidden_files: vec![file.path().to_owned()],
+        ..tools::Config::default()
+    };
+    let guarded = Registry::builtin(config).get("nats").unwrap();
+    let own = json!({"bucket": "o", "object": "own", "file": file.path()});
+    let refused = run(&guarded, site.call("object_put", own)).await;
+    assert_eq!(error(&refused).code, "DATABASE_FORBIDDEN");
     let raw = site
         .ok("object_get", json!({"bucket": "o", "object": "raw"}))
         .await;

@@ -1,5 +1,6 @@
 //! From a call to a request that can be sent, redirected and sent again.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -59,13 +60,13 @@ pub(crate) enum ResponseType {
 pub(crate) struct OkStatus(Vec<(u16, u16)>);
 
 impl Request {
-    /// The request of a call.
-    pub(crate) async fn new(call: &Call) -> Result<Self, TaskError> {
+    /// The request of a call, which sends none of the engine's own files.
+    pub(crate) async fn new(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
         let method = method(call)?;
         let url = url(call)?;
         let headers = headers(call)?;
         let declared = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        let body = body::body(call, declared).await?;
+        let body = body::body(call, declared, forbidden).await?;
         let mut request = Self {
             method,
             url,

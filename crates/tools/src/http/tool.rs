@@ -27,6 +27,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Http {
     clients: Arc<Clients>,
     scratch_dir: PathBuf,
+    /// The engine's own files, which are not sent.
+    forbidden: Vec<PathBuf>,
 }
 
 /// What every try of a call shares.
@@ -48,7 +50,14 @@ impl Http {
         Self {
             clients,
             scratch_dir,
+            forbidden: Vec::new(),
         }
+    }
+
+    /// The same, which does not send these files.
+    pub(crate) fn keeping(mut self, forbidden: Vec<PathBuf>) -> Self {
+        self.forbidden = forbidden;
+        self
     }
 
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
@@ -67,7 +76,7 @@ impl Http {
     async fn prepare<'a>(&self, call: &'a Call) -> Result<(Exchange<'a>, Request), TaskError> {
         let manner = Manner::new(call, &self.clients.limits)?;
         let auth = Auth::of(call)?;
-        let mut request = Request::new(call).await?;
+        let mut request = Request::new(call, &self.forbidden).await?;
         request.carry(&auth);
         Ok((Exchange { manner, auth, call }, request))
     }

@@ -44,7 +44,7 @@ impl Login {
         let auth = auth(call)?.unwrap_or(&empty);
         let url = match call.text("url")? {
             Some(url) => Some(url.to_owned()),
-            None => text(auth, &["nats_url", "url", "servers", "dsn"]),
+            None => text(auth, &["nats_url", "url", "servers", "server", "dsn"]),
         };
         let url = url.ok_or_else(|| {
             call.missing(

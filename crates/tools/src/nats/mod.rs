@@ -8,4 +8,5 @@ mod stream;
 mod tool;
 mod value;
 
+pub(crate) use connection::{Connections, Login};
 pub(crate) use tool::Nats;

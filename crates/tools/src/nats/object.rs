@@ -18,6 +18,7 @@ use crate::http::{Around, Form, Spool, keep};
 use crate::nats::failure::{failed, no_stream, not_found, other, silent};
 use crate::nats::tool::Session;
 use crate::nats::value::{Encoding, moment};
+use crate::objects::allowed;
 
 /// A listing is no longer.
 const OBJECTS_MAX: usize = 10_000;
@@ -58,7 +59,7 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
     };
     let put = match session.call.text("file")? {
         Some(path) => {
-            let path = session.call.resolve(path);
+            let path = allowed(session.call.resolve(path), &session.reach.forbidden)?;
             let opened = tokio::fs::File::open(&path).await;
             let mut file = opened.map_err(|error| {
                 let message = format!("`file`: `{}`: {error}", path.display());
@@ -130,7 +131,7 @@ async fn kept(
     mut object: Object,
     keeper: &Keeper,
 ) -> Result<Outcome, TaskError> {
-    let mut spool = Spool::begin(session.scratch_dir)?;
+    let mut spool = Spool::begin(&session.reach.scratch_dir)?;
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = object.read(&mut piece).await;

@@ -1,6 +1,6 @@
 //! One call of `nats`: the operation is chosen, the connection taken, the answer made an outcome.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
@@ -16,6 +16,7 @@ use crate::nats::connection::{Connections, Login};
 use crate::nats::failure::{failed, other, silent, too_large};
 use crate::nats::value::{Encoding, header_map, headers};
 use crate::nats::{kv, object, stream};
+use crate::objects::Reach;
 
 /// How long a call may take where the task does not say.
 const TOTAL: Duration = Duration::from_secs(30);
@@ -27,8 +28,8 @@ const OPERATIONS: &str = "kv_get kv_put kv_delete kv_purge kv_keys object_get ob
 
 /// The nats tool.
 pub(crate) struct Nats {
-    connections: Connections,
-    scratch_dir: PathBuf,
+    reach: Reach,
+    connections: Arc<Connections>,
 }
 
 /// What an operation needs.
@@ -37,16 +38,13 @@ pub(crate) struct Session<'a> {
     pub(crate) client: Client,
     pub(crate) context: Context,
     pub(crate) encoding: Encoding,
-    pub(crate) scratch_dir: &'a PathBuf,
+    pub(crate) reach: &'a Reach,
     pub(crate) total: Duration,
 }
 
 impl Nats {
-    pub(crate) fn new(scratch_dir: PathBuf) -> Self {
-        Self {
-            connections: Connections::default(),
-            scratch_dir,
-        }
+    pub(crate) fn new(reach: Reach, connections: Arc<Connections>) -> Self {
+        Self { reach, connections }
     }
 
     async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
@@ -72,7 +70,7 @@ impl Nats {
             client,
             context,
             encoding: Encoding::of(call)?,
-            scratch_dir: &self.scratch_dir,
+            reach: &self.reach,
             total,
         };
         match operation {

@@ -245,3 +245,18 @@ impl Redirector {
         Self { port, asked }
     }
 }
+
+#[tokio::test]
+async fn the_engines_own_files_are_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (own, linked) = (dir.path().join("master.key"), dir.path().join("other"));
+    std::fs::write(&own, "canary").unwrap();
+    std::fs::hard_link(&own, &linked).unwrap();
+    let clients = Clients::new(HttpLimits::default(), &Network::default());
+    let tool = Http::new(Arc::new(clients), std::env::temp_dir()).keeping(vec![own.clone()]);
+    for path in [own, linked] {
+        let fields = json!({"url": "http://127.0.0.1:9/", "method": "POST", "files": {"f": path}});
+        let outcome = run(&tool, call("http", fields, json!({}))).await;
+        assert_eq!(error(&outcome).code, "DATABASE_FORBIDDEN");
+    }
+}
