@@ -5,5 +5,6 @@ pub mod conformance;
 pub mod e2e;
 pub mod http;
 pub mod peers;
+pub mod serving;
 pub mod sim;
 pub mod world;

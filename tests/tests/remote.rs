@@ -2,10 +2,11 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tests::binary::{Desk, Going, Said};
+use tests::serving::{Served, begin, line};
 
 const WAITING: &str = r#"
 apiVersion: noetl.io/v2
@@ -44,79 +45,6 @@ workflow:
     tool:
       - file: {kind: shell, command: "cat answer.txt"}
 "#;
-
-/// A server that lives as long as the test needs it.
-struct Served {
-    child: Child,
-    url: String,
-    // What it says is read no further; a pipe that nobody holds would break.
-    _said: BufReader<ChildStderr>,
-}
-
-impl Served {
-    /// A server with its store in the folder, on a free port.
-    fn start(desk: &Desk, args: &[&str]) -> Self {
-        Self::listen(desk, "127.0.0.1:0", args)
-    }
-
-    fn listen(desk: &Desk, address: &str, args: &[&str]) -> Self {
-        let serve = ["serve", "--store", "kept", "--listen", address];
-        let (child, mut said) = begin(desk, &[&serve[..], args].concat());
-        let ready = line(&mut said, "serving");
-        let url = ready.split_whitespace().nth(1).expect("it says where");
-        Self {
-            url: url.to_owned(),
-            child,
-            _said: said,
-        }
-    }
-
-    /// A desk whose context is this server.
-    fn with_context(desk: &Desk, args: &[&str]) -> Self {
-        let served = Self::start(desk, args);
-        let added = desk.run(&["context", "add", "here", "--server", &served.url]);
-        assert_eq!(added.code, Some(0), "{added:?}");
-        served
-    }
-
-    /// Dies at once, and comes back on the same port and store.
-    fn reborn(mut self, desk: &Desk) -> Self {
-        self.die();
-        let address = self.url.trim_start_matches("http://").to_owned();
-        Self::listen(desk, &address, &[])
-    }
-
-    fn die(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.die();
-    }
-}
-
-fn begin(desk: &Desk, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
-    let mut command = desk.command(args);
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the binary starts");
-    let said = child.stderr.take().expect("what it says is piped");
-    (child, BufReader::new(said))
-}
-
-/// Reads until a line begins so.
-fn line(said: &mut BufReader<ChildStderr>, begins: &str) -> String {
-    let mut before = String::new();
-    for line in said.lines().map_while(Result::ok) {
-        if line.starts_with(begins) {
-            return line;
-        }
-        before.push_str(&line);
-    }
-    panic!("it ended without `{begins}`: {before}");
-}
 
 fn desk() -> Desk {
     let desk = Desk::new();

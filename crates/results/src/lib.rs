@@ -36,7 +36,7 @@ pub use config::{
 };
 pub use error::{Error, why_missing};
 pub use extract::{extract, preview};
-pub use json::{Located, NotJson, Places, Scanner};
+pub use json::{Located, NotJson, Places, Scanner, plain};
 pub use keep::{Kept, Limits, Place, keep};
 pub use keeper::Keeper;
 pub use local::{Local, sha256};

@@ -20,6 +20,7 @@ mod reading;
 mod rerun;
 mod results;
 mod server;
+mod snapshot;
 mod submit;
 mod sweep;
 mod tokens;

@@ -59,8 +59,13 @@ async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded
     };
     let snapshot = recorded.snapshot.as_ref();
     let snapshot_seq = snapshot.map_or(Seq(0), |snapshot| snapshot.seq);
-    let state = snapshot
-        .and_then(|snapshot| ciborium::from_reader::<State, _>(snapshot.bytes.as_slice()).ok());
+    let state = snapshot.and_then(|snapshot| {
+        let read = crate::snapshot::read::<State>(&snapshot.bytes);
+        read.inspect_err(
+            |error| tracing::warn!(%execution, %error, "a snapshot cannot be read; the log is folded instead"),
+        )
+        .ok()
+    });
     let (state, tail) = match (state, snapshot.is_some()) {
         (None, true) => (None, store.events(execution, Seq(0), usize::MAX).await?),
         (state, _) => (state, recorded.tail),

@@ -13,6 +13,7 @@ use model::template::{Data, Iter, Loaded, Scope};
 use model::time::Time;
 use tempfile::TempDir;
 
+use crate::held::Held;
 use crate::lease::{Gone, Lease};
 use crate::playbooks::{Prepared, StepPlan};
 use crate::scratch;
@@ -26,7 +27,7 @@ pub(crate) struct Hand {
     pub(crate) context: Arc<wire::Context>,
     pub(crate) prepared: Arc<Prepared>,
     /// What was loaded for any pipeline of the command.
-    loaded: Mutex<Arc<Loaded>>,
+    loaded: Mutex<Held>,
     /// Files that its tasks read; made when one is asked for.
     scratch: Mutex<Scratch>,
 }
@@ -123,21 +124,17 @@ impl Hand {
         self.loaded
             .lock()
             .expect("no holder of what was loaded panics")
-            .clone()
+            .loaded()
     }
 
     /// Adds to what was loaded, for every pipeline of the command.
-    pub(crate) fn remember(&self, more: Loaded) -> Arc<Loaded> {
-        let mut loaded = self
+    pub(crate) fn remember(&self, more: Loaded, sizes: Vec<(String, u64)>) -> Arc<Loaded> {
+        let mut held = self
             .loaded
             .lock()
             .expect("no holder of what was loaded panics");
-        let all = Arc::make_mut(&mut loaded);
-        all.outcomes.extend(more.outcomes);
-        all.bodies.extend(more.bodies);
-        all.loops.extend(more.loops);
-        all.files.extend(more.files);
-        loaded.clone()
+        held.add(more, sizes);
+        held.loaded()
     }
 
     /// A path for one more file of this command.

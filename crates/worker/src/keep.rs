@@ -140,7 +140,7 @@ pub(crate) async fn store(
     if let Some(value) = at_hand {
         let mut more = Loaded::default();
         more.bodies.insert(reference.uri.clone(), Data::new(value));
-        hand.remember(more);
+        hand.remember(more, vec![(reference.uri.clone(), reference.meta.bytes)]);
     }
     Ok(reference)
 }

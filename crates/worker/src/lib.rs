@@ -11,6 +11,7 @@ mod clock;
 mod command;
 mod elements;
 mod hand;
+mod held;
 mod hold;
 mod keep;
 mod lease;

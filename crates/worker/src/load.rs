@@ -60,7 +60,11 @@ pub(crate) async fn resolve<T>(
     for _ in 0..ROUNDS_MAX {
         match render(scope) {
             Ok(value) => return Ok(value),
-            Err(RenderError::Needs(needs)) => scope.loaded = fetch(hand, &needs).await?,
+            Err(RenderError::Needs(needs)) => {
+                let more = fetch(hand, &needs).await?;
+                let before = std::mem::replace(&mut scope.loaded, more);
+                put_back(scope, &before);
+            }
             Err(failed) => return Err(Unresolved::Template(failed)),
         }
     }
@@ -69,16 +73,33 @@ pub(crate) async fn resolve<T>(
     Err(Unresolved::Missing(Box::new(error)))
 }
 
+/// Bodies that made room for others are still needed by the rendering that asked for both.
+fn put_back(scope: &mut Scope, before: &Loaded) {
+    let is_gone = |uri: &String| !scope.loaded.bodies.contains_key(uri);
+    let gone: Vec<_> = before
+        .bodies
+        .iter()
+        .filter(|(uri, _)| is_gone(uri))
+        .collect();
+    if !gone.is_empty() {
+        let gone = gone
+            .into_iter()
+            .map(|(uri, body)| (uri.clone(), body.clone()));
+        Arc::make_mut(&mut scope.loaded).bodies.extend(gone);
+    }
+}
+
 /// Loads what is needed, unless another pipeline of the command did so already.
 pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Trouble> {
     let known = hand.loaded();
     let mut more = Loaded::default();
-    let mut seqs = Vec::new();
+    let (mut seqs, mut sizes) = (Vec::new(), Vec::new());
     for need in needs {
         match need {
             Need::Outcome(seq) if !known.outcomes.contains_key(seq) => seqs.push(*seq),
             Need::Body(reference) if !known.bodies.contains_key(&reference.uri) => {
                 let value = body(hand, reference).await?;
+                sizes.push((reference.uri.clone(), reference.meta.bytes));
                 more.bodies.insert(reference.uri.clone(), Data::new(value));
             }
             Need::Loop(pointer) if !known.loops.contains_key(&pointer.done) => {
@@ -102,7 +123,7 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
             return Err(no_outcome(*seq).into());
         }
     }
-    Ok(hand.remember(more))
+    Ok(hand.remember(more, sizes))
 }
 
 /// The outcome that an event records.

@@ -29,8 +29,8 @@ pub(crate) fn tools(dir: &Path) -> Registry {
 /// A call in a folder.
 pub(crate) fn call(kind: &str, dir: &Path, fields: Value) -> Call {
     let mut call = Call::new(kind);
-    call.place.base_dir = dir.to_owned();
-    call.fields = fields.as_object().unwrap().clone();
+    dir.clone_into(&mut call.place.base_dir);
+    call.fields.clone_from(fields.as_object().unwrap());
     call
 }
 

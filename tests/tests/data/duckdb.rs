@@ -60,9 +60,9 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
     let tools = tools(dir.path());
     let on = json!({"database": "shop.duckdb"});
     let make = "CREATE TABLE t(n INTEGER, s TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b')";
-    let made = result(run(&tools, sql(dir.path(), make, on.clone())).await);
+    let first = result(run(&tools, sql(dir.path(), make, on.clone())).await);
     assert_eq!(
-        (&made["affected_rows"], &made["command_0"]["row_count"]),
+        (&first["affected_rows"], &first["command_0"]["row_count"]),
         (&json!(2), &json!(0))
     );
     let insert = |n: i64| {

@@ -117,12 +117,12 @@ async fn an_answer_lost_after_the_commit_is_found_by_the_next_try() {
         proxy.swallow_answers(false);
     };
     let (outcome, ()) = tokio::join!(house.outcome(through()), lose);
-    let lost = error(&outcome);
+    let broken = error(&outcome);
     assert_eq!(
-        (lost.kind, lost.code.as_str()),
+        (broken.kind, broken.code.as_str()),
         (ErrorKind::DbConnection, "PG_LOST")
     );
-    assert!(lost.retryable && lost.leaves_effect_unknown());
+    assert!(broken.retryable && broken.leaves_effect_unknown());
     assert_eq!(
         house.value("SELECT count(*) FROM tally").await,
         1,

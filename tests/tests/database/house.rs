@@ -123,7 +123,7 @@ pub(crate) fn error(outcome: &Outcome) -> TaskError {
 
 /// Waits until a question about the database is answered with yes.
 pub(crate) async fn until(client: &Client, question: &str) {
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     while started.elapsed() < Duration::from_secs(60) {
         let row = client.query_one(question, &[]).await.expect("an answer");
         if row.get::<_, bool>(0) {

@@ -97,14 +97,14 @@ fn without_its_key_a_credential_stays_closed() {
 fn a_child_whose_credential_is_missing_fails_its_parents_task() {
     let desk = Desk::new();
     desk.write("uses.yaml", PLAYBOOK);
-    let parent = r#"
+    let parent = r"
 apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: parent, path: parent}
 workflow:
   - step: start
     tool: {kind: playbook, path: uses.yaml}
-"#;
+";
     desk.write("parent.yaml", parent);
     let said = desk.run(&["run", "parent.yaml", "-j"]);
     assert_eq!(said.code, Some(1), "{said:?}");

@@ -96,13 +96,12 @@ fn key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, Probl
         }
         (None, None) => return Ok(None),
     };
-    match MasterKey::parse(&text) {
-        Some(key) => Ok(Some(key)),
-        None => {
-            let message = format!("{named} is not a master key: 32 bytes in base64 or hex");
-            Err(Problem::new(Exit::Usage, "MASTER_KEY_INVALID", message)
-                .help("make one with `openssl rand -base64 32`"))
-        }
+    if let Some(key) = MasterKey::parse(&text) {
+        Ok(Some(key))
+    } else {
+        let message = format!("{named} is not a master key: 32 bytes in base64 or hex");
+        Err(Problem::new(Exit::Usage, "MASTER_KEY_INVALID", message)
+            .help("make one with `openssl rand -base64 32`"))
     }
 }
 

@@ -109,18 +109,27 @@ impl Opens {
     fn read(&mut self, template: &Template) {
         for entry in entries_read(template) {
             match entry {
-                Some(name) => {
+                EntryRead::Named(name) => {
                     self.names.insert(name.clone());
                     self.keychain.insert(name);
                 }
-                None => self.any_entry = true,
+                EntryRead::Any => self.any_entry = true,
             }
         }
     }
 }
 
-/// The entries of the keychain that a template reads; none for one whose name only a rendering tells.
-pub fn entries_read(template: &Template) -> Vec<Option<String>> {
+/// An entry of the keychain that a template reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryRead {
+    /// This one.
+    Named(String),
+    /// One whose name only a rendering tells.
+    Any,
+}
+
+/// The entries of the keychain that a template reads.
+pub fn entries_read(template: &Template) -> Vec<EntryRead> {
     let uses = template.path_uses();
     let places = uses
         .iter()
@@ -129,7 +138,7 @@ pub fn entries_read(template: &Template) -> Vec<Option<String>> {
 }
 
 /// The entry that an expression reads, from its text.
-fn entry_read(text: &str) -> Option<Option<String>> {
+fn entry_read(text: &str) -> Option<EntryRead> {
     let rest = text.trim_start().strip_prefix("keychain")?;
     if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
         return None;
@@ -141,15 +150,20 @@ fn entry_read(text: &str) -> Option<Option<String>> {
         let end = name.find(|c| !is_word(c)).unwrap_or(name.len());
         let (name, after) = name.split_at(end);
         let is_call = after.trim_start().starts_with('(');
-        return Some((!is_call).then(|| name.to_owned()));
+        return Some(if is_call {
+            EntryRead::Any
+        } else {
+            EntryRead::Named(name.to_owned())
+        });
     }
     let quoted = rest.strip_prefix('[').map(str::trim_start);
     let quote = quoted.and_then(|text| text.chars().next());
     Some(match (quoted, quote) {
         (Some(text), Some(quote @ ('"' | '\''))) => {
-            text[1..].split(quote).next().map(str::to_owned)
+            let name = text[1..].split(quote).next().unwrap_or_default();
+            EntryRead::Named(name.to_owned())
         }
-        _ => None,
+        _ => EntryRead::Any,
     })
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::path::Segment;
 use super::scan::{Begin, NotJson, Scanner};
+use model::template::Segment;
 
 /// A key longer than this is nobody's; it is passed over.
 const KEY_BYTES_MAX: usize = 1024;

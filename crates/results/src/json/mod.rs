@@ -12,5 +12,5 @@ mod tests;
 pub(crate) use glean::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected};
 pub use locate::{Located, Places};
 pub(crate) use locate::{Locator, Splitter};
-pub(crate) use path::plain;
+pub use path::plain;
 pub use scan::{NotJson, Scanner};

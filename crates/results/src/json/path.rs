@@ -1,14 +1,9 @@
 //! Paths that can be followed while the text passes: names and positions, nothing to search for.
 
-/// One step down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Segment {
-    Key(String),
-    Index(u64),
-}
+use model::template::Segment;
 
 /// The steps of a `JSONPath` such as `$.a['b'][0]`; none if it is of another sort.
-pub(crate) fn plain(path: &str) -> Option<Vec<Segment>> {
+pub fn plain(path: &str) -> Option<Vec<Segment>> {
     let mut rest = path.trim().strip_prefix('$')?;
     let mut segments = Vec::new();
     while !rest.is_empty() {

@@ -335,10 +335,10 @@ fn content_type(attributes: &Attributes) -> Option<String> {
 }
 
 /// A stream that was begun as pieces, and the reading of its rest, which counts.
-fn counted<'a>(
+fn counted(
     head: Vec<u8>,
-    reader: &'a mut (dyn tokio::io::AsyncRead + Send + Unpin),
-) -> (Pieces, impl Future<Output = u64> + 'a) {
+    reader: &mut (dyn tokio::io::AsyncRead + Send + Unpin),
+) -> (Pieces, impl Future<Output = u64> + '_) {
     let (send, receive) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(2);
     let rest = stream::unfold(receive, async |mut receive| {
         let piece = receive.recv().await?;

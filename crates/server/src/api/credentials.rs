@@ -102,12 +102,11 @@ pub(crate) async fn rotate(
 /// The playbook that an id of the catalog names.
 async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
     let path = id.rsplit_once('@').map_or(id, |(path, _)| path);
-    match api.store().latest(path, None).await? {
-        Some(entry) => Ok(entry.path.to_string()),
-        None => {
-            let detail = format!("playbook `{path}` is not in the catalog");
-            Err(ApiError::not_found("PLAYBOOK_NOT_FOUND", detail))
-        }
+    if let Some(entry) = api.store().latest(path, None).await? {
+        Ok(entry.path.to_string())
+    } else {
+        let detail = format!("playbook `{path}` is not in the catalog");
+        Err(ApiError::not_found("PLAYBOOK_NOT_FOUND", detail))
     }
 }
 

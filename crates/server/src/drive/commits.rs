@@ -18,6 +18,7 @@ use crate::drive::handle::{Posted, Published, Reply};
 use crate::drive::slot::{Decided, Gathered, Offered, Slot, Waiting};
 use crate::error::Error;
 use crate::loading::SNAPSHOT_VERSION;
+use crate::snapshot;
 
 /// A snapshot is taken when this many events have come since the last.
 const SNAPSHOT_EVERY: u64 = 5_000;
@@ -516,8 +517,7 @@ impl Slot {
         if state.seq.0 < self.snapshot_seq.0 + SNAPSHOT_EVERY {
             return;
         }
-        let mut bytes = Vec::new();
-        if ciborium::into_writer(state, &mut bytes).is_ok() {
+        if let Some(bytes) = snapshot::write(state) {
             self.snapshot_seq = state.seq;
             let snapshot = Snapshot {
                 version: SNAPSHOT_VERSION,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::playbook::credentials::entries_read;
+use model::playbook::credentials::{EntryRead, entries_read};
 use model::playbook::{KeychainEntry, KeychainKind};
 use model::template::{Data, Scope};
 use serde_json::{Map, Value};
@@ -90,7 +90,7 @@ impl<'k> Resolving<'k> {
                 })
             })?),
             KeychainKind::File => {
-                lasting(self.each(name, &fields, |this, file| this.file(file))?)
+                lasting(self.each(name, &fields, Resolving::file)?)
             }
             KeychainKind::Token | KeychainKind::Vault => self.fetched(entry, &fields).await?,
         };
@@ -213,7 +213,16 @@ fn given(mut fields: Map<String, Value>) -> Value {
 fn read_by(entry: &KeychainEntry) -> Vec<String> {
     let mut names = Vec::new();
     for tree in entry.fields.values() {
-        tree.walk(&mut |template| names.extend(entries_read(template).into_iter().flatten()));
+        tree.walk(&mut |template| {
+            names.extend(
+                entries_read(template)
+                    .into_iter()
+                    .filter_map(|read| match read {
+                        EntryRead::Named(name) => Some(name),
+                        EntryRead::Any => None,
+                    }),
+            );
+        });
     }
     names
 }

@@ -3,24 +3,29 @@
 use std::collections::VecDeque;
 use std::io;
 
-use ::results::Pieces;
+use ::results::{Located, Pieces};
 use bytes::Bytes;
 use futures_util::stream;
 use model::event::Event;
 use model::manifest::{Collect, Rule, outcome_of};
 use model::outcome::Outcome;
+use model::result_ref::ResultRef;
+use model::template::Segment;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::reading::parts::Parts;
 use crate::reading::{Found, Reader};
 
+/// A smaller part is read whole.
+const WHOLE_BYTES_MAX: u64 = 256 * 1024;
+
 /// What becomes of each part.
 enum Form {
     /// Its value, as one element; null where there is none.
     Each,
-    /// The elements that it adds.
-    Elements(Collect),
+    /// The elements that it adds, and the way to them if no search is needed.
+    Elements(Collect, Option<Vec<Segment>>),
     /// Where it is.
     Listed,
 }
@@ -34,6 +39,8 @@ struct Out {
     frame: (String, &'static str),
     next: usize,
     ready: VecDeque<Option<Event>>,
+    /// A large part on its way.
+    passing: Option<Pieces>,
     is_first: bool,
     is_over: bool,
 }
@@ -44,13 +51,10 @@ pub(super) fn each(reader: &Reader, parts: Parts) -> Pieces {
 }
 
 /// What parts add to a list, one after the other.
-pub(super) fn appended(reader: &Reader, parts: Parts, collect: Collect) -> Pieces {
-    framed(
-        reader,
-        parts,
-        Form::Elements(collect),
-        ("[".to_owned(), "]"),
-    )
+pub(super) fn appended(reader: &Reader, parts: Parts, rule: &Rule) -> Pieces {
+    let path = rule.merge_path.as_deref().unwrap_or("$");
+    let form = Form::Elements(rule.collect(), ::results::plain(path));
+    framed(reader, parts, form, ("[".to_owned(), "]"))
 }
 
 /// The manifest itself, with the address of each part.
@@ -84,6 +88,7 @@ fn framed(reader: &Reader, parts: Parts, form: Form, frame: (String, &'static st
         frame,
         next: 0,
         ready: VecDeque::new(),
+        passing: None,
         is_first: true,
         is_over: false,
     };
@@ -99,6 +104,13 @@ impl Out {
         if self.is_over {
             return Ok(None);
         }
+        if let Some(passing) = &mut self.passing {
+            let piece = ::results::next(passing).await?;
+            if piece.is_some() {
+                return Ok(piece);
+            }
+            self.passing = None;
+        }
         let mut text = std::mem::take(&mut self.frame.0).into_bytes();
         if self.ready.is_empty() {
             self.ready = self.parts.events(&*self.reader.store, self.next).await?;
@@ -110,38 +122,97 @@ impl Out {
             return Ok(Some(text.into()));
         };
         let index = self.next - self.ready.len() - 1;
-        for element in self.elements(index, event).await? {
+        let part = self.part(index, event).await?;
+        let mut add = |element: &[u8]| {
             if !std::mem::replace(&mut self.is_first, false) {
                 text.push(b',');
             }
-            text.extend_from_slice(&element);
+            text.extend_from_slice(element);
+        };
+        match part {
+            Part::Elements(elements) => elements.iter().for_each(|element| add(element)),
+            Part::Passing(pieces) => {
+                add(b"");
+                self.passing = Some(pieces);
+            }
         }
         Ok(Some(text.into()))
     }
 
     /// What a part adds, as JSON text.
-    async fn elements(&self, index: usize, event: Option<Event>) -> Result<Vec<Bytes>, Error> {
+    async fn part(&mut self, index: usize, event: Option<Event>) -> Result<Part, Error> {
         if let Form::Listed = self.form {
             let page = self.parts.page(index);
             let place = event.as_ref().map(|event| entry(event, page));
-            return Ok(place.iter().map(text).collect());
+            return Ok(Part::Elements(place.iter().map(text).collect()));
         }
         let outcome = event.as_ref().and_then(outcome_of);
         let Some(outcome) = outcome.filter(Outcome::is_ok) else {
-            return Ok(match self.form {
+            return Ok(Part::Elements(match self.form {
                 Form::Each => vec![Bytes::from_static(b"null")],
                 _ => Vec::new(),
-            });
+            }));
         };
         let found = Found::of(outcome);
-        match &self.form {
-            Form::Elements(collect) => {
-                let value = self.reader.value(found).await?;
-                Ok(collect.elements(value).iter().map(text).collect())
+        let large = match &found {
+            Found::Body(reference) if is_large_json(reference) => Some(reference),
+            _ => None,
+        };
+        match (&self.form, large) {
+            (Form::Elements(_, Some(path)), Some(reference)) => {
+                elements_within(&self.reader, reference, path).await
             }
-            _ => Ok(vec![self.reader.text(found).await?]),
+            (Form::Elements(collect, _), _) => {
+                let value = self.reader.value(found).await?;
+                let elements = collect.elements(value);
+                Ok(Part::Elements(elements.iter().map(text).collect()))
+            }
+            (_, Some(reference)) => {
+                let reading = self.reader.bodies.read(reference, None).await?;
+                Ok(Part::Passing(reading.pieces))
+            }
+            _ => Ok(Part::Elements(vec![self.reader.text(found).await?])),
         }
     }
+}
+
+/// The elements of the list at this place of a large body, or what else is there, as they stand in its text.
+async fn elements_within(
+    reader: &Reader,
+    reference: &ResultRef,
+    path: &[Segment],
+) -> Result<Part, Error> {
+    let bodies = &*reader.bodies;
+    let located = ::results::locate(bodies, reference, &[path.to_vec()]).await?;
+    let range = match located {
+        None => return Ok(Part::Elements(Vec::new())),
+        Some(Located {
+            list: Some(list), ..
+        }) if list.total == 0 => {
+            return Ok(Part::Elements(Vec::new()));
+        }
+        // Between its brackets.
+        Some(Located {
+            range,
+            list: Some(_),
+            ..
+        }) => range.start + 1..range.end - 1,
+        Some(Located { range, .. }) => range,
+    };
+    let reading = bodies.read(reference, Some(range)).await?;
+    Ok(Part::Passing(reading.pieces))
+}
+
+/// What a part adds.
+enum Part {
+    /// Elements at hand.
+    Elements(Vec<Bytes>),
+    /// One element or more with commas between them, as they are read.
+    Passing(Pieces),
+}
+
+fn is_large_json(reference: &ResultRef) -> bool {
+    reference.meta.bytes > WHOLE_BYTES_MAX && reference.meta.content_type == "application/json"
 }
 
 /// A part as the manifest lists it.

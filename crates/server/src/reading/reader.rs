@@ -104,7 +104,7 @@ impl Reader {
                 Ok(if rule.is_loop {
                     pieces::each(self, parts)
                 } else {
-                    pieces::appended(self, parts, rule.collect())
+                    pieces::appended(self, parts, &rule)
                 })
             }
             Found::Loop(log, pointer) => {

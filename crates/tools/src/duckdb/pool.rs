@@ -69,12 +69,11 @@ impl Databases {
         check_file(file, &self.forbidden)?;
         let slot = self.slot(file);
         let mut open = lock(&slot.open);
-        let database = match &open.database {
-            Some(database) => database.clone(),
-            None => {
-                let opened = engine.open(Some(file), &settings).map(Arc::new);
-                opened.map_err(|fault| failed(&fault))?
-            }
+        let database = if let Some(database) = &open.database {
+            database.clone()
+        } else {
+            let opened = engine.open(Some(file), &settings).map(Arc::new);
+            opened.map_err(|fault| failed(&fault))?
         };
         let connection = database.connect().map_err(|fault| failed(&fault))?;
         open.database = Some(database);

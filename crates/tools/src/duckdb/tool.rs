@@ -62,27 +62,27 @@ impl Duckdb {
         let (send_handle, handle) = oneshot::channel::<Arc<Connection>>();
         let (send, pieces) = mpsc::channel(PIECES_MAX);
         let limit = call.timeout.total;
-        let running = async move {
-            let held = match secrets {
+        let locking = async {
+            match secrets {
                 Some(secrets) => Some(secrets.lock_owned().await),
                 None => None,
-            };
-            tokio::task::spawn_blocking(move || {
-                let _held = held;
-                let lease = databases.connect(file.as_deref()).map_err(Outcome::error)?;
-                // Nobody listening means that the call is over, and the statements must not run.
-                if send_handle.send(lease.connection().clone()).is_err() {
-                    return Err(Outcome::error(cancelled()));
-                }
-                run::run(lease.connection(), &work, &mut Out::new(send))
-            })
+            }
         };
-        let work = tokio::select! {
+        let held = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(cancelled()),
             limit = elapsed(limit) => return Err(timed_out(limit)),
-            work = running => work,
+            held = locking => held,
         };
+        let work = tokio::task::spawn_blocking(move || {
+            let _held = held;
+            let lease = databases.connect(file.as_deref()).map_err(Outcome::error)?;
+            // Nobody listening means that the call is over, and the statements must not run.
+            if send_handle.send(lease.connection().clone()).is_err() {
+                return Err(Outcome::error(cancelled()));
+            }
+            run::run(lease.connection(), &work, &mut Out::new(send))
+        });
         let answer = keep(call, pieces, work);
         tokio::pin!(answer);
         let why = tokio::select! {

@@ -116,9 +116,11 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 }
 
 impl Spool {
-    /// An empty file without a name.
+    /// A file without a name in this folder.
     pub(crate) fn begin(dir: &Path) -> Result<Self, TaskError> {
-        let file = tempfile::tempfile_in(dir).map_err(|error| storage(&error))?;
+        // A worker for a server elsewhere has no directory of its own before it needs one.
+        let made = std::fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir));
+        let file = made.map_err(|error| storage(&error))?;
         Ok(Self {
             file: File::from_std(file),
             bytes: 0,

@@ -103,12 +103,9 @@ fn held_result(
     let lossy = || Value::String(String::from_utf8_lossy(held).into_owned());
     let data = match (format, kind) {
         (Format::Json, _) => Some(json().map_err(|error| not_json(&error.to_string()))?),
-        (Format::Text, _) => Some(lossy()),
-        (Format::Binary, _) => None,
-        (Format::Auto, Type::Json) => json().ok().or_else(text),
-        (Format::Auto, Type::Text) => Some(lossy()),
-        (Format::Auto, Type::Unknown) => json().ok().or_else(text),
-        (Format::Auto, Type::Binary) => None,
+        (Format::Text, _) | (Format::Auto, Type::Text) => Some(lossy()),
+        (Format::Auto, Type::Json | Type::Unknown) => json().ok().or_else(text),
+        (Format::Binary, _) | (Format::Auto, Type::Binary) => None,
     };
     let data = data.unwrap_or_else(|| {
         result.insert("encoding".to_owned(), "base64".into());

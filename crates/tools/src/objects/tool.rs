@@ -53,15 +53,14 @@ impl Objects {
             Some(Address::File(_)) => true,
             None => false,
         };
-        match address.filter(|_| is_own) {
-            Some(address) => address.open(call.field("auth"), &self.reach).await,
-            None => {
-                let message = format!(
-                    "`{uri}` is no address of a `{}` task: give {example}",
-                    call.kind
-                );
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
-            }
+        if let Some(address) = address.filter(|_| is_own) {
+            address.open(call.field("auth"), &self.reach).await
+        } else {
+            let message = format!(
+                "`{uri}` is no address of a `{}` task: give {example}",
+                call.kind
+            );
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
         }
     }
 }

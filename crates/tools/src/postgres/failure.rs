@@ -83,24 +83,21 @@ pub(crate) fn told(error: tokio_postgres::Error) -> TaskError {
 
 /// The error of a target that could not be reached; nothing was sent.
 pub(super) fn unreached(error: &tokio_postgres::Error, place: &str) -> TaskError {
-    let told = match error.as_db_error() {
-        Some(db) => {
-            let (kind, retryable) = classify(db.code().code());
-            let code = format!("PG_{}", db.code().code());
-            let mut message = format!("{place}: {}", db.message());
-            message.push_str(remedy(db.code().code(), false));
-            TaskError {
-                retryable,
-                ..TaskError::new(kind, code, message)
-            }
+    let told = if let Some(db) = error.as_db_error() {
+        let (kind, retryable) = classify(db.code().code());
+        let code = format!("PG_{}", db.code().code());
+        let mut message = format!("{place}: {}", db.message());
+        message.push_str(remedy(db.code().code(), false));
+        TaskError {
+            retryable,
+            ..TaskError::new(kind, code, message)
         }
-        None => {
-            let cause = error.source().map(|cause| format!(": {cause}"));
-            let message = format!("{place} cannot be reached{}", cause.unwrap_or_default());
-            TaskError {
-                retryable: true,
-                ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", message)
-            }
+    } else {
+        let cause = error.source().map(|cause| format!(": {cause}"));
+        let message = format!("{place} cannot be reached{}", cause.unwrap_or_default());
+        TaskError {
+            retryable: true,
+            ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", message)
         }
     };
     told.with("sent", false)
@@ -199,10 +196,11 @@ fn line(spot: &Spot, position: u32) -> usize {
 fn classify(state: &str) -> (ErrorKind, bool) {
     match state {
         "40001" | "40P01" => (ErrorKind::DbDeadlock, true),
-        "40003" => (ErrorKind::DbConnection, true),
         "57014" | "25P03" | "25P04" => (ErrorKind::DbTimeout, false),
         "55P03" => (ErrorKind::DbTimeout, true),
-        "53300" | "57P01" | "57P02" | "57P03" | "57P05" => (ErrorKind::DbConnection, true),
+        "40003" | "53300" | "57P01" | "57P02" | "57P03" | "57P05" => {
+            (ErrorKind::DbConnection, true)
+        }
         "42501" => (ErrorKind::Auth, false),
         "3D000" | "3F000" | "P0002" | "58P01" => (ErrorKind::NotFound, false),
         _ => match state.get(..2).unwrap_or_default() {

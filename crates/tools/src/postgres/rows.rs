@@ -29,7 +29,7 @@ pub(super) struct Spool {
     /// How much went to the file.
     written: u64,
     held_bytes_max: usize,
-    can_spool: bool,
+    is_streaming: bool,
     dir: PathBuf,
 }
 
@@ -46,17 +46,17 @@ pub(super) struct Answer {
 
 impl Spool {
     pub(super) fn new(call: &Call, dir: PathBuf) -> Self {
-        let can_spool = call.keeper.as_ref().is_some_and(Keeper::can_stream);
+        let is_streaming = call.keeper.as_ref().is_some_and(Keeper::can_stream);
         Self {
             held: Vec::new(),
             file: None,
             written: 0,
-            held_bytes_max: if can_spool {
+            held_bytes_max: if is_streaming {
                 call.inline_bytes_max
             } else {
                 HELD_BYTES_MAX
             },
-            can_spool,
+            is_streaming,
             dir,
         }
     }
@@ -81,7 +81,7 @@ impl Spool {
         if self.held.len() <= room {
             return Ok(());
         }
-        if !self.can_spool {
+        if !self.is_streaming {
             return Err(too_large(HELD_BYTES_MAX as u64));
         }
         if self.position() > SPOOLED_BYTES_MAX {
@@ -188,9 +188,9 @@ async fn write_answer(
     );
     out.write_all(head.as_bytes()).await?;
     match source {
-        Source::Held(held) => {
+        Source::Held(text) => {
             let range = index(answer.start)..index(answer.end);
-            out.write_all(&held[range]).await?;
+            out.write_all(&text[range]).await?;
         }
         Source::File(file) => {
             file.seek(std::io::SeekFrom::Start(answer.start)).await?;

@@ -51,13 +51,15 @@ pub(super) fn transaction(statement: &Statement) -> Option<Transaction> {
     let words: Vec<&str> = statement.words.iter().map(String::as_str).collect();
     match words[..] {
         ["BEGIN", ..] | ["START", "TRANSACTION", ..] => Some(Transaction::Open),
-        ["ROLLBACK" | "ABORT", "TO", ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", ..] => None,
-        ["PREPARE", "TRANSACTION", ..] => Some(Transaction::None),
-        ["COMMIT" | "ROLLBACK", "PREPARED", ..] => None,
+        ["ROLLBACK" | "ABORT", "TO", ..]
+        | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", ..]
+        | ["COMMIT" | "ROLLBACK", "PREPARED", ..] => None,
         ["COMMIT" | "END" | "ROLLBACK" | "ABORT", .., "CHAIN"] if !words.contains(&"NO") => {
             Some(Transaction::Open)
         }
-        ["COMMIT" | "END" | "ROLLBACK" | "ABORT", ..] => Some(Transaction::None),
+        ["PREPARE", "TRANSACTION", ..] | ["COMMIT" | "END" | "ROLLBACK" | "ABORT", ..] => {
+            Some(Transaction::None)
+        }
         _ => None,
     }
 }

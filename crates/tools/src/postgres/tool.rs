@@ -91,8 +91,8 @@ impl Postgres {
         };
         interrupted.store(true, Ordering::Relaxed);
         stopper.stop().await;
-        let stopped = tokio::time::timeout(STOP_GRACE, work).await;
-        Ok(match (stopped, why) {
+        let ended = tokio::time::timeout(STOP_GRACE, work).await;
+        Ok(match (ended, why) {
             // What was done by then is done.
             (Ok(Ok(outcome)), _) => outcome,
             (Ok(Err(failure)), Why::Time(limit)) if failure.is_stop() => too_slow(limit),
@@ -115,7 +115,7 @@ impl Postgres {
         session::prepare(lease.client(), call).await?;
         let done = if call.effect == Effect::Transactional {
             let done = effect::once(lease.client(), call, statements, spool).await;
-            done.map(Done::Outcome)
+            done.map(|outcome| Done::Outcome(Box::new(outcome)))
         } else {
             let done = run::run(lease.client(), statements, &mut spool).await;
             done.map(|answers| Done::Answers(answers, spool))
@@ -125,7 +125,7 @@ impl Postgres {
             lease.give_back();
         }
         match done? {
-            Done::Outcome(outcome) => Ok(outcome),
+            Done::Outcome(outcome) => Ok(*outcome),
             Done::Answers(answers, spool) => {
                 let outcome = spool.outcome(&answers, call.keeper.as_ref()).await;
                 Ok(outcome?)
@@ -136,7 +136,7 @@ impl Postgres {
 
 /// What became of the statements.
 enum Done {
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
     Answers(Vec<crate::postgres::rows::Answer>, Spool),
 }
 

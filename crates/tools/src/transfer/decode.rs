@@ -225,6 +225,10 @@ impl Csv {
 }
 
 /// Values one after the other: those of a list, or one a line.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a bit of a scanner's state"
+)]
 struct Json {
     /// Whether the text is one document, and rows are the elements of its list.
     is_document: bool,
@@ -264,9 +268,8 @@ impl Json {
             }
             match (self.is_document, self.begun) {
                 (true, Some(b'[')) => self.element(*byte, rows)?,
-                (true, _) => self.value.push(*byte),
                 (false, _) if *byte == b'\n' => self.end_value(rows)?,
-                (false, _) => self.value.push(*byte),
+                _ => self.value.push(*byte),
             }
         }
         if self.value.len() > ROW_BYTES_MAX {
@@ -334,7 +337,7 @@ impl Json {
                         format!("it is not JSON: {error}"),
                     )
                 })?;
-                rows.maps = list(value, path)?;
+                rows.maps = list(&value, path)?;
                 Ok(())
             }
         }
@@ -342,22 +345,22 @@ impl Json {
 }
 
 /// The list inside a document.
-fn list(value: Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
+fn list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
     let found = match path {
         Some(path) => {
             let parts = path.trim_start_matches("$.").split('.');
-            parts.fold(Some(&value), |at, part| at?.get(part))
+            parts.into_iter().try_fold(value, |at, part| at.get(part))
         }
         None => ["rows", "data", "items", "results"]
             .iter()
             .find_map(|key| value.get(*key).filter(|v| v.is_array())),
     };
-    match found {
-        Some(Value::Array(items)) => Ok(items.clone()),
-        _ => {
-            let message = "the source is no list of rows; say in `path` where the list is, as in `data.items`";
-            Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message))
-        }
+    if let Some(Value::Array(items)) = found {
+        Ok(items.clone())
+    } else {
+        let message =
+            "the source is no list of rows; say in `path` where the list is, as in `data.items`";
+        Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message))
     }
 }
 

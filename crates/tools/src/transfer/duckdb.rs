@@ -17,7 +17,7 @@ const STAGE: &str = "noetl_transfer";
 pub(super) struct Base {
     pub(super) databases: Databases,
     pub(super) file: Option<PathBuf>,
-    pub(super) base_dir: PathBuf,
+    pub(super) folder: PathBuf,
     pub(super) stops: Stops,
 }
 
@@ -33,7 +33,7 @@ impl Base {
         check_statement(
             &query.text,
             &query.params,
-            &self.base_dir,
+            &self.folder,
             self.databases.forbidden(),
         )
     }

@@ -34,11 +34,10 @@ pub(super) async fn write(
         let _ = send.send(encoded.is_ok());
         encoded
     };
-    let (sent, encoded) = tokio::join!(sending, encoding);
-    match (encoded, sent) {
+    let (stored, encoded) = tokio::join!(sending, encoding);
+    match (encoded, stored) {
         (Err(error), _) if error.code != "TRANSFER_TARGET" => Err(error),
-        (_, Err(error)) => Err(error),
-        (Err(error), Ok(_)) => Err(error),
+        (_, Err(error)) | (Err(error), Ok(_)) => Err(error),
         (Ok(()), Ok(_)) => Ok(inlet.totals),
     }
 }

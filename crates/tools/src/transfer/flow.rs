@@ -49,7 +49,10 @@ pub(super) struct Totals {
 
 /// What is told when the call is to stop.
 #[derive(Clone, Default)]
-pub(super) struct Stops(Arc<Mutex<Vec<Box<dyn Fn() + Send>>>>);
+pub(super) struct Stops(Arc<Mutex<Vec<Stop>>>);
+
+/// Stops one side.
+type Stop = Box<dyn Fn() + Send>;
 
 impl Stops {
     pub(super) fn add(&self, stop: impl Fn() + Send + 'static) {

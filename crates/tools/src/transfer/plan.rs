@@ -181,12 +181,11 @@ impl<'c> End<'c> {
             }
         };
         let mut statements = bound(self.call, pieces, self.fields.get("params"), dialect)?;
-        match (statements.pop(), statements.is_empty()) {
-            (Some(one), true) => Ok(one),
-            _ => {
-                let message = format!("`{}.query` must be one statement", self.side);
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
-            }
+        if let (Some(one), true) = (statements.pop(), statements.is_empty()) {
+            Ok(one)
+        } else {
+            let message = format!("`{}.query` must be one statement", self.side);
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
         }
     }
 
@@ -236,12 +235,11 @@ impl<'c> End<'c> {
                 .need("uri", "`file://…`, `s3://…` or `gs://…`")?
                 .to_owned(),
         };
-        match Address::read(self.call, &uri) {
-            Some(address) => address.open(self.auth(), reach).await,
-            None => {
-                let message = format!("`{uri}` is not of file://, s3:// or gs://");
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
-            }
+        if let Some(address) = Address::read(self.call, &uri) {
+            address.open(self.auth(), reach).await
+        } else {
+            let message = format!("`{uri}` is not of file://, s3:// or gs://");
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
         }
     }
 

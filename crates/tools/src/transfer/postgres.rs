@@ -259,8 +259,7 @@ fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
             let bytes = STANDARD
                 .decode(text)
                 .map_err(|_| "a binary value is not base64".to_owned())?;
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("\\x{digits}")
+            format!("\\x{}", hex::encode(bytes))
         }
         Value::String(text) if is_json => {
             // Text that is JSON already, as a CSV or a text column has it, stays so.

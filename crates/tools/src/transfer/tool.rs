@@ -162,7 +162,7 @@ impl Transfer {
         Base {
             databases: self.databases.clone(),
             file,
-            base_dir: call.place.base_dir.clone(),
+            folder: call.place.base_dir.clone(),
             stops: stops.clone(),
         }
     }

@@ -130,15 +130,12 @@ fn decoded(text: &str) -> String {
     let mut at = 0;
     while at < bytes.len() {
         let code = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match code.and_then(|code| hex::decode(code).ok()) {
-            Some(byte) => {
-                out.extend(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
+        if let Some(byte) = code.and_then(|code| hex::decode(code).ok()) {
+            out.extend(byte);
+            at += 3;
+        } else {
+            out.push(bytes[at]);
+            at += 1;
         }
     }
     String::from_utf8_lossy(&out).into_owned()

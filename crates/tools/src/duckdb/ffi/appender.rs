@@ -37,7 +37,13 @@ impl<'c> Appender<'c> {
         // SAFETY: the connection is open, and the texts outlive the call.
         let state = unsafe {
             let none = std::ptr::null();
-            (api.appender_create_ext)(connection.handle, none, schema, table.as_ptr(), &mut handle)
+            (api.appender_create_ext)(
+                connection.handle,
+                none,
+                schema,
+                table.as_ptr(),
+                &raw mut handle,
+            )
         };
         let mut appender = Self {
             connection,
@@ -123,6 +129,6 @@ impl<'c> Appender<'c> {
 impl Drop for Appender<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is this value's own.
-        unsafe { (self.connection.api().appender_destroy)(&mut self.handle) };
+        unsafe { (self.connection.api().appender_destroy)(&raw mut self.handle) };
     }
 }

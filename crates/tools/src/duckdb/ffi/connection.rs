@@ -31,7 +31,7 @@ impl Database {
     pub(crate) fn connect(self: &Arc<Self>) -> Result<Connection, Fault> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the database is open as long as this value lives, and the pointer leads to a local value.
-        let state = unsafe { (self.api.connect)(self.handle, &mut handle) };
+        let state = unsafe { (self.api.connect)(self.handle, &raw mut handle) };
         if state != 0 {
             return Err(Fault::new(
                 "Connection Error: no connection could be made".to_owned(),
@@ -47,7 +47,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         // SAFETY: connections keep the database alive, so nobody uses the handle any more.
-        unsafe { (self.api.close)(&mut self.handle) };
+        unsafe { (self.api.close)(&raw mut self.handle) };
     }
 }
 
@@ -66,6 +66,6 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // SAFETY: results and statements borrow the connection, so nobody uses the handle any more.
-        unsafe { (self.database.api.disconnect)(&mut self.handle) };
+        unsafe { (self.database.api.disconnect)(&raw mut self.handle) };
     }
 }

@@ -52,8 +52,14 @@ impl Engine {
         let mut handle: Handle = std::ptr::null_mut();
         let mut error: *mut c_char = std::ptr::null_mut();
         // SAFETY: every pointer leads to a value that outlives the call.
-        let state =
-            unsafe { (self.api.open_ext)(path.as_ptr(), &mut handle, config.handle, &mut error) };
+        let state = unsafe {
+            (self.api.open_ext)(
+                path.as_ptr(),
+                &raw mut handle,
+                config.handle,
+                &raw mut error,
+            )
+        };
         if state != 0 {
             // SAFETY: the library gave a text that is ours to free, or none.
             let message = unsafe { taken(&self.api, error) };
@@ -76,7 +82,7 @@ impl<'a> Settings<'a> {
     fn new(api: &'a Symbols, settings: &[(&str, String)]) -> Result<Self, Fault> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the pointer leads to a local value.
-        let made = unsafe { (api.create_config)(&mut handle) };
+        let made = unsafe { (api.create_config)(&raw mut handle) };
         let settings_made = Self { api, handle };
         if made != 0 {
             return Err(Fault::new("no settings could be made".to_owned()));
@@ -97,7 +103,7 @@ impl<'a> Settings<'a> {
 impl Drop for Settings<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is this value's own and is not used afterwards.
-        unsafe { (self.api.destroy_config)(&mut self.handle) };
+        unsafe { (self.api.destroy_config)(&raw mut self.handle) };
     }
 }
 

@@ -52,13 +52,13 @@ impl<'c> Rows<'c> {
     pub(super) fn described(mut self) -> Result<Self, Fault> {
         let api = self.connection.api();
         // SAFETY: the result is alive, here and below; names belong to it, types are given away.
-        let count = unsafe { (api.column_count)(&mut self.raw) };
+        let count = unsafe { (api.column_count)(&raw mut self.raw) };
         let mut types = Vec::new();
         for at in 0..count {
             // SAFETY: the number is below the count.
-            let name = unsafe { text((api.column_name)(&mut self.raw, at)) };
+            let name = unsafe { text((api.column_name)(&raw mut self.raw, at)) };
             // SAFETY: as above; the handle is ours.
-            let made = unsafe { Type::take(api, (api.column_logical_type)(&mut self.raw, at)) };
+            let made = unsafe { Type::take(api, (api.column_logical_type)(&raw mut self.raw, at)) };
             if let Some(what) = made.unreadable() {
                 return Err(Fault::unreadable(&name, what));
             }
@@ -105,14 +105,14 @@ impl<'c> Rows<'c> {
     pub(super) fn fault(&self) -> Fault {
         let mut raw = self.raw;
         // SAFETY: the result is alive; its text belongs to it.
-        Fault::new(unsafe { text((self.connection.api().result_error)(&mut raw)) })
+        Fault::new(unsafe { text((self.connection.api().result_error)(&raw mut raw)) })
     }
 }
 
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
         // SAFETY: chunks own their data, so nobody uses the result any more.
-        unsafe { (self.connection.api().destroy_result)(&mut self.raw) };
+        unsafe { (self.connection.api().destroy_result)(&raw mut self.raw) };
     }
 }
 
@@ -143,6 +143,6 @@ impl Chunk<'_> {
 impl Drop for Chunk<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is this value's own, and rows borrow it.
-        unsafe { (self.connection.api().destroy_data_chunk)(&mut self.handle) };
+        unsafe { (self.connection.api().destroy_data_chunk)(&raw mut self.handle) };
     }
 }

@@ -53,7 +53,7 @@ impl<'c> Extracted<'c> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the connection is open, and both pointers lead to values that outlive the call.
         let count =
-            unsafe { (api.extract_statements)(connection.handle, sql.as_ptr(), &mut handle) };
+            unsafe { (api.extract_statements)(connection.handle, sql.as_ptr(), &raw mut handle) };
         let extracted = Self {
             connection,
             handle,
@@ -74,7 +74,12 @@ impl<'c> Extracted<'c> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: both handles are alive, and the number is below their count.
         let state = unsafe {
-            (api.prepare_extracted_statement)(self.connection.handle, self.handle, at, &mut handle)
+            (api.prepare_extracted_statement)(
+                self.connection.handle,
+                self.handle,
+                at,
+                &raw mut handle,
+            )
         };
         let prepared = Prepared {
             connection: self.connection,
@@ -90,7 +95,7 @@ impl<'c> Extracted<'c> {
 impl Drop for Extracted<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is this value's own.
-        unsafe { (self.connection.api().destroy_extracted)(&mut self.handle) };
+        unsafe { (self.connection.api().destroy_extracted)(&raw mut self.handle) };
     }
 }
 
@@ -139,8 +144,9 @@ impl<'c> Prepared<'c> {
     fn run(&self) -> Result<Rows<'c>, Fault> {
         let mut raw = RawResult::EMPTY;
         // SAFETY: the statement is alive; the result is owned by what is made of it here, also when it is an error.
-        let state =
-            unsafe { (self.connection.api().execute_prepared_streaming)(self.handle, &mut raw) };
+        let state = unsafe {
+            (self.connection.api().execute_prepared_streaming)(self.handle, &raw mut raw)
+        };
         let rows = Rows::new(self.connection, raw);
         if state != 0 {
             return Err(rows.fault());
@@ -157,6 +163,6 @@ impl<'c> Prepared<'c> {
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is this value's own; a result of it has what it needs itself.
-        unsafe { (self.connection.api().destroy_prepare)(&mut self.handle) };
+        unsafe { (self.connection.api().destroy_prepare)(&raw mut self.handle) };
     }
 }

@@ -65,7 +65,7 @@ impl Type {
         // SAFETY: the caller says so; the handle is not used after it is given back.
         unsafe {
             let read = Self::read(api, handle);
-            (api.destroy_logical_type)(&mut handle);
+            (api.destroy_logical_type)(&raw mut handle);
             read
         }
     }

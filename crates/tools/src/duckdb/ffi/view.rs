@@ -261,6 +261,7 @@ impl<'t> View<'t> {
     unsafe fn words(&self, row: usize) -> &[u8] {
         // SAFETY: a short text lies in the vector itself, which lives as long as this view; a long one is kept by it.
         unsafe {
+            #[expect(clippy::cast_ptr_alignment, reason = "it is read unaligned")]
             let place = self.data.cast::<Words>().add(row);
             let words = place.read_unaligned();
             let length = words.length as usize;

@@ -30,7 +30,8 @@ pub(super) fn numeric(raw: &[u8]) -> Result<String, Broken> {
         let digit = usize::try_from(at).ok().and_then(|at| digits.get(at));
         digit.copied().unwrap_or(0)
     };
-    let whole: String = (0..=weight).map(|at| format!("{:04}", group(at))).collect();
+    let whole: Vec<String> = (0..=weight).map(|at| format!("{:04}", group(at))).collect();
+    let whole = whole.concat();
     let whole = whole.trim_start_matches('0');
     let mut text = String::new();
     if sign == NEGATIVE {

@@ -45,7 +45,7 @@ pub(super) fn bits(raw: &[u8]) -> Result<String, Broken> {
 
 pub(super) fn uuid(raw: &[u8]) -> Result<String, Broken> {
     let raw: [u8; 16] = raw.try_into().map_err(|_| Broken)?;
-    let part = |range: std::ops::Range<usize>| hex(&raw[range]);
+    let part = |range: std::ops::Range<usize>| hex::encode(&raw[range]);
     let parts = [
         part(0..4),
         part(4..6),
@@ -54,10 +54,6 @@ pub(super) fn uuid(raw: &[u8]) -> Result<String, Broken> {
         part(10..16),
     ];
     Ok(parts.join("-"))
-}
-
-pub(super) fn hex(raw: &[u8]) -> String {
-    raw.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Money in hundredths, without the sign of a currency.

@@ -87,7 +87,7 @@ fn simple(type_: &Type, raw: &[u8]) -> Result<String, Broken> {
         Type::FLOAT8 => Ok(number::real(Reader(raw).f64()?)),
         Type::NUMERIC => number::numeric(raw),
         Type::MONEY => shape::money(raw),
-        Type::BYTEA => Ok(format!("\\x{}", shape::hex(raw))),
+        Type::BYTEA => Ok(format!("\\x{}", hex::encode(raw))),
         Type::UUID => shape::uuid(raw),
         Type::DATE => time::date(raw),
         Type::TIME => time::time(raw),
@@ -126,12 +126,12 @@ fn by_name(name: &str, raw: &[u8]) -> Result<String, Broken> {
         "hstore" => shape::pairs(raw),
         "vector" => vector(raw),
         "ltree" | "lquery" | "ltxtquery" => Ok(utf8(raw.get(1..).ok_or(Broken)?)),
-        "geometry" | "geography" => Ok(shape::hex(raw).to_ascii_uppercase()),
+        "geometry" | "geography" => Ok(hex::encode(raw).to_ascii_uppercase()),
         _ => Ok(match std::str::from_utf8(raw) {
             Ok(text) if !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
                 text.to_owned()
             }
-            _ => format!("\\x{}", shape::hex(raw)),
+            _ => format!("\\x{}", hex::encode(raw)),
         }),
     }
 }

@@ -1,0 +1,34 @@
+//! Snapshots: a state as bytes, and back.
+
+use engine::State;
+use serde::de::DeserializeOwned;
+
+/// A state as bytes; none where it has no such form.
+pub(crate) fn write(state: &State) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(state, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// What was written.
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    // A set of a long loop's iterations is one string of bytes, and the library reads only those that fit its buffer.
+    let mut buffer = vec![0; bytes.len()];
+    ciborium::de::from_reader_with_buffer(bytes, &mut buffer).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use roaring::RoaringTreemap;
+
+    use super::*;
+
+    #[test]
+    fn the_iterations_of_a_long_loop_come_back() {
+        let every_third: RoaringTreemap = (0..200_000).filter(|index| index % 3 == 0).collect();
+        let mut bytes = Vec::new();
+        ciborium::into_writer(&every_third, &mut bytes).unwrap();
+        assert!(bytes.len() > 4_096, "{}", bytes.len());
+        assert_eq!(read::<RoaringTreemap>(&bytes), Ok(every_third));
+    }
+}

@@ -1,0 +1,76 @@
+//! What was loaded for the pipelines of a command: bodies as many as memory may hold, the oldest make room.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use model::template::Loaded;
+
+/// How many bytes of bodies are held for whoever needs them next.
+const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// What was loaded.
+#[derive(Default)]
+pub(crate) struct Held {
+    loaded: Arc<Loaded>,
+    /// The bodies in it with their sizes, oldest first.
+    bodies: VecDeque<(String, u64)>,
+}
+
+impl Held {
+    /// All of it.
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+        self.loaded.clone()
+    }
+
+    /// Adds to it; `sizes` are those of the bodies in `more`, which stay whatever their size.
+    pub(crate) fn add(&mut self, more: Loaded, sizes: Vec<(String, u64)>) {
+        let all = Arc::make_mut(&mut self.loaded);
+        let is_new = |uri: &String| sizes.iter().any(|(new, _)| new == uri);
+        self.bodies.retain(|(uri, _)| !is_new(uri));
+        let old = self.bodies.iter().chain(&sizes).map(|(_, bytes)| bytes);
+        let mut bytes: u64 = old.sum();
+        while bytes > BODY_BYTES_MAX
+            && let Some((uri, freed)) = self.bodies.pop_front()
+        {
+            all.bodies.remove(&uri);
+            bytes -= freed;
+        }
+        self.bodies.extend(sizes);
+        all.outcomes.extend(more.outcomes);
+        all.bodies.extend(more.bodies);
+        all.loops.extend(more.loops);
+        all.files.extend(more.files);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::template::Data;
+
+    use super::*;
+
+    fn body(held: &mut Held, uri: &str, bytes: u64) {
+        let mut more = Loaded::default();
+        more.bodies.insert(uri.to_owned(), Data::default());
+        held.add(more, vec![(uri.to_owned(), bytes)]);
+    }
+
+    fn uris(held: &Held) -> Vec<String> {
+        held.loaded().bodies.keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_oldest_bodies_make_room_and_the_newest_always_stays() {
+        let mut held = Held::default();
+        let third = BODY_BYTES_MAX / 3;
+        for uri in ["a", "b", "c"] {
+            body(&mut held, uri, third);
+        }
+        assert_eq!(uris(&held), ["a", "b", "c"]);
+        body(&mut held, "b", third);
+        body(&mut held, "d", third);
+        assert_eq!(uris(&held), ["b", "c", "d"]);
+        body(&mut held, "large", BODY_BYTES_MAX * 2);
+        assert_eq!(uris(&held), ["large"]);
+    }
+}

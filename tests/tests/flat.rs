@@ -1,0 +1,90 @@
+//! Gigabytes page by page, a loop over all their rows, and a join: memory stays flat and the log stays small.
+
+use std::fs;
+
+use serde_json::json;
+use tests::binary::Desk;
+use tests::http::Http;
+use tests::serving::{Served, begin, line};
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: flat, path: tests/flat}
+workload: {api: ""}
+workflow:
+  - step: fetch
+    tool:
+      - page:
+          kind: http
+          url: "{{ workload.api }}/rows?page={{ iter.page | default(1) }}"
+          spec:
+            result:
+              accumulate: {strategy: append, merge_path: "$.data.rows"}
+            policy:
+              rules:
+                - when: "{{ outcome.status == 'error' }}"
+                  then: {do: fail}
+                - when: "{{ outcome.result.data.has_more }}"
+                  then: {do: jump, to: page, set_iter: {page: "{{ (iter.page | default(1)) + 1 }}"}}
+                - else: {then: {do: break}}
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: "{{ fetch }}", iterator: row, spec: {mode: parallel, max_in_flight: 50}}
+    tool:
+      - take: {kind: noop, result: "{{ iter.row.id }}"}
+    next: {arcs: [{step: end, when: "{{ event.name == 'loop.done' }}"}]}
+  - step: end
+    tool:
+      - sum: {kind: noop, result: {rows: "{{ each.stats.total }}", sum: "{{ each.data | sum }}"}}
+"#;
+
+const PAGES: u64 = 250;
+const ROWS: u64 = 200;
+/// The text of each row: with it a page has eight megabytes, and all of them two gigabytes.
+const ROW_BYTES: usize = 40_000;
+
+/// The most memory a process had so far, in bytes.
+fn peak(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let text = line.and_then(|line| line.split_whitespace().nth(1));
+    let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
+    kib * 1024
+}
+
+#[test]
+fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
+    let api = Http::start(|request, _| {
+        let page: u64 = request
+            .param("page")
+            .and_then(|page| page.parse().ok())
+            .expect("a page");
+        let row = |n: u64| json!({"id": (page - 1) * ROWS + n, "text": "x".repeat(ROW_BYTES)});
+        let rows: Vec<_> = (0..ROWS).map(row).collect();
+        (200, json!({"has_more": page < PAGES, "rows": rows}))
+    });
+    let desk = Desk::new();
+    desk.write("flat.yaml", PLAYBOOK);
+    let served = Served::with_context(&desk, &["--local-slots", "0"]);
+    let (mut worker, mut said) = begin(&desk, &["worker", "--server", &served.url]);
+    line(&mut said, "working");
+    let idle = peak(served.id());
+    let api = format!("api={}", api.url());
+    let result = desk.json(&["run", "flat.yaml", "--set", &api]);
+    let (server, worked) = (peak(served.id()) - idle, peak(worker.id()));
+    worker.kill().expect("it dies");
+    worker.wait().expect("it is gone");
+    let rows = PAGES * ROWS;
+    assert_eq!(result, json!({"rows": rows, "sum": rows * (rows - 1) / 2}));
+    assert!(server < 64_000_000, "the server grew by {server} bytes");
+    assert!(worked < 256_000_000, "the worker had {worked} bytes");
+    drop(served);
+    let store = rusqlite::Connection::open(desk.path("kept/noetl.db")).expect("the store opens");
+    let sum = "SELECT sum(length(payload)) FROM event WHERE iteration IS NOT NULL";
+    let bytes: i64 = store.query_row(sum, [], |row| row.get(0)).expect("a sum");
+    assert!(
+        bytes < 200 * rows.cast_signed(),
+        "{bytes} bytes for {rows} iterations"
+    );
+}
