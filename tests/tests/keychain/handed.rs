@@ -172,14 +172,14 @@ async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
     assert_eq!(uses[0], ("door", AuditOutcome::Done));
     assert_eq!(uses[1], ("cellar", AuditOutcome::Denied));
     assert!(!format!("{audit:?}").contains("canary"));
-    let used = house
+    let door = house
         .store
         .safe()
         .credential("door")
         .await
         .unwrap()
         .unwrap();
-    assert!(used.last_used_at.is_some());
+    assert!(door.last_used_at.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
