@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(date(0), "1970-01-01");
         assert_eq!(date(-1), "1969-12-31");
         assert_eq!(date(19_782), "2024-02-29");
-        assert_eq!(date(-719_529), "0001-12-31 (BC)");
+        assert_eq!(date(-719_529), "0002-12-31 (BC)");
         assert_eq!(time(3_723_000_500, 1_000_000), "01:02:03.0005");
         assert_eq!(
             timestamp(-1, 1_000_000, true),
