@@ -93,6 +93,8 @@ impl Desk {
             .env("PATH", path())
             .env("HOME", self.dir.path())
             .env("LANG", "C.UTF-8")
+            // The servers that tasks of the tests ask are on this machine.
+            .env("NOETL_HTTP_ALLOW", "127.0.0.0/8,::1")
             .stdin(Stdio::null());
         command
     }

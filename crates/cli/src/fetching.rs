@@ -8,33 +8,33 @@ use model::outcome::Outcome;
 use serde_json::{Map, Value};
 use server::{Fetch, FetchRequest, Fetched};
 use tokio_util::sync::CancellationToken;
-use tools::{Call, NoLog, Timeout, Tool};
+use tools::{Call, Network, NoLog, Timeout, Tool};
 
 /// How long an endpoint may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The http tool, made at first need.
 pub(crate) struct Guarded {
-    allow_private: bool,
+    network: Network,
     http: OnceLock<Arc<dyn Tool>>,
     /// For addresses that the operator gave.
     trusted: OnceLock<Arc<dyn Tool>>,
 }
 
 impl Guarded {
-    /// A tool that may reach private addresses, or may not.
-    pub(crate) fn new(allow_private: bool) -> Self {
+    /// A tool that may reach so much of the network.
+    pub(crate) fn new(network: Network) -> Self {
         Self {
-            allow_private,
+            network,
             http: OnceLock::new(),
             trusted: OnceLock::new(),
         }
     }
 }
 
-fn http(allow_private_addresses: bool) -> Arc<dyn Tool> {
+fn http(network: Network) -> Arc<dyn Tool> {
     let config = tools::Config {
-        allow_private_addresses,
+        network,
         ..tools::Config::default()
     };
     let registry = tools::Registry::builtin(config);
@@ -45,9 +45,15 @@ fn http(allow_private_addresses: bool) -> Arc<dyn Tool> {
 impl Fetch for Guarded {
     async fn fetch(&self, request: FetchRequest) -> Result<Fetched, String> {
         let tool = if request.is_operators {
-            self.trusted.get_or_init(|| http(true))
+            self.trusted.get_or_init(|| {
+                http(Network {
+                    allow_private: true,
+                    own: Vec::new(),
+                    ..self.network.clone()
+                })
+            })
         } else {
-            self.http.get_or_init(|| http(self.allow_private))
+            self.http.get_or_init(|| http(self.network.clone()))
         };
         let outcome = tool.call(call(request), CancellationToken::new(), &NoLog);
         answered(outcome.await)

@@ -11,6 +11,7 @@ use worker::{Logs, SystemClock};
 
 use crate::app::App;
 use crate::local::{Place, WORKPLACE, place};
+use crate::reach::Reach;
 
 /// The pool that playbooks use unless they say otherwise.
 pub(crate) const POOL: &str = "default";
@@ -18,6 +19,19 @@ pub(crate) const POOL: &str = "default";
 const SCRATCH: &str = "scratch";
 /// How often a worker says that it is alive: several times before its lease is over.
 const HEARTBEAT: Duration = Duration::from_secs(3);
+
+/// Where the clients of docker, podman and Kubernetes find what they are clients of.
+const RUNTIMES: [&str; 9] = [
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "DOCKER_CONFIG",
+    "DOCKER_TLS_VERIFY",
+    "DOCKER_CERT_PATH",
+    "CONTAINER_HOST",
+    "KUBECONFIG",
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+];
 
 /// Who works, and on what.
 pub(crate) struct Hired<'a> {
@@ -30,6 +44,8 @@ pub(crate) struct Hired<'a> {
     pub(crate) allow_env: &'a [String],
     pub(crate) bodies: Arc<dyn Bodies>,
     pub(crate) logs: Arc<dyn Logs>,
+    /// Where its tasks may go.
+    pub(crate) reach: Reach,
 }
 
 impl Hired<'_> {
@@ -47,7 +63,7 @@ impl Hired<'_> {
             pool: Name::from(self.pool),
             kinds: self.kinds,
             slots: self.slots,
-            tools: tools::Registry::builtin(tools(app, self.slots)),
+            tools: tools::Registry::builtin(tools(app, self.slots, self.reach)),
             bodies: self.bodies,
             logs: self.logs,
             clock: Arc::new(SystemClock),
@@ -73,11 +89,12 @@ pub(crate) fn spills_to(bodies: &results::Stores) -> String {
     format!("over 64 KiB are kept in {}", bodies.spills_to())
 }
 
-fn tools(app: &App, slots: u32) -> tools::Config {
+fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
     let settings = &app.settings;
     let mut environment = tools::Config::default().environment;
     environment.extend(app.environment.inherited());
     let dir = own_dir(app);
+    let http = tools::HttpLimits::default();
     tools::Config {
         python: tools::PythonConfig {
             command: settings.python.clone(),
@@ -86,12 +103,18 @@ fn tools(app: &App, slots: u32) -> tools::Config {
             pip_environment: app.environment.for_pip(),
             ..tools::PythonConfig::default()
         },
+        http: tools::HttpLimits {
+            per_host_max: settings.network.per_host_max.unwrap_or(http.per_host_max),
+            ..http
+        },
+        network: settings.network.reaching(reach.allow_private, reach.own),
         postgres: tools::PostgresConfig {
             connections_max: slots as usize,
             allow: settings.postgres_allow.clone(),
             ..tools::PostgresConfig::default()
         },
         environment,
+        container_environment: app.environment.allowed(RUNTIMES),
         duckdb: duckdb(app),
         sandbox: settings.sandbox,
         external: settings.external.clone(),
@@ -101,7 +124,6 @@ fn tools(app: &App, slots: u32) -> tools::Config {
             dir.join("master.key.old"),
         ],
         scratch_dir: dir,
-        ..tools::Config::default()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::config::Settings;
 use crate::hiring::{Hired, POOL};
 use crate::log::Log;
 use crate::problem::{Exit, Problem};
+use crate::reach::Reach;
 
 /// Where a process without a store of its own keeps what it must.
 pub(crate) const WORKPLACE: &str = ".noetl";
@@ -61,7 +62,7 @@ fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<L
     Ok(Log {
         store: Arc::new(store),
         bodies: bodies(settings, results::Local::open(&dir.join(BODIES))?)?,
-        keychain: settings.keychain.0.clone(),
+        keychain: settings.keychain.config.clone(),
     })
 }
 
@@ -152,7 +153,7 @@ pub(crate) async fn open_place(
                 log: Log {
                     store: Arc::new(store),
                     bodies: bodies(settings, own)?,
-                    keychain: settings.keychain.0.clone(),
+                    keychain: settings.keychain.config.clone(),
                 },
                 is_cluster: true,
             })
@@ -173,6 +174,8 @@ pub(crate) struct Setup {
     pub(crate) cluster_secret: Option<String>,
     /// Where the servers on the same store keep what tasks print; none where that is the store's directory.
     pub(crate) logs: Option<Arc<dyn TaskLogs>>,
+    /// Where tasks of this process may go.
+    pub(crate) reach: Reach,
 }
 
 impl Setup {
@@ -189,6 +192,7 @@ impl Setup {
             retention: None,
             cluster_secret,
             logs: opened.is_cluster.then(|| opened.logs.clone()),
+            reach: Reach::default(),
         })
     }
 }
@@ -200,6 +204,7 @@ pub(crate) struct Session {
     /// The control plane.
     pub(crate) server: Server,
     logs: Option<Arc<dyn TaskLogs>>,
+    reach: Reach,
     shipped: Option<Arc<ShippedLogs>>,
     work: Option<(CancellationToken, JoinHandle<()>)>,
 }
@@ -228,6 +233,7 @@ impl Session {
             log,
             server,
             logs: setup.logs,
+            reach: setup.reach,
             shipped: None,
             work: None,
         })
@@ -263,6 +269,7 @@ impl Session {
             allow_env: &driving.allow_env,
             bodies: self.log.bodies.clone(),
             logs,
+            reach: self.reach.clone(),
         };
         let stop = CancellationToken::new();
         let worker = Worker::new(hired.config(app), self.server.transport());

@@ -20,6 +20,7 @@ mod log;
 mod out;
 mod problem;
 mod progress;
+mod reach;
 mod remote;
 mod render;
 mod runs;

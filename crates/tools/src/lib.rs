@@ -23,13 +23,18 @@
 
 mod artifact;
 mod attend;
+mod auth;
 mod call;
 mod capture;
+mod container;
 mod duckdb;
 mod external;
 mod http;
 mod isolation;
 mod mark;
+mod mcp;
+mod nats;
+mod network;
 mod noop;
 mod objects;
 mod postgres;
@@ -48,5 +53,6 @@ mod transform;
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
 pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
 pub use isolation::{Abilities, SandboxLevel};
+pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
 pub use postgres::PostgresConfig;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};

@@ -189,6 +189,11 @@ impl Output {
         }
     }
 
+    /// Whether more may come.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// Waits until there is something to read; for ever once the output is closed.
     pub(crate) async fn readable(&self) {
         if !self.is_open || self.pipe.readable().await.is_err() {
@@ -207,16 +212,36 @@ impl Output {
         }
     }
 
-    /// Reads what is there now; false once the output is closed.
-    pub(crate) fn read_into(&mut self, held: &mut Vec<u8>) -> bool {
+    /// Reads what is there now behind what was read before, and says how much it was.
+    pub(crate) fn read_ready(&mut self, buffer: &mut Vec<u8>) -> usize {
         let mut chunk = [0; 16 * 1024];
         match self.pipe.try_read(&mut chunk) {
             Ok(0) => self.is_open = false,
-            Ok(length) => held.extend_from_slice(&chunk[..length]),
+            Ok(length) => {
+                buffer.extend_from_slice(&chunk[..length]);
+                return length;
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.is_open = false,
         }
-        self.is_open
+        0
+    }
+
+    /// Reads all that is left of a program that has ended, up to a bound; asks the kernel itself.
+    pub(crate) fn read_rest(&mut self, buffer: &mut Vec<u8>) {
+        let mut chunk = [0; 16 * 1024];
+        let mut bytes_left = DRAIN_BYTES_MAX;
+        while self.is_open && bytes_left > 0 {
+            match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
+                Ok(0) => self.is_open = false,
+                Ok(length) => {
+                    buffer.extend_from_slice(&chunk[..length]);
+                    bytes_left = bytes_left.saturating_sub(length);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
     }
 
     /// Reads everything that is in the pipe at this moment, asking the kernel itself, which knows best.

@@ -9,10 +9,14 @@ use model::id::Name;
 
 use crate::artifact::Artifact;
 use crate::call::Tool;
+use crate::container::Container;
 use crate::duckdb::{Databases, Duckdb, Libraries};
 use crate::external::{External, Manifest};
-use crate::http::{Clients, Guard, Http};
+use crate::http::{Clients, Http};
 use crate::isolation::SandboxLevel;
+use crate::mcp::Mcp;
+use crate::nats::{Connections, Nats};
+use crate::network::Network;
 use crate::noop::Noop;
 use crate::objects::{Objects, Reach};
 use crate::postgres::{Pools, Postgres, PostgresConfig};
@@ -30,12 +34,14 @@ pub struct Config {
     pub python: PythonConfig,
     /// Bounds of the `http` tool.
     pub http: HttpLimits,
+    /// What of the network tasks may reach.
+    pub network: Network,
     /// Connections of the `postgres` tool.
     pub postgres: PostgresConfig,
-    /// Whether `http` may reach private and loopback addresses; metadata addresses it never may.
-    pub allow_private_addresses: bool,
     /// What programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, as far as they are set.
     pub environment: BTreeMap<String, String>,
+    /// What the clients of container runtimes find besides: `DOCKER_HOST`, `KUBECONFIG` and their like.
+    pub container_environment: BTreeMap<String, String>,
     /// How far programs are shut in at least, whatever a task asks for.
     pub sandbox: SandboxLevel,
     /// The kinds that this deployment adds.
@@ -87,6 +93,8 @@ pub struct HttpLimits {
     pub redirects_max: usize,
     /// The largest response header.
     pub header_bytes_max: u32,
+    /// How many requests one host is sent at once; the others wait in order.
+    pub per_host_max: usize,
     /// How long connecting may take where the task does not say.
     pub connect: Duration,
     /// How long a whole call may take where the task does not say.
@@ -104,12 +112,13 @@ impl Default for Config {
         Self {
             python: PythonConfig::default(),
             http: HttpLimits::default(),
+            network: Network::default(),
             postgres: PostgresConfig::default(),
-            allow_private_addresses: true,
             environment: BTreeMap::from([(
                 "PATH".to_owned(),
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             )]),
+            container_environment: BTreeMap::new(),
             sandbox: SandboxLevel::None,
             external: Vec::new(),
             scratch_dir: std::env::temp_dir(),
@@ -149,6 +158,7 @@ impl Default for HttpLimits {
             streamed_bytes_max: 5 * 1024 * 1024 * 1024,
             redirects_max: 10,
             header_bytes_max: 64 * 1024,
+            per_host_max: 32,
             connect: Duration::from_secs(10),
             total: Duration::from_secs(300),
         }
@@ -165,16 +175,18 @@ impl Registry {
 
     /// Every kind that is built in.
     pub fn builtin(config: Config) -> Self {
-        let clients = Arc::new(Clients::new(config.http, config.allow_private_addresses));
+        let clients = Arc::new(Clients::new(config.http, &config.network));
         let level = config.sandbox;
-        let environment = config.environment.clone();
-        let shell = Shell::new(config.environment.clone(), level);
-        let python = Python::new(&config.python, config.environment, clients.clone(), level);
+        let environment = config.environment;
+        let shell = Shell::new(environment.clone(), level);
+        let python = Python::new(&config.python, environment.clone(), clients.clone(), level);
+        let mcp = Mcp::new(clients.clone(), environment.clone(), level);
+        let mut clients_env = environment.clone();
+        clients_env.extend(config.container_environment);
+        let container = Container::new(clients_env);
         let reach = Reach {
             forbidden: config.forbidden_files.clone(),
-            guard: Guard {
-                allow_private: config.allow_private_addresses,
-            },
+            guard: clients.guard.clone(),
             scratch_dir: config.scratch_dir.clone(),
         };
         let mut registry = Self::empty();
@@ -182,15 +194,21 @@ impl Registry {
             registry.insert(kind, Arc::new(Objects::new(reach.clone())));
         }
         registry.insert("noop", Arc::new(Noop));
+        registry.insert("container", Arc::new(container));
+        registry.insert("mcp", Arc::new(mcp));
+        let connections = Arc::new(Connections::default());
+        let nats = Nats::new(reach.clone(), connections.clone());
+        registry.insert("nats", Arc::new(nats));
         let postgres = Postgres::new(config.postgres.clone(), config.scratch_dir.clone());
         registry.insert("postgres", Arc::new(postgres));
-        let http = Arc::new(Http::new(clients, config.scratch_dir));
+        let http = Http::new(clients, config.scratch_dir).keeping(config.forbidden_files.clone());
+        let http = Arc::new(http);
         registry.insert("http", http.clone());
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));
         registry.insert("rhai", Arc::new(Rhai));
         registry.insert("transform", Arc::new(Transform));
-        let artifact = Artifact::new(reach.clone());
+        let artifact = Artifact::new(reach.clone(), connections);
         registry.insert("artifact", Arc::new(artifact));
         let databases = Databases::new(Libraries::new(config.duckdb), &config.forbidden_files);
         let transfer = Transfer {

@@ -5,6 +5,7 @@
 
 mod duckdb;
 mod gcs;
+mod mcp;
 mod nats;
 mod postgres;
 pub(crate) mod program;
@@ -14,6 +15,7 @@ mod web;
 
 pub use duckdb::duckdb;
 pub use gcs::Gcs;
+pub use mcp::{Answers, Mcp};
 pub use nats::Nats;
 pub use postgres::{Database, Postgres};
 pub use proxy::Proxy;

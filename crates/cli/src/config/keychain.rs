@@ -6,8 +6,10 @@ use std::sync::Arc;
 use server::{KeychainConfig, MasterKey, MasterKeys, VaultConfig};
 
 use crate::config::environment::Environment;
+use crate::config::network::NetworkSettings;
 use crate::fetching::Guarded;
 use crate::problem::{Exit, Problem};
+use crate::reach::Reach;
 
 /// The key's file in a store's directory.
 pub(crate) const KEY_FILE: &str = "master.key";
@@ -16,7 +18,12 @@ const SECRETS: &str = "NOETL_SECRET_";
 
 /// How credentials are sealed and resolved; never shown.
 #[derive(Clone)]
-pub(crate) struct Keychain(pub(crate) KeychainConfig);
+pub(crate) struct Keychain {
+    pub(crate) config: KeychainConfig,
+    network: NetworkSettings,
+    /// Whether endpoints in private networks are asked, wherever this process is.
+    asks_private: bool,
+}
 
 impl std::fmt::Debug for Keychain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -26,7 +33,11 @@ impl std::fmt::Debug for Keychain {
 
 impl Keychain {
     /// What the variables say, for a store in this place.
-    pub(super) fn of(environment: &Environment, store: &Path) -> Result<Self, Problem> {
+    pub(super) fn of(
+        environment: &Environment,
+        store: &Path,
+        network: &NetworkSettings,
+    ) -> Result<Self, Problem> {
         let is_url = store.to_str().is_some_and(|store| store.contains("://"));
         let current = key(environment, "NOETL_MASTER_KEY")?;
         let keys = match current {
@@ -39,15 +50,30 @@ impl Keychain {
         };
         let secrets = environment.beginning(SECRETS);
         let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let private = environment.get("NOETL_TOKEN_ENDPOINTS_PRIVATE") == Some("allow");
-        Ok(Self(KeychainConfig {
-            keys,
-            env: secrets.collect(),
-            files: environment.get("NOETL_SECRETS_DIR").map(PathBuf::from),
-            vault: vault(environment),
-            // A laptop's endpoints may be on the laptop; a server's are asked from inside its network.
-            fetch: Some(Arc::new(Guarded::new(!is_url || private))),
-        }))
+        let asks_private = environment.get("NOETL_TOKEN_ENDPOINTS_PRIVATE") == Some("allow");
+        // A laptop's endpoints may be on the laptop; a server's are asked from inside its network.
+        let reached = network.reaching(!is_url || asks_private, Vec::new());
+        Ok(Self {
+            config: KeychainConfig {
+                keys,
+                env: secrets.collect(),
+                files: environment.get("NOETL_SECRETS_DIR").map(PathBuf::from),
+                vault: vault(environment),
+                fetch: Some(Arc::new(Guarded::new(reached))),
+            },
+            network: network.clone(),
+            asks_private,
+        })
+    }
+
+    /// The same for a server: endpoints are asked only where its tasks may go.
+    pub(crate) fn within(&self, reach: &Reach) -> KeychainConfig {
+        let allow_private = reach.allow_private || self.asks_private;
+        let reached = self.network.reaching(allow_private, reach.own.clone());
+        KeychainConfig {
+            fetch: Some(Arc::new(Guarded::new(reached))),
+            ..self.config.clone()
+        }
     }
 }
 
@@ -86,7 +112,8 @@ mod tests {
     fn load(store: &str, pairs: &[(&str, &str)]) -> Result<KeychainConfig, Problem> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let environment = Environment::of(pairs.iter().map(owned));
-        Keychain::of(&environment, Path::new(store)).map(|keychain| keychain.0)
+        let network = NetworkSettings::default();
+        Keychain::of(&environment, Path::new(store), &network).map(|keychain| keychain.config)
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod contexts;
 mod environment;
 mod files;
 mod keychain;
+mod network;
 mod settings;
 mod storage;
 

@@ -9,6 +9,7 @@ use crate::config::contexts::Contexts;
 use crate::config::environment::Environment;
 use crate::config::files::{Layer, nearest};
 use crate::config::keychain::Keychain;
+use crate::config::network::{NetworkSettings, network};
 use crate::config::storage::{scratch, storage};
 use crate::problem::{Exit, Problem};
 
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) postgres_allow: Vec<String>,
     /// Where bodies are kept besides the server's own store.
     pub(crate) storage: results::StoresConfig,
+    /// What of the network tasks may reach.
+    pub(crate) network: NetworkSettings,
     /// How credentials are sealed and resolved.
     pub(crate) keychain: Keychain,
 }
@@ -99,9 +102,11 @@ impl Settings {
             .parse()
             .map_err(|_| invalid("sandbox", &sandbox, "one of none, basic, strict"))?;
         let store = pick(&layers, |layer| layer.store.clone()).expect(missing);
+        let network = network(environment)?;
         let settings = Self {
             storage: storage(environment, scratch(&store))?,
-            keychain: Keychain::of(environment, &store)?,
+            keychain: Keychain::of(environment, &store, &network)?,
+            network,
             store,
             slots: pick(&layers, |layer| layer.slots).expect(missing),
             color: color.expect(missing),

@@ -12,8 +12,9 @@ use server::api::{Access, ApiConfig, Listening, Tls};
 use crate::app::{App, Ended};
 use crate::args::{Driving, ServeArgs};
 use crate::hiring;
-use crate::local::{self, Session, Setup};
+use crate::local::{self, Place, Session, Setup};
 use crate::problem::{Exit, Problem};
+use crate::reach::{Reach, addresses};
 use crate::stop;
 
 /// Serves until it is stopped.
@@ -31,10 +32,12 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
         .advertise
         .clone()
         .unwrap_or_else(|| reachable(&url, address));
-    let opened = local::open_place(&app.settings, &advertised, args.nats.is_some()).await?;
+    let mut opened = local::open_place(&app.settings, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
     let mut setup = Setup::serving(&opened).await?;
     setup.bus = bus(args).await?;
+    setup.reach = reach(app, args, &[&url, &advertised], is_loopback && !is_cluster).await;
+    opened.log.keychain = app.settings.keychain.within(&setup.reach);
     setup.retention = Some(args.retention.unwrap_or(app.settings.retention));
     let cluster_secret = setup.cluster_secret.clone();
     let logs = opened.logs.clone();
@@ -72,6 +75,19 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     })?;
     app.out.note("stopped");
     Ok(Exit::Done)
+}
+
+/// Where this server's own tasks may go: everywhere in a house of one's own, not to the server, its store and its bus.
+async fn reach(app: &App, args: &ServeArgs, urls: &[&str], allow_private: bool) -> Reach {
+    let store = match local::place(&app.settings) {
+        Place::Postgres(_) => app.settings.store.to_str(),
+        Place::Directory(_) => None,
+    };
+    let urls = urls.iter().copied().chain(store);
+    Reach {
+        allow_private,
+        own: addresses(urls.chain(args.nats.as_deref())).await,
+    }
 }
 
 /// The bus that `--nats` names; it need not be there yet.

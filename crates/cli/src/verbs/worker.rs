@@ -13,6 +13,7 @@ use crate::app::{App, Ended};
 use crate::args::WorkerArgs;
 use crate::hiring::{self, Hired};
 use crate::problem::{Exit, Problem};
+use crate::reach::{Reach, addresses};
 use crate::remote;
 use crate::stop;
 
@@ -47,6 +48,10 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> Ended {
         allow_env: &args.allow_env,
         bodies,
         logs: logs.clone(),
+        reach: Reach {
+            allow_private: false,
+            own: addresses(address.servers.iter().map(String::as_str)).await,
+        },
     };
     let pool = &args.pool;
     app.out

@@ -91,7 +91,7 @@ pub fn field_mode(kind_name: &str, field: &str) -> FieldMode {
 }
 
 /// Kinds of the language that are not in [`KINDS`].
-pub const NOT_BUILT_IN: &[&str] = &["nats", "container", "mcp", "snowflake", "ducklake"];
+pub const NOT_BUILT_IN: &[&str] = &["snowflake", "ducklake"];
 
 const fn key(name: &'static str) -> KeySpec {
     also(name, &[])
@@ -311,6 +311,72 @@ pub const KINDS: &[KindSpec] = &[
         at_most_one_of: &["source", "data"],
         ..spec("gcs", OBJECT_KEYS)
     },
+    spec(
+        "nats",
+        &[
+            required(also("operation", &["action"])),
+            also("url", &["nats_url"]),
+            key("bucket"),
+            key("key"),
+            also("value", &["data", "payload", "message"]),
+            also("object", &["object_name"]),
+            key("file"),
+            key("description"),
+            key("subject"),
+            key("stream"),
+            also("consumer", &["durable"]),
+            also("batch", &["max_messages", "limit"]),
+            key("wait"),
+            key("ack"),
+            also("sequence", &["seq"]),
+            key("revision"),
+            key("expected_last_revision"),
+            key("expected_last_sequence"),
+            key("msg_id"),
+            key("headers"),
+            key("encoding"),
+            also("filter", &["pattern"]),
+            key("create"),
+        ],
+    ),
+    KindSpec {
+        one_of: &["server", "command"],
+        at_most_one_of: &["tool", "prompt", "uri"],
+        ..spec(
+            "mcp",
+            &[
+                also("server", &["endpoint", "url"]),
+                key("command"),
+                key("env"),
+                key("cwd"),
+                key("tool"),
+                key("prompt"),
+                key("uri"),
+                key("arguments"),
+                key("method"),
+                key("params"),
+                key("headers"),
+                key("verify_ssl"),
+            ],
+        )
+    },
+    spec(
+        "container",
+        &[
+            required(key("image")),
+            key("command"),
+            key("args"),
+            key("env"),
+            key("resources"),
+            key("runtime"),
+            key("workdir"),
+            key("user"),
+            key("network"),
+            key("pull"),
+            key("namespace"),
+            key("service_account"),
+        ],
+    ),
 ];
 
 #[cfg(test)]

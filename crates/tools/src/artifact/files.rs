@@ -1,7 +1,7 @@
 //! Files on the worker's machine, by `file://`.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::outcome::{ErrorKind, TaskError};
 use model::result_ref::HELD_BYTES_MAX;
@@ -86,21 +86,6 @@ pub(super) async fn delete(file: &Path) -> Result<Value, TaskError> {
         Err(error) => return Err(named(file, &error)),
     };
     Ok(json!({"uri": uri(file), "deleted": deleted}))
-}
-
-/// Refuses the engine's own files.
-pub(super) fn allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_forbidden = forbidden.iter().any(|own| real(own) == real(&file));
-    if is_forbidden {
-        let message = format!("`{}` is the engine's own store", file.display());
-        return Err(TaskError::new(
-            ErrorKind::ClientError,
-            "TOOL_INPUT",
-            message,
-        ));
-    }
-    Ok(file)
 }
 
 fn uri(file: &Path) -> String {

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, Context};
 use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::result_ref::HELD_BYTES_MAX;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
 use super::outside::{held, unknown};
+use crate::auth::invalid;
 use crate::call::Call;
+use crate::nats::{Connections, Login};
 
 /// How long the server may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -41,8 +42,13 @@ impl NatsAddress {
     }
 
     /// Does what the task asks for.
-    pub(super) async fn run(self, call: &Call, action: &str) -> Result<Outcome, TaskError> {
-        let context = connect(call).await?;
+    pub(super) async fn run(
+        self,
+        call: &Call,
+        action: &str,
+        connections: &Connections,
+    ) -> Result<Outcome, TaskError> {
+        let context = connect(call, connections).await?;
         let result = match (action, self.is_object) {
             ("get", false) => self.kv_get(&context).await?,
             ("get", true) => self.object_get(&context).await?,
@@ -177,43 +183,14 @@ fn data(call: &Call) -> Result<Vec<u8>, TaskError> {
     }
 }
 
-async fn connect(call: &Call) -> Result<Context, TaskError> {
-    let invalid = |problem: &str| {
-        let message = format!("the credential cannot be used: {problem}");
-        TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
-    };
-    let auth = match call.field("auth") {
-        Some(Value::Object(auth)) => auth,
-        Some(Value::String(name)) => {
-            let message = format!("the credential `{name}` was not resolved before the call");
-            return Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message));
-        }
-        _ => return Err(invalid("a bucket of NATS needs a `credential` with `url`")),
-    };
-    let url =
-        text(auth, &["url", "nats_url", "server"]).ok_or_else(|| invalid("it has no `url`"))?;
-    let mut options = ConnectOptions::new()
-        .name("noetl")
-        .connection_timeout(SILENCE_MAX);
-    if let (Some(user), Some(password)) = (
-        text(auth, &["user", "username", "nats_user"]),
-        text(auth, &["password", "nats_password"]),
-    ) {
-        options = options.user_and_password(user.to_owned(), password.to_owned());
-    } else if let Some(token) = text(auth, &["token"]) {
-        options = options.token(token.to_owned());
+async fn connect(call: &Call, connections: &Connections) -> Result<Context, TaskError> {
+    if call.field("auth").is_none() {
+        return Err(invalid(
+            "a bucket of NATS needs a `credential` with `nats_url`",
+        ));
     }
-    let client = options.connect(url).await.map_err(|error| {
-        // The URL may hold a password, so only what happened is told.
-        let message = format!("NATS cannot be reached: {}", error.kind());
-        TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
-    })?;
+    let client = connections.get(&Login::of(call, SILENCE_MAX)?).await?;
     let mut context = jetstream::new(client);
     context.set_timeout(SILENCE_MAX);
     Ok(context)
-}
-
-fn text<'a>(auth: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str> {
-    keys.iter()
-        .find_map(|key| auth.get(*key).and_then(Value::as_str))
 }

@@ -57,12 +57,13 @@ async fn artifact(dir: &TempDir, fields: Value, body: &Value) -> Outcome {
     call.keeper = Some(keeper);
     let reach = Reach {
         forbidden: vec![dir.path().join("noetl.db")],
-        guard: crate::http::Guard {
+        guard: Arc::new(crate::http::Guard {
             allow_private: true,
-        },
+            ..crate::http::Guard::default()
+        }),
         scratch_dir: dir.path().to_owned(),
     };
-    run(&Artifact::new(reach), call).await
+    run(&Artifact::new(reach, Arc::default()), call).await
 }
 
 async fn reference(dir: &TempDir, body: &Value) -> ResultRef {
@@ -168,7 +169,7 @@ async fn files_are_written_read_listed_and_deleted() {
     let gone = artifact(&dir, json!({"uri": uri}), &json!(0)).await;
     assert_eq!(error(&gone).code, "FILE_NOT_FOUND");
     let own = artifact(&dir, json!({"uri": "file://noetl.db"}), &json!(0)).await;
-    assert_eq!(error(&own).code, "TOOL_INPUT");
+    assert_eq!(error(&own).code, "DATABASE_FORBIDDEN");
 }
 
 #[tokio::test]

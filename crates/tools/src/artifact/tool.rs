@@ -1,5 +1,7 @@
 //! One call of `artifact`.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use model::result_ref::ResultRef;
@@ -9,30 +11,32 @@ use tokio_util::sync::CancellationToken;
 use super::target::Target;
 use super::{files, outside, parts};
 use crate::call::{Access, Call, LogSink, Tool, cancelled, not_kept, timed_out};
-use crate::objects::Reach;
+use crate::nats::Connections;
+use crate::objects::{Reach, allowed};
 
 /// The artifact tool.
 pub(crate) struct Artifact {
     /// What it may reach outside of the engine.
     reach: Reach,
+    nats: Arc<Connections>,
 }
 
 impl Artifact {
-    pub(crate) fn new(reach: Reach) -> Self {
-        Self { reach }
+    pub(crate) fn new(reach: Reach, nats: Arc<Connections>) -> Self {
+        Self { reach, nats }
     }
 
     async fn run(&self, call: &Call) -> Result<Outcome, TaskError> {
         let action = call.text("action")?.unwrap_or("get");
         let target = match Target::of(call)? {
-            Some(Target::File(file)) => {
-                Some(Target::File(files::allowed(file, &self.reach.forbidden)?))
-            }
+            Some(Target::File(file)) => Some(Target::File(allowed(file, &self.reach.forbidden)?)),
             Some(Target::Object(address)) => {
                 let place = address.open(call.field("auth"), &self.reach).await?;
                 return outside::object(call, action, &place, &self.reach).await;
             }
-            Some(Target::Nats(address)) => return address.run(call, action).await,
+            Some(Target::Nats(address)) => {
+                return address.run(call, action, &self.nats).await;
+            }
             other => other,
         };
         let access = call.access.as_ref().ok_or_else(no_access)?;

@@ -150,9 +150,12 @@ impl Peer {
                     Ok(()) => is_sent = true,
                     Err(_) => return Reply::Died,
                 },
-                () = group.stdout.readable() => if !group.stdout.read_into(held) {
-                    return Reply::Died;
-                },
+                () = group.stdout.readable() => {
+                    group.stdout.read_ready(held);
+                    if !group.stdout.is_open() {
+                        return Reply::Died;
+                    }
+                }
                 () = group.stderr.readable() => {
                     let capture = talk.stderr.get_or_insert_with(|| Capture::new(Stream::Stderr));
                     group.stderr.take_ready(capture, talk.log);

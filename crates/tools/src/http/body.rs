@@ -1,5 +1,7 @@
 //! The body of a request: JSON, text, a form or files, made once so that a redirect can send it again.
 
+use std::path::PathBuf;
+
 use bytes::Bytes;
 use model::outcome::{ErrorKind, TaskError};
 use reqwest::Url;
@@ -9,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::call::Call;
+use crate::objects::allowed;
 
 /// Keys of which a request has at most one; `files` may have `form` or `data` beside it.
 const KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
@@ -24,6 +27,7 @@ pub(crate) struct Body {
 pub(crate) async fn body(
     call: &Call,
     content_type: Option<&str>,
+    forbidden: &[PathBuf],
 ) -> Result<Option<Body>, TaskError> {
     let given: Vec<&str> = KEYS
         .into_iter()
@@ -39,7 +43,8 @@ pub(crate) async fn body(
         let Value::Object(files) = files else {
             return Err(call.wrong_type("files", "a map of names to files", files));
         };
-        return multipart(call, files, fields).await.map(Some);
+        let parts = parts(call, files, fields, forbidden).await?;
+        return Ok(Some(write_multipart(&parts)));
     }
     let (Some(key), Some(value)) = (given.first(), fields) else {
         return Ok(None);
@@ -100,11 +105,12 @@ struct Part {
     bytes: Vec<u8>,
 }
 
-async fn multipart(
+async fn parts(
     call: &Call,
     files: &Map<String, Value>,
     fields: Option<&Value>,
-) -> Result<Body, TaskError> {
+    forbidden: &[PathBuf],
+) -> Result<Vec<Part>, TaskError> {
     let mut parts = Vec::new();
     if let Some(Value::Object(fields)) = fields {
         for (name, value) in pairs(fields) {
@@ -117,16 +123,21 @@ async fn multipart(
         }
     }
     for (name, file) in files {
-        parts.push(file_part(call, name, file).await?);
+        parts.push(file_part(call, name, file, forbidden).await?);
     }
-    Ok(write_multipart(&parts))
+    Ok(parts)
 }
 
-async fn file_part(call: &Call, name: &str, file: &Value) -> Result<Part, TaskError> {
+async fn file_part(
+    call: &Call,
+    name: &str,
+    file: &Value,
+    forbidden: &[PathBuf],
+) -> Result<Part, TaskError> {
     let text = |key: &str| file.get(key).and_then(Value::as_str);
     let path = file.as_str().or_else(|| text("path"));
     let (bytes, default_name) = if let Some(path) = path {
-        let full = call.resolve(path);
+        let full = allowed(call.resolve(path), forbidden)?;
         let bytes = tokio::fs::read(&full).await.map_err(|error| {
             let message = format!("`files.{name}`: `{}`: {error}", full.display());
             TaskError::new(ErrorKind::NotFound, "FILE_NOT_READABLE", message)

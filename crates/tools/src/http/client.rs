@@ -1,4 +1,4 @@
-//! Clients that keep their connections, one per way of connecting, and what their errors mean.
+//! Clients that keep their connections, one per way of connecting; every request of a tool goes out here.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -6,12 +6,17 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
-use reqwest::{Client, Url, redirect};
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, Response, Url, redirect};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{cancelled, timed_out};
-use crate::http::guard::{Blocked, Guard, GuardedResolver};
+use crate::http::guard::{Blocked, Guard, GuardedResolver, Lookup, System};
+use crate::http::oauth::Tokens;
+use crate::http::request::Request;
+use crate::http::turns::{Turn, Turns};
 use crate::http::{receive, response};
+use crate::network::{Authorities, Network};
 use crate::registry::HttpLimits;
 
 /// What a connection depends on.
@@ -21,37 +26,86 @@ pub(crate) struct Options {
     pub(crate) verify_ssl: bool,
 }
 
+/// How long a peer may take to answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) options: Options,
+    pub(crate) read: Option<Duration>,
+}
+
+/// A response whose body is still to be read; its turn at the host lasts as long.
+pub(crate) struct Sent {
+    pub(crate) response: Response,
+    pub(crate) turn: Turn,
+}
+
 /// All clients of a worker.
 pub(crate) struct Clients {
     pub(crate) guard: Arc<Guard>,
     pub(crate) limits: HttpLimits,
-    by_options: Mutex<HashMap<Options, Client>>,
+    pub(crate) tokens: Tokens,
+    lookup: Arc<dyn Lookup>,
+    authorities: Authorities,
+    turns: Turns,
+    /// By the port as well, where a rule is about it: a resolver is not told the port.
+    by_options: Mutex<HashMap<(Options, Option<u16>), Client>>,
 }
 
 impl Clients {
-    pub(crate) fn new(limits: HttpLimits, allow_private: bool) -> Self {
+    pub(crate) fn new(limits: HttpLimits, network: &Network) -> Self {
         Self {
-            guard: Arc::new(Guard { allow_private }),
+            guard: Arc::new(Guard::new(network)),
             limits,
+            tokens: Tokens::default(),
+            lookup: Arc::new(System),
+            authorities: network.authorities.clone(),
+            turns: Turns::new(limits.per_host_max),
             by_options: Mutex::default(),
         }
     }
 
-    /// The client for these options, made on first use.
-    pub(crate) fn get(&self, options: Options) -> Result<Client, TaskError> {
-        let mut clients = self
-            .by_options
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&options) {
-            return Ok(client.clone());
+    /// The same with another way of finding addresses.
+    #[cfg(test)]
+    pub(crate) fn finding(mut self, lookup: Arc<dyn Lookup>) -> Self {
+        self.lookup = lookup;
+        self
+    }
+
+    /// How a call is sent that says nothing about it.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace {
+            options: Options {
+                connect: self.limits.connect,
+                verify_ssl: true,
+            },
+            read: None,
         }
-        let client = self.build(options).map_err(|error| {
-            let message = format!("the http client cannot be made: {}", chain(&error));
-            TaskError::new(ErrorKind::Unknown, "HTTP_CLIENT", message)
-        })?;
-        clients.insert(options, client.clone());
-        Ok(client)
+    }
+
+    /// Sends one request, which is not redirected, to an address that may be reached.
+    pub(crate) async fn send(&self, request: &Request, pace: Pace) -> Result<Sent, TaskError> {
+        let checked = self.guard.check_url(&request.url);
+        checked.map_err(|error| blocked(&error))?;
+        let turn = self.turns.take(&request.url).await;
+        let client = self.get(pace.options, self.guard.port_that_matters(&request.url))?;
+        let mut builder = client
+            .request(request.method.clone(), request.url.clone())
+            .headers(request.headers.clone());
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        let sent = match pace.read {
+            None => builder.send().await,
+            Some(limit) => {
+                let patience = pace.options.connect + limit;
+                tokio::time::timeout(patience, builder.send())
+                    .await
+                    .map_err(|_| timed_out(limit).with("phase", "read"))?
+            }
+        };
+        let response = sent.map_err(|error| sort(&error))?;
+        self.check_headers(response.headers())?;
+        Ok(Sent { response, turn })
     }
 
     /// The text at an address, for scripts.
@@ -65,20 +119,16 @@ impl Clients {
             let message = format!("`{url}` is not a URL: {error}");
             TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         })?;
-        self.guard.check_url(&parsed).map_err(|e| blocked(&e))?;
-        let client = self.get(Options {
-            connect: self.limits.connect,
-            verify_ssl: true,
-        })?;
+        let request = Request::plain(Method::GET, parsed);
         let fetch = async {
-            let sent = client.get(parsed).send().await.map_err(|e| sort(&e))?;
-            let status = sent.status();
+            let sent = self.send(&request, self.pace()).await?;
+            let status = sent.response.status();
             if !status.is_success() {
                 let code = format!("HTTP_{}", status.as_u16());
                 let message = format!("`{url}` answered {status}");
                 return Err(TaskError::new(response::kind_of(status), code, message));
             }
-            let body = receive::read(sent, self.limits.held_bytes_max).await?;
+            let body = receive::read(sent.response, self.limits.held_bytes_max).await?;
             Ok(String::from_utf8_lossy(&body).into_owned())
         };
         tokio::select! {
@@ -88,20 +138,58 @@ impl Clients {
         }
     }
 
-    fn build(&self, options: Options) -> reqwest::Result<Client> {
+    /// The client for these options, made on first use.
+    fn get(&self, options: Options, port: Option<u16>) -> Result<Client, TaskError> {
+        let mut clients = self
+            .by_options
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&(options, port)) {
+            return Ok(client.clone());
+        }
+        let client = self.build(options, port).map_err(|error| {
+            let message = format!("the http client cannot be made: {}", chain(&error));
+            TaskError::new(ErrorKind::Unknown, "HTTP_CLIENT", message)
+        })?;
+        clients.insert((options, port), client.clone());
+        Ok(client)
+    }
+
+    fn build(&self, options: Options, port: Option<u16>) -> reqwest::Result<Client> {
         install_provider();
         Client::builder()
             .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(options.connect)
             .tls_danger_accept_invalid_certs(!options.verify_ssl)
+            .tls_certs_merge(self.authorities.0.iter().cloned())
             .redirect(redirect::Policy::none())
             // A proxy would connect to addresses that nobody here has checked.
             .no_proxy()
             .http2_max_header_list_size(self.limits.header_bytes_max)
             .pool_idle_timeout(Duration::from_secs(60))
             .pool_max_idle_per_host(32)
-            .dns_resolver(Arc::new(GuardedResolver(self.guard.clone())))
+            .dns_resolver(Arc::new(GuardedResolver {
+                guard: self.guard.clone(),
+                lookup: self.lookup.clone(),
+                port,
+            }))
             .build()
+    }
+
+    fn check_headers(&self, headers: &HeaderMap) -> Result<(), TaskError> {
+        let size: usize = headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + 4)
+            .sum();
+        if size <= self.limits.header_bytes_max as usize {
+            return Ok(());
+        }
+        let message = format!("the response has {size} bytes of headers");
+        Err(TaskError::new(
+            ErrorKind::Schema,
+            "HTTP_HEADERS_TOO_LARGE",
+            message,
+        ))
     }
 }
 
@@ -116,8 +204,11 @@ fn install_provider() {
 /// The error of an address that may not be reached.
 pub(crate) fn blocked(error: &Blocked) -> TaskError {
     let remedy = match error {
-        Blocked::Address { .. } => "; such addresses are not reachable from playbooks here",
-        Blocked::Scheme(_) | Blocked::NoHost => "",
+        Blocked::Address { .. } => {
+            "; tasks reach such addresses only where NOETL_HTTP_ALLOW of their worker names them, and metadata never"
+        }
+        Blocked::Own { .. } => "; NOETL_HTTP_ALLOW of the worker may name it with its port",
+        Blocked::Scheme(_) | Blocked::Metadata(_) | Blocked::NoHost => "",
     };
     let message = format!("{error}{remedy}");
     TaskError::new(ErrorKind::ClientError, "HTTP_ADDRESS_BLOCKED", message)

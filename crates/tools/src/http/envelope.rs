@@ -12,6 +12,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::call::{not_kept, storage};
+use crate::http::receive::Spool;
 
 /// What is read at a time: a multiple of three, so that pieces of base64 join without padding.
 const PIECE_BYTES: usize = 192 * 1024;
@@ -38,13 +39,14 @@ pub(crate) struct Around {
     pub(crate) after: Map<String, Value>,
 }
 
-/// Puts the whole envelope into the store by way of the keeper.
+/// Keeps the whole envelope around a body in a file.
 pub(crate) async fn keep(
     around: Around,
     form: Form,
-    body: File,
+    spool: Spool,
     keeper: &Keeper,
 ) -> Result<ResultRef, TaskError> {
+    let body = spool.rewind().await.map_err(|error| storage(&error))?;
     let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
     // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
     let keeping = async move { keeper.keep(&mut text).await };
@@ -56,6 +58,7 @@ pub(crate) async fn keep(
     }
 }
 
+/// Writes the whole envelope.
 async fn write(
     around: Around,
     form: Form,
@@ -70,7 +73,9 @@ async fn write(
     out.write_all(format!("{open},\"data\":{quote}").as_bytes())
         .await?;
     write_body(form, body, &mut out).await?;
-    out.write_all(format!("{quote},{rest}").as_bytes()).await?;
+    let comma = if rest == "}" { "" } else { "," };
+    out.write_all(format!("{quote}{comma}{rest}").as_bytes())
+        .await?;
     out.shutdown().await
 }
 

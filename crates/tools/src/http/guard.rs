@@ -3,11 +3,16 @@
 //! Every address is checked where it is used: literal ones in the URL of each hop, resolved ones as they are handed to
 //! the connector, which then connects to exactly those. Metadata and link-local addresses are never reached.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use crate::http::address::{Class, classify, is_metadata_name};
+use crate::network::{Hole, Network};
 
 /// An address that may not be reached, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,187 +25,154 @@ pub(crate) enum Blocked {
         address: IpAddr,
         class: &'static str,
     },
+    #[error("`{0}` is the name of a metadata service")]
+    Metadata(String),
+    #[error("`{host}` leads to {address}, where the engine's own server or store is")]
+    Own { host: String, address: SocketAddr },
     #[error("the address names no host")]
     NoHost,
 }
 
 /// What is allowed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Guard {
     /// Whether private and loopback addresses may be reached.
     pub(crate) allow_private: bool,
+    /// What may be reached although its address is private, or the engine's own.
+    pub(crate) holes: Vec<Hole>,
+    /// Where the server and the store of this process are.
+    pub(crate) own: Vec<SocketAddr>,
 }
 
-/// Resolves names and hands on only addresses that may be reached.
-pub(crate) struct GuardedResolver(pub(crate) Arc<Guard>);
+/// Finds the addresses of a name.
+#[async_trait]
+pub(crate) trait Lookup: Send + Sync {
+    async fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>>;
+}
 
-enum Class {
-    Public,
-    Private(&'static str),
-    Never(&'static str),
+/// The system's way of finding addresses.
+pub(crate) struct System;
+
+/// Resolves names and hands on only addresses that may be reached.
+pub(crate) struct GuardedResolver {
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) lookup: Arc<dyn Lookup>,
+    /// The port that is meant, where it matters.
+    pub(crate) port: Option<u16>,
 }
 
 impl Guard {
-    /// Checks the scheme and a literal address.
-    pub(crate) fn check_url(self, url: &Url) -> Result<(), Blocked> {
+    pub(crate) fn new(network: &Network) -> Self {
+        Self {
+            allow_private: network.allow_private,
+            holes: network.holes.clone(),
+            own: network.own.clone(),
+        }
+    }
+
+    /// Checks the scheme, the name and a literal address.
+    pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Blocked::Scheme(url.scheme().to_owned()));
         }
-        let host = url.host_str().ok_or(Blocked::NoHost)?;
+        let host = url.host_str().filter(|host| !host.is_empty());
+        let host = host.ok_or(Blocked::NoHost)?;
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         match literal.parse::<IpAddr>() {
-            Ok(address) => self.check(host, address),
+            Ok(address) => self.check(host, address, url.port_or_known_default()),
+            Err(_) if is_metadata_name(host) => Err(Blocked::Metadata(host.to_owned())),
             Err(_) => Ok(()),
         }
     }
 
+    /// The port of an address, if any rule is about it.
+    pub(crate) fn port_that_matters(&self, url: &Url) -> Option<u16> {
+        let port = url.port_or_known_default()?;
+        let is_own = self.own.iter().any(|own| own.port() == port);
+        let is_hole = self.holes.iter().any(|hole| hole.port == Some(port));
+        (is_own || is_hole).then_some(port)
+    }
+
     /// Checks one address of a host.
-    pub(crate) fn check(self, host: &str, address: IpAddr) -> Result<(), Blocked> {
-        let class = match classify(address) {
-            Class::Public => return Ok(()),
-            Class::Private(_) if self.allow_private => return Ok(()),
-            Class::Private(class) | Class::Never(class) => class,
-        };
-        Err(Blocked::Address {
-            host: host.to_owned(),
-            address,
-            class,
+    pub(crate) fn check(
+        &self,
+        host: &str,
+        address: IpAddr,
+        port: Option<u16>,
+    ) -> Result<(), Blocked> {
+        let address = address.to_canonical();
+        let class = classify(address);
+        if let Class::Never(class) = class {
+            return Err(blocked(host, address, class));
+        }
+        let mut holes = self.holes.iter();
+        let mut holes_here = holes.clone().filter(|hole| hole.fits(host, address, port));
+        if let Some(port) = port.filter(|port| self.is_own(address, *port)) {
+            // Only a hole that names the port is about the engine itself.
+            let is_open =
+                holes.any(|hole| hole.port.is_some() && hole.fits(host, address, Some(port)));
+            return if is_open {
+                Ok(())
+            } else {
+                let (host, address) = (host.to_owned(), SocketAddr::new(address, port));
+                Err(Blocked::Own { host, address })
+            };
+        }
+        match class {
+            Class::Private(class) if !self.allow_private && holes_here.next().is_none() => {
+                Err(blocked(host, address, class))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_own(&self, address: IpAddr, port: u16) -> bool {
+        let mut own = self.own.iter().filter(|own| own.port() == port);
+        own.any(|own| {
+            let own = own.ip().to_canonical();
+            own == address
+                || (own.is_unspecified() && is_of_this_machine(address))
+                || (address.is_unspecified() && is_of_this_machine(own))
         })
+    }
+}
+
+fn blocked(host: &str, address: IpAddr, class: &'static str) -> Blocked {
+    Blocked::Address {
+        host: host.to_owned(),
+        address,
+        class,
+    }
+}
+
+/// Only addresses of the machine itself can be listened on.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[async_trait]
+impl Lookup for System {
+    async fn look_up(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok(tokio::net::lookup_host((host, 0)).await?.collect())
     }
 }
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.0.clone();
+        let (guard, lookup, port) = (self.guard.clone(), self.lookup.clone(), self.port);
         Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let addresses: Vec<SocketAddr> =
-                tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
+            let host = name.as_str();
+            if is_metadata_name(host) {
+                return Err(Blocked::Metadata(host.to_owned()).into());
+            }
+            let addresses = lookup.look_up(host).await?;
             for address in &addresses {
-                guard.check(&host, address.ip())?;
+                guard.check(host, address.ip(), port)?;
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
 
-fn classify(address: IpAddr) -> Class {
-    match address {
-        IpAddr::V4(address) => classify_v4(address),
-        IpAddr::V6(address) => classify_v6(address),
-    }
-}
-
-fn classify_v4(address: Ipv4Addr) -> Class {
-    let [a, b, c, _] = address.octets();
-    if address.is_link_local() || address == Ipv4Addr::new(100, 100, 100, 200) {
-        Class::Never("a link-local or metadata address")
-    } else if address.is_multicast() || address.is_broadcast() || a >= 240 {
-        Class::Never("not the address of one host")
-    } else if address.is_loopback() || a == 0 {
-        Class::Private("a loopback address")
-    } else if address.is_private()
-        || (a == 100 && (64..128).contains(&b))
-        || (a == 192 && b == 0 && c == 0)
-        || (a == 198 && (b == 18 || b == 19))
-    {
-        Class::Private("a private address")
-    } else {
-        Class::Public
-    }
-}
-
-fn classify_v6(address: Ipv6Addr) -> Class {
-    if let Some(embedded) = embedded_v4(address) {
-        return classify_v4(embedded);
-    }
-    let first = address.segments()[0];
-    if address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254) || (first & 0xffc0) == 0xfe80 {
-        Class::Never("a link-local or metadata address")
-    } else if address.is_multicast() {
-        Class::Never("not the address of one host")
-    } else if address.is_loopback() || address.is_unspecified() {
-        Class::Private("a loopback address")
-    } else if (first & 0xfe00) == 0xfc00 || (first & 0xffc0) == 0xfec0 {
-        Class::Private("a private address")
-    } else {
-        Class::Public
-    }
-}
-
-/// The v4 address inside v4-mapped, v4-compatible, NAT64 and 6to4 forms.
-fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
-        | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x64, 0xff9b, .., high, low]
-        | [0x2002, high, low, ..] => Some(v4(high, low)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_allowed(url: &str, allow_private: bool) -> bool {
-        let url = Url::parse(url).unwrap();
-        Guard { allow_private }.check_url(&url).is_ok()
-    }
-
-    #[test]
-    fn metadata_addresses_are_refused_in_every_spelling() {
-        for url in [
-            "http://169.254.169.254/latest",
-            "http://2852039166/",
-            "http://0xA9FEA9FE/",
-            "http://[::ffff:169.254.169.254]/",
-            "http://[64:ff9b::a9fe:a9fe]/",
-            "http://[2002:a9fe:a9fe::]/",
-            "http://[fd00:ec2::254]/",
-            "http://[fe80::1]/",
-            "http://100.100.100.200/",
-        ] {
-            assert!(!is_allowed(url, true), "{url}");
-        }
-    }
-
-    #[test]
-    fn private_addresses_depend_on_the_configuration() {
-        for url in [
-            "http://127.0.0.1/",
-            "http://127.1/",
-            "http://10.1.2.3/",
-            "http://192.168.0.1/",
-            "http://172.20.0.1/",
-            "http://100.64.0.1/",
-            "http://0.0.0.0/",
-            "http://[::1]/",
-            "http://[::ffff:10.0.0.1]/",
-            "http://[fd12::1]/",
-        ] {
-            assert!(is_allowed(url, true), "{url}");
-            assert!(!is_allowed(url, false), "{url}");
-        }
-        assert!(is_allowed("http://93.184.216.34/", false));
-        assert!(is_allowed("https://[2606:2800:220:1::1]/", false));
-    }
-
-    #[test]
-    fn other_schemes_are_refused() {
-        assert!(!is_allowed("file:///etc/passwd", true));
-        assert!(!is_allowed("gopher://example.com/", true));
-    }
-
-    #[tokio::test]
-    async fn a_name_that_resolves_to_a_refused_address_is_refused() {
-        let guard = Arc::new(Guard {
-            allow_private: false,
-        });
-        let resolving = GuardedResolver(guard).resolve("localhost".parse().unwrap());
-        let error = resolving.await.err().unwrap();
-        assert!(error.downcast_ref::<Blocked>().is_some(), "{error}");
-    }
-}
+mod tests;

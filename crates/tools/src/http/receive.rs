@@ -76,7 +76,7 @@ pub(crate) async fn receive(mut response: Response, bounds: Bounds<'_>) -> Resul
                 break;
             }
             More::Spool(bytes_max) => {
-                let mut spool = Spool::begin(bounds.scratch_dir).map_err(|e| storage(&e))?;
+                let mut spool = Spool::begin(bounds.scratch_dir)?;
                 spool.take(&held, bytes_max).await?;
                 drop(held);
                 spool.take(&chunk, bytes_max).await?;
@@ -117,11 +117,12 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 
 impl Spool {
     /// A file without a name in this folder.
-    pub(crate) fn begin(dir: &Path) -> std::io::Result<Self> {
+    pub(crate) fn begin(dir: &Path) -> Result<Self, TaskError> {
         // A worker for a server elsewhere has no directory of its own before it needs one.
-        std::fs::create_dir_all(dir)?;
+        let made = std::fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir));
+        let file = made.map_err(|error| storage(&error))?;
         Ok(Self {
-            file: File::from_std(tempfile::tempfile_in(dir)?),
+            file: File::from_std(file),
             bytes: 0,
             // It will stand under `data`.
             json: Ok(Scanner::nested(1)),
@@ -129,7 +130,7 @@ impl Spool {
         })
     }
 
-    /// Takes what comes next.
+    /// Takes the next bytes, up to a bound on all of them.
     pub(crate) async fn take(&mut self, bytes: &[u8], bytes_max: u64) -> Result<(), TaskError> {
         self.bytes += bytes.len() as u64;
         if self.bytes > bytes_max {

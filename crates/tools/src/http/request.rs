@@ -1,5 +1,6 @@
 //! From a call to a request that can be sent, redirected and sent again.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,9 +13,9 @@ use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::http::auth::{self, Credential};
+use crate::http::auth::Auth;
 use crate::http::body;
-use crate::http::client::Options;
+use crate::http::client::{Options, Pace};
 use crate::registry::HttpLimits;
 
 /// The header under which a peer can recognise a second try.
@@ -29,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) body: Option<Bytes>,
     /// Headers that hold a credential, beside the well-known ones.
     secret_headers: Vec<HeaderName>,
+    /// Whether a redirect has led away from where it was first sent.
+    pub(crate) has_left: bool,
 }
 
 /// How a request is to be sent and its response read.
@@ -57,26 +60,59 @@ pub(crate) enum ResponseType {
 pub(crate) struct OkStatus(Vec<(u16, u16)>);
 
 impl Request {
-    /// The request of a call.
-    pub(crate) async fn new(call: &Call) -> Result<Self, TaskError> {
+    /// The request of a call, which sends none of the engine's own files.
+    pub(crate) async fn new(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
         let method = method(call)?;
         let url = url(call)?;
         let headers = headers(call)?;
         let declared = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        let body = body::body(call, declared).await?;
+        let body = body::body(call, declared, forbidden).await?;
         let mut request = Self {
             method,
             url,
             headers,
             body: None,
             secret_headers: Vec::new(),
+            has_left: false,
         };
         if let Some(body) = body {
             request.set_body(body)?;
         }
-        request.authorise(call)?;
         request.mark(&call.idempotency_key);
         Ok(request)
+    }
+
+    /// A request of the tools' own.
+    pub(crate) fn plain(method: Method, url: Url) -> Self {
+        Self {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body: None,
+            secret_headers: Vec::new(),
+            has_left: false,
+        }
+    }
+
+    /// Takes what a credential puts into a request before anything is asked; a header of the author's own stays.
+    pub(crate) fn carry(&mut self, auth: &Auth) {
+        match auth {
+            Auth::Headers(headers) => {
+                for (name, value) in headers {
+                    self.secret_headers.push(name.clone());
+                    self.headers.entry(name).or_insert(value.clone());
+                }
+            }
+            Auth::Query(name, value) => {
+                self.url.query_pairs_mut().append_pair(name, value);
+            }
+            Auth::None | Auth::Granted(_) | Auth::Digest(_) => {}
+        }
+    }
+
+    /// Sets the header that says who asks, which is dropped when a redirect leaves the origin.
+    pub(crate) fn authorise(&mut self, value: HeaderValue) {
+        self.headers.insert(AUTHORIZATION, value);
     }
 
     /// The request that follows a redirect.
@@ -101,6 +137,7 @@ impl Request {
                 next.headers.remove(name);
             }
             next.secret_headers.clear();
+            next.has_left = true;
         }
         next.url = target;
         next
@@ -116,23 +153,6 @@ impl Request {
             }
         }
         self.body = Some(body.bytes);
-        Ok(())
-    }
-
-    fn authorise(&mut self, call: &Call) -> Result<(), TaskError> {
-        if !self.url.username().is_empty() {
-            self.secret_headers.push(AUTHORIZATION);
-        }
-        match auth::credential(call)? {
-            None => {}
-            Some(Credential::Header(name, value)) => {
-                self.secret_headers.push(name.clone());
-                self.headers.entry(name).or_insert(value);
-            }
-            Some(Credential::Query(name, value)) => {
-                self.url.query_pairs_mut().append_pair(&name, &value);
-            }
-        }
         Ok(())
     }
 
@@ -172,6 +192,14 @@ impl Manner {
             ok_status: call.field("ok_status").map(OkStatus::parse).transpose()?,
             response_type,
         })
+    }
+
+    /// How long the peer may take to answer.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace {
+            options: self.options,
+            read: self.read,
+        }
     }
 
     /// Whether a response with this status is a success.
@@ -240,7 +268,8 @@ fn url(call: &Call) -> Result<Url, TaskError> {
     Ok(url)
 }
 
-fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
+/// The headers of a call.
+pub(crate) fn headers(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
     let Some(given) = call.map("headers")? else {
         return Ok(headers);

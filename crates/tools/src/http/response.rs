@@ -11,7 +11,6 @@ use reqwest::{StatusCode, Url};
 use results::Keeper;
 use serde_json::{Map, Value, json};
 
-use crate::call::storage;
 use crate::http::envelope::{self, Around, Form};
 use crate::http::receive::{Body, Spool};
 use crate::http::request::{Manner, ResponseType};
@@ -82,8 +81,7 @@ impl Received {
     ) -> Result<Outcome, TaskError> {
         let (form, warning) = self.form(&spool, manner.response_type)?;
         let around = self.around(form == Form::Base64);
-        let body = spool.rewind().await.map_err(|error| storage(&error))?;
-        let reference = envelope::keep(around, form, body, keeper).await?;
+        let reference = envelope::keep(around, form, spool, keeper).await?;
         let success = Success {
             reference: Some(Box::new(reference)),
             ..Success::default()

@@ -1,5 +1,8 @@
 //! The http tool against a real server, good and bad.
 
+mod auth;
+mod refused;
+mod secure;
 mod streaming;
 
 use std::io::Write;
@@ -14,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, NoLog, Tool};
 use crate::http::{Clients, Http};
+use crate::network::Network;
 use crate::registry::HttpLimits;
 use crate::testing::{call, error, result, run};
 
@@ -197,7 +201,10 @@ fn tool() -> Http {
 }
 
 fn limited(limits: HttpLimits) -> Http {
-    Http::new(Arc::new(Clients::new(limits, true)), std::env::temp_dir())
+    Http::new(
+        Arc::new(Clients::new(limits, &Network::default())),
+        std::env::temp_dir(),
+    )
 }
 
 async fn get(server: &Server, path: &str) -> Outcome {
@@ -400,8 +407,12 @@ async fn a_peer_that_is_not_there_is_a_connection_error() {
 #[tokio::test]
 async fn private_addresses_are_refused_where_the_configuration_says_so() {
     let server = Server::start().await;
+    let network = Network {
+        allow_private: false,
+        ..Network::default()
+    };
     let closed = Http::new(
-        Arc::new(Clients::new(HttpLimits::default(), false)),
+        Arc::new(Clients::new(HttpLimits::default(), &network)),
         std::env::temp_dir(),
     );
     let literal = run(&closed, server.call("/json", json!({}))).await;

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
-use reqwest::header::{HeaderMap, LOCATION};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::header::LOCATION;
+use reqwest::{Response, StatusCode, Url};
 use results::Keeper;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::http::client::{Clients, blocked, sort};
+use crate::http::auth::Auth;
+use crate::http::client::{Clients, Sent};
+use crate::http::proof::Proof;
 use crate::http::receive::{Bounds, More, receive};
 use crate::http::request::{Manner, Request};
 use crate::http::response::{ERROR_BODY_BYTES_MAX, Received};
@@ -25,12 +27,14 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Http {
     clients: Arc<Clients>,
     scratch_dir: PathBuf,
+    /// The engine's own files, which are not sent.
+    forbidden: Vec<PathBuf>,
 }
 
 /// What every try of a call shares.
 struct Exchange<'a> {
-    client: Client,
     manner: Manner,
+    auth: Auth,
     call: &'a Call,
 }
 
@@ -46,20 +50,20 @@ impl Http {
         Self {
             clients,
             scratch_dir,
+            forbidden: Vec::new(),
         }
     }
 
+    /// The same, which does not send these files.
+    pub(crate) fn keeping(mut self, forbidden: Vec<PathBuf>) -> Self {
+        self.forbidden = forbidden;
+        self
+    }
+
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
-        let manner = Manner::new(call, &self.clients.limits)?;
-        let request = Request::new(call).await?;
-        let client = self.clients.get(manner.options)?;
+        let (exchange, request) = self.prepare(call).await?;
         let retry = Retry::parse(call)?;
-        let total = manner.total;
-        let exchange = Exchange {
-            client,
-            manner,
-            call,
-        };
+        let total = exchange.manner.total;
         let tries = self.try_until(&exchange, &request, &retry);
         tokio::select! {
             biased;
@@ -67,6 +71,14 @@ impl Http {
             () = stop.cancelled() => Err(cancelled()),
             () = tokio::time::sleep(total) => Err(timed_out(total)),
         }
+    }
+
+    async fn prepare<'a>(&self, call: &'a Call) -> Result<(Exchange<'a>, Request), TaskError> {
+        let manner = Manner::new(call, &self.clients.limits)?;
+        let auth = Auth::of(call)?;
+        let mut request = Request::new(call, &self.forbidden).await?;
+        request.carry(&auth);
+        Ok((Exchange { manner, auth, call }, request))
     }
 
     async fn try_until(
@@ -94,12 +106,13 @@ impl Http {
     }
 
     /// The response of a call that ended well, with its body still to come.
+    ///
+    /// Its turn at the host is over: whoever reads the body may wait for a turn at the same host meanwhile.
     pub(crate) async fn open(&self, call: &Call) -> Result<Response, TaskError> {
-        let manner = Manner::new(call, &self.clients.limits)?;
-        let request = Request::new(call).await?;
-        let client = self.clients.get(manner.options)?;
+        let (exchange, request) = self.prepare(call).await?;
         let started = Instant::now();
-        let (response, request) = self.follow(&client, &manner, request).await?;
+        let (Sent { response, .. }, request) = self.follow(&exchange, request).await?;
+        let manner = &exchange.manner;
         if manner.is_ok(response.status()) {
             return Ok(response);
         }
@@ -108,10 +121,10 @@ impl Http {
             status,
             headers,
             url: request.url,
-            body: receive(response, self.bounds(call, &manner, status)).await,
+            body: receive(response, self.bounds(call, manner, status)).await,
             elapsed: started.elapsed(),
         };
-        match received.outcome(&manner, None).await {
+        match received.outcome(manner, None).await {
             Outcome::Error(failure) => Err(failure.error),
             Outcome::Ok(_) => unreachable!("a status that is not ok is a failure"),
         }
@@ -124,15 +137,11 @@ impl Http {
         request: Request,
     ) -> Result<Received, TaskError> {
         let started = Instant::now();
-        let Exchange {
-            client,
-            manner,
-            call,
-        } = exchange;
-        let (response, request) = self.follow(client, manner, request).await?;
+        let (Sent { response, turn }, request) = self.follow(exchange, request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let bounds = self.bounds(call, manner, status);
+        let bounds = self.bounds(exchange.call, &exchange.manner, status);
         let body = receive(response, bounds).await;
+        drop(turn);
         Ok(Received {
             status,
             headers,
@@ -142,33 +151,37 @@ impl Http {
         })
     }
 
-    /// Sends a request and follows where it is sent on to.
+    /// Sends a request, proves who asks, and follows where it is sent on to.
     async fn follow(
         &self,
-        client: &Client,
-        manner: &Manner,
+        exchange: &Exchange<'_>,
         mut request: Request,
-    ) -> Result<(Response, Request), TaskError> {
-        for _ in 0..=self.clients.limits.redirects_max {
-            let response = self.send(client, &request, manner).await?;
+    ) -> Result<(Sent, Request), TaskError> {
+        let Exchange { manner, auth, .. } = exchange;
+        let pace = manner.pace();
+        let mut proof = Proof::begin(auth, &self.clients, pace);
+        proof.put_into(&mut request).await?;
+        let mut redirects = 0;
+        loop {
+            let sent = self.clients.send(&request, pace).await?;
+            if proof.answers(&sent.response, &mut request).await? {
+                continue;
+            }
             let target = if manner.follow_redirects {
-                location(&response)?
+                location(&sent.response)?
             } else {
                 None
             };
             if let Some(target) = target {
-                request = request.redirected(response.status(), target);
+                redirects += 1;
+                if redirects > self.clients.limits.redirects_max {
+                    return Err(too_many(self.clients.limits.redirects_max));
+                }
+                request = request.redirected(sent.response.status(), target);
                 continue;
             }
-            return Ok((response, request));
+            return Ok((sent, request));
         }
-        let limit = self.clients.limits.redirects_max;
-        let message = format!("more than {limit} redirects");
-        Err(TaskError::new(
-            ErrorKind::ClientError,
-            "HTTP_REDIRECTS",
-            message,
-        ))
     }
 
     /// How much of a body is held, and what becomes of more.
@@ -189,52 +202,6 @@ impl Http {
             read: manner.read,
             scratch_dir: &self.scratch_dir,
         }
-    }
-
-    async fn send(
-        &self,
-        client: &Client,
-        request: &Request,
-        manner: &Manner,
-    ) -> Result<Response, TaskError> {
-        self.clients
-            .guard
-            .check_url(&request.url)
-            .map_err(|error| blocked(&error))?;
-        let mut builder = client
-            .request(request.method.clone(), request.url.clone())
-            .headers(request.headers.clone());
-        if let Some(body) = &request.body {
-            builder = builder.body(body.clone());
-        }
-        let sent = match manner.read {
-            None => builder.send().await,
-            Some(limit) => {
-                let patience = manner.options.connect + limit;
-                tokio::time::timeout(patience, builder.send())
-                    .await
-                    .map_err(|_| timed_out(limit).with("phase", "read"))?
-            }
-        };
-        let response = sent.map_err(|error| sort(&error))?;
-        self.check_headers(response.headers())?;
-        Ok(response)
-    }
-
-    fn check_headers(&self, headers: &HeaderMap) -> Result<(), TaskError> {
-        let size: usize = headers
-            .iter()
-            .map(|(name, value)| name.as_str().len() + value.len() + 4)
-            .sum();
-        if size <= self.clients.limits.header_bytes_max as usize {
-            return Ok(());
-        }
-        let message = format!("the response has {size} bytes of headers");
-        Err(TaskError::new(
-            ErrorKind::Schema,
-            "HTTP_HEADERS_TOO_LARGE",
-            message,
-        ))
     }
 }
 
@@ -291,6 +258,11 @@ impl Retry {
             .max(asked)
             .min(RETRY_DELAY_MAX)
     }
+}
+
+fn too_many(redirects_max: usize) -> TaskError {
+    let message = format!("more than {redirects_max} redirects");
+    TaskError::new(ErrorKind::ClientError, "HTTP_REDIRECTS", message)
 }
 
 fn count(number: &serde_json::Number) -> u32 {

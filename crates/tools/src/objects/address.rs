@@ -1,6 +1,7 @@
 //! What an address means: an object in a bucket, or a file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
@@ -30,7 +31,7 @@ pub(crate) struct Reach {
     /// The engine's own files.
     pub(crate) forbidden: Vec<PathBuf>,
     /// Which addresses a bucket's endpoint may have.
-    pub(crate) guard: Guard,
+    pub(crate) guard: Arc<Guard>,
     /// Where large objects wait.
     pub(crate) scratch_dir: PathBuf,
 }
@@ -74,7 +75,7 @@ impl Address {
             Self::S3 { bucket, key } => {
                 check_name(&bucket)?;
                 let config = credential::s3(bucket, auth)?;
-                check_endpoint(config.endpoint.as_deref(), reach.guard).await?;
+                check_endpoint(config.endpoint.as_deref(), &reach.guard).await?;
                 let bucket = Bucket::s3(&config, SILENCE_MAX);
                 let bucket = bucket.map_err(|error| invalid(&error))?;
                 Ok(Place::Object { bucket, key })
@@ -82,7 +83,7 @@ impl Address {
             Self::Gcs { bucket, key } => {
                 check_name(&bucket)?;
                 let Endpoint { endpoint, identity } = credential::gcs(auth)?;
-                check_endpoint(endpoint.as_deref(), reach.guard).await?;
+                check_endpoint(endpoint.as_deref(), &reach.guard).await?;
                 let bucket = Bucket::gcs(&bucket, endpoint.as_deref(), &identity, SILENCE_MAX);
                 let bucket = bucket.map_err(|error| invalid(&error))?;
                 Ok(Place::Object { bucket, key })
@@ -155,7 +156,7 @@ fn check_name(bucket: &str) -> Result<(), TaskError> {
 }
 
 /// Refuses an endpoint that leads where `http` may not go either.
-async fn check_endpoint(endpoint: Option<&str>, guard: Guard) -> Result<(), TaskError> {
+async fn check_endpoint(endpoint: Option<&str>, guard: &Guard) -> Result<(), TaskError> {
     let Some(endpoint) = endpoint else {
         return Ok(());
     };
@@ -181,7 +182,7 @@ async fn check_endpoint(endpoint: Option<&str>, guard: Guard) -> Result<(), Task
         return Ok(());
     };
     for address in addresses {
-        let checked = guard.check(&host, address.ip());
+        let checked = guard.check(&host, address.ip(), Some(port));
         checked.map_err(|why| blocked(why.to_string()))?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::address::{Place, Reach, shown, told};
 use super::files;
-use crate::call::{Call, storage};
+use crate::call::Call;
 use crate::http::{Around, Form, Spool, Type, keep};
 
 /// What cannot pass into a store is held up to this size.
@@ -81,7 +81,7 @@ pub(super) async fn get(call: &Call, place: &Place, reach: &Reach) -> Result<Out
         let Some(keeper) = keeper else {
             return Err(too_large(&found.uri, HELD_BYTES_MAX as u64));
         };
-        let mut spool = Spool::begin(&reach.scratch_dir).map_err(|error| storage(&error))?;
+        let mut spool = Spool::begin(&reach.scratch_dir)?;
         spool.take(&held, STREAMED_BYTES_MAX).await?;
         drop(std::mem::take(&mut held));
         while let Some(piece) = pieces.next().await {
@@ -137,8 +137,7 @@ async fn kept(
         "none"
     };
     let after = Map::from_iter([("encoding".to_owned(), Value::from(encoding))]);
-    let body = spool.rewind().await.map_err(|error| storage(&error))?;
-    let reference = keep(Around { before, after }, form, body, keeper).await?;
+    let reference = keep(Around { before, after }, form, spool, keeper).await?;
     Ok(Outcome::Ok(Success {
         reference: Some(Box::new(reference)),
         ..Success::default()

@@ -10,6 +10,7 @@ mod put;
 mod tool;
 
 pub(crate) use address::{Address, Place, Reach};
+pub(crate) use files::allowed;
 pub(crate) use get::open;
 pub(crate) use put::{Content, put};
 pub(crate) use tool::{Objects, act};

@@ -26,7 +26,8 @@ fn with(config: PythonConfig) -> Python {
     let env = ["PATH", "HOME"]
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-    let clients = Arc::new(Clients::new(HttpLimits::default(), true));
+    let network = crate::network::Network::default();
+    let clients = Arc::new(Clients::new(HttpLimits::default(), &network));
     Python::new(
         &config,
         env.collect::<BTreeMap<_, _>>(),

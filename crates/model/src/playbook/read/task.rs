@@ -306,6 +306,8 @@ fn task_keys<'n>(kind: &'static KindSpec, task: &'n Node) -> Keys<'n> {
     for (name, aliases) in TASK {
         let aliases: &'static [&'static str] = match (*name, kind.name) {
             ("input", "playbook") => &["args", "payload"],
+            // They are the words that the container's command is given.
+            ("input", "container") => &[],
             _ => aliases,
         };
         keys.push((name, aliases));

@@ -207,9 +207,14 @@ async fn of_a_failure_only_the_beginning_is_read() {
 async fn a_disk_that_takes_nothing_fails_the_call() {
     let store = Store::open();
     let url = serving("200 OK", "", vec![b'x'; 100_000]).await;
-    std::fs::write(store.dir.path().join("file"), "").unwrap();
-    let nowhere = store.dir.path().join("file/nowhere");
-    let tool = Http::new(Arc::new(Clients::new(HttpLimits::default(), true)), nowhere);
+    // A folder cannot be made below a file.
+    let file = store.dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let nowhere = file.join("nowhere");
+    let tool = Http::new(
+        Arc::new(Clients::new(HttpLimits::default(), &Network::default())),
+        nowhere,
+    );
     let outcome = run(&tool, store.call(&url, json!({}), &[])).await;
     let error = error(&outcome);
     assert_eq!(

@@ -12,6 +12,7 @@ use super::clean::{Bounds, clean};
 use crate::call::Tool;
 use crate::http::Clients;
 use crate::isolation::SandboxLevel;
+use crate::network::Network;
 use crate::python::Python;
 use crate::registry::{HttpLimits, PythonConfig};
 use crate::testing::{call, error, result, run};
@@ -65,7 +66,7 @@ impl House {
             pip_environment: pip.into(),
             ..PythonConfig::default()
         };
-        let clients = Arc::new(Clients::new(HttpLimits::default(), true));
+        let clients = Arc::new(Clients::new(HttpLimits::default(), &Network::default()));
         Python::new(&config, env.into(), clients, SandboxLevel::None)
     }
 

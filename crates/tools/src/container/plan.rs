@@ -1,0 +1,228 @@
+//! What a call wants to be run, and under which name, so that another try finds what this one began.
+
+use std::collections::BTreeMap;
+
+use model::duration;
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::call::Call;
+use crate::python::request::environment;
+
+/// What is to be run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) image: String,
+    /// In place of the image's entry point.
+    pub(crate) command: Vec<String>,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) resources: Resources,
+    pub(crate) workdir: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) network: Option<String>,
+    pub(crate) pull: Option<Pull>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) service_account: Option<String>,
+    /// The same for every try of the task.
+    pub(crate) key: String,
+    /// The name of this try.
+    pub(crate) name: String,
+}
+
+/// What it may use.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Resources {
+    /// In thousandths of a processor.
+    pub(crate) cpu_millis: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+}
+
+/// When the image is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pull {
+    Always,
+    Missing,
+    Never,
+}
+
+/// Who runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runtime {
+    Docker,
+    Podman,
+    Kubernetes,
+}
+
+impl Runtime {
+    /// In the order in which they are looked for.
+    pub(crate) const ALL: [Self; 3] = [Self::Docker, Self::Podman, Self::Kubernetes];
+
+    /// The program that is its client.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Kubernetes => "kubectl",
+        }
+    }
+
+    /// Which one a call names; none leaves it to what is there.
+    pub(crate) fn of(call: &Call) -> Result<Option<Self>, TaskError> {
+        match call.text("runtime")? {
+            None | Some("auto") => Ok(None),
+            Some("docker") => Ok(Some(Self::Docker)),
+            Some("podman") => Ok(Some(Self::Podman)),
+            Some("kubernetes" | "k8s") => Ok(Some(Self::Kubernetes)),
+            Some(other) => {
+                let message = format!("`{other}` is not one of auto, docker, podman, kubernetes");
+                Err(invalid("runtime", &message))
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// What a call wants.
+    pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
+        let text = |key: &str| -> Result<Option<String>, TaskError> {
+            Ok(call.text(key)?.map(str::to_owned))
+        };
+        let image = text("image")?.ok_or_else(|| call.missing("image", "name the image to run"))?;
+        if image.is_empty() || image.starts_with('-') || image.contains(char::is_whitespace) {
+            return Err(invalid(
+                "image",
+                &format!("`{image}` is not the name of an image"),
+            ));
+        }
+        let pull = match call.text("pull")? {
+            None => None,
+            Some("always" | "Always") => Some(Pull::Always),
+            Some("missing" | "if_not_present" | "IfNotPresent") => Some(Pull::Missing),
+            Some("never" | "Never") => Some(Pull::Never),
+            Some(other) => {
+                let message = format!("`{other}` is not one of always, missing, never");
+                return Err(invalid("pull", &message));
+            }
+        };
+        let key = key(&call.idempotency_key);
+        Ok(Self {
+            image,
+            command: command(call)?,
+            args: words(call, "args")?,
+            env: environment(call)?,
+            resources: Resources::of(call)?,
+            workdir: text("workdir")?,
+            user: text("user")?,
+            network: text("network")?,
+            pull,
+            namespace: text("namespace")?,
+            service_account: text("service_account")?,
+            name: format!("noetl-{key}-{}", call.attempt),
+            key,
+        })
+    }
+}
+
+impl Resources {
+    fn of(call: &Call) -> Result<Self, TaskError> {
+        let own = call.map("resources")?;
+        let asked = match own {
+            Some(own) => Some(own),
+            None => call.knobs.get("resources").and_then(Value::as_object),
+        };
+        let Some(asked) = asked else {
+            return Ok(Self::default());
+        };
+        let asked = asked
+            .get("limits")
+            .and_then(Value::as_object)
+            .unwrap_or(asked);
+        if let Some(key) = asked
+            .keys()
+            .find(|key| !matches!(key.as_str(), "cpu" | "memory" | "requests"))
+        {
+            let message = format!("`{key}` is neither `cpu` nor `memory`: remove it");
+            return Err(invalid("resources", &message));
+        }
+        Ok(Self {
+            cpu_millis: read(asked, "cpu", millis, "processors such as 0.5 or `500m`")?,
+            memory_bytes: read(asked, "memory", bytes, "a size such as `512MiB`")?,
+        })
+    }
+}
+
+fn read(
+    asked: &Map<String, Value>,
+    key: &str,
+    parse: fn(&Value) -> Option<u64>,
+    wanted: &str,
+) -> Result<Option<u64>, TaskError> {
+    let Some(value) = asked.get(key).filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let number = parse(value).filter(|number| *number > 0);
+    number.map(Some).ok_or_else(|| {
+        let key = format!("resources.{key}");
+        invalid(&key, &format!("`{value}` is not {wanted}"))
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be a small positive number"
+)]
+fn millis(value: &Value) -> Option<u64> {
+    let cpus = match value {
+        Value::String(text) => match text.trim().strip_suffix('m') {
+            Some(millis) => return millis.parse().ok(),
+            None => text.trim().parse().ok()?,
+        },
+        other => other.as_f64()?,
+    };
+    (cpus > 0.0 && cpus < 100_000.0).then(|| (cpus * 1_000.0).ceil() as u64)
+}
+
+fn bytes(value: &Value) -> Option<u64> {
+    // Kubernetes leaves the last letter out.
+    if let Value::String(text) = value
+        && text.ends_with('i')
+    {
+        return duration::parse_size(&Value::String(format!("{text}B")));
+    }
+    duration::parse_size(value)
+}
+
+/// What runs in place of the entry point; text is a line for the shell.
+fn command(call: &Call) -> Result<Vec<String>, TaskError> {
+    match call.field("command") {
+        Some(Value::String(line)) => Ok(["/bin/sh", "-c", line].map(str::to_owned).to_vec()),
+        _ => words(call, "command"),
+    }
+}
+
+fn words(call: &Call, key: &str) -> Result<Vec<String>, TaskError> {
+    let word = |word: &Value| match word {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match call.field(key) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(words)) => Ok(words.iter().map(word).collect()),
+        Some(one @ (Value::String(_) | Value::Number(_))) => Ok(vec![word(one)]),
+        Some(other) => Err(call.wrong_type(key, "a list of words", other)),
+    }
+}
+
+/// Twenty hexadecimal digits that stand for the task; a label may not be longer than 63.
+fn key(idempotency_key: &str) -> String {
+    let hash = Sha256::digest(idempotency_key);
+    hex::encode(&hash[..10])
+}
+
+fn invalid(key: &str, message: &str) -> TaskError {
+    let message = format!("`{key}`: {message}");
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", key)
+}

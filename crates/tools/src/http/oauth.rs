@@ -1,0 +1,272 @@
+//! Tokens of oauth2: asked for with a client's credentials, kept until shortly before they expire, one request at a time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use model::outcome::{ErrorKind, TaskError};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, StatusCode, Url};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::auth::{invalid, need, text};
+use crate::http::auth::basic;
+use crate::http::body::scalar;
+use crate::http::client::{Clients, Pace};
+use crate::http::receive;
+use crate::http::request::Request;
+use crate::http::response::kind_of;
+
+/// A token is replaced this long before it expires, or a fifth of its life before it if that is shorter.
+const MARGIN_MAX: Duration = Duration::from_secs(30);
+
+/// Tokens that nobody uses are forgotten once there are this many.
+const TOKENS_MAX: usize = 256;
+
+/// An answer of a token endpoint is no larger.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Of what a token endpoint says about a refusal no more is shown.
+const REASON_CHARS_MAX: usize = 200;
+
+/// What a token is asked for with.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Grant {
+    token_url: Url,
+    client_id: String,
+    client_secret: String,
+    scope: Option<String>,
+    audience: Option<String>,
+    refresh_token: Option<String>,
+    manner: Option<Manner>,
+    extra: Vec<(String, String)>,
+}
+
+/// Where the client's credentials stand in the request for a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Manner {
+    Body,
+    Header,
+}
+
+/// All tokens of a worker.
+#[derive(Default)]
+pub(crate) struct Tokens(Mutex<HashMap<Grant, Slot>>);
+
+/// The lock is held while a token is asked for, so that others wait for the same answer.
+type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
+
+#[derive(Clone)]
+struct Token {
+    value: String,
+    good_until: Option<Instant>,
+    /// The next token is asked for with this, where the peer gives a new one each time.
+    refresh: Option<String>,
+}
+
+/// What a token endpoint answers.
+#[derive(Deserialize)]
+struct Answer {
+    access_token: String,
+    expires_in: Option<Value>,
+    refresh_token: Option<String>,
+}
+
+impl Grant {
+    /// What a credential of type oauth2 says.
+    pub(crate) fn of(auth: &Map<String, Value>) -> Result<Self, TaskError> {
+        let token_url = Url::parse(&need(auth, &["token_url"])?)
+            .map_err(|error| invalid(format!("`auth.token_url` is not a URL: {error}")))?;
+        let manner = match text(auth, &["client_auth", "auth_method"]).as_deref() {
+            None => None,
+            Some("post" | "client_secret_post" | "body") => Some(Manner::Body),
+            Some("basic" | "client_secret_basic" | "header") => Some(Manner::Header),
+            Some(other) => {
+                let message = format!("`auth.client_auth: {other}` is neither `post` nor `basic`");
+                return Err(invalid(message));
+            }
+        };
+        let scope = match auth.get("scope").or_else(|| auth.get("scopes")) {
+            Some(Value::Array(scopes)) => {
+                Some(scopes.iter().map(scalar).collect::<Vec<_>>().join(" "))
+            }
+            Some(Value::String(scope)) => Some(scope.clone()),
+            _ => None,
+        };
+        let extra = auth.get("params").and_then(Value::as_object);
+        let extra = extra.into_iter().flatten();
+        Ok(Self {
+            token_url,
+            client_id: need(auth, &["client_id"])?,
+            client_secret: text(auth, &["client_secret"]).unwrap_or_default(),
+            scope,
+            audience: text(auth, &["audience"]),
+            refresh_token: text(auth, &["refresh_token"]),
+            manner,
+            extra: extra
+                .map(|(key, value)| (key.clone(), scalar(value)))
+                .collect(),
+        })
+    }
+
+    fn request(&self, refresh: Option<&str>, manner: Manner) -> Result<Request, TaskError> {
+        let mut fields: Vec<(&str, &str)> = match refresh {
+            Some(token) => vec![("grant_type", "refresh_token"), ("refresh_token", token)],
+            None => vec![("grant_type", "client_credentials")],
+        };
+        let optional = [("scope", &self.scope), ("audience", &self.audience)];
+        let given = optional.iter().filter_map(|(key, value)| {
+            let value = value.as_deref()?;
+            Some((*key, value))
+        });
+        fields.extend(given);
+        let extra = self.extra.iter();
+        fields.extend(extra.map(|(key, value)| (key.as_str(), value.as_str())));
+        let mut request = Request::plain(Method::POST, self.token_url.clone());
+        match manner {
+            Manner::Header => {
+                let (user, password) = (encoded(&self.client_id), encoded(&self.client_secret));
+                request.authorise(basic(&user, &password)?);
+            }
+            Manner::Body => {
+                fields.push(("client_id", &self.client_id));
+                fields.push(("client_secret", &self.client_secret));
+            }
+        }
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers.insert(CONTENT_TYPE, form);
+        let json = HeaderValue::from_static("application/json");
+        request.headers.insert(ACCEPT, json);
+        request.body = Some(Bytes::from(form_of(&fields)));
+        Ok(request)
+    }
+}
+
+impl Tokens {
+    /// A token for a grant that is not the one that was refused.
+    pub(crate) async fn get(
+        &self,
+        grant: &Grant,
+        clients: &Clients,
+        pace: Pace,
+        refused: Option<&str>,
+    ) -> Result<String, TaskError> {
+        let slot = self.slot(grant);
+        let mut kept = slot.lock().await;
+        if let Some(token) = kept.as_ref()
+            && token.good_until.is_none_or(|end| Instant::now() < end)
+            && refused != Some(token.value.as_str())
+        {
+            return Ok(token.value.clone());
+        }
+        let refresh = kept.take().and_then(|token| token.refresh);
+        let refresh = refresh.or_else(|| grant.refresh_token.clone());
+        let token = ask(grant, clients, pace, refresh.as_deref()).await?;
+        Ok(kept.insert(token).value.clone())
+    }
+
+    fn slot(&self, grant: &Grant) -> Slot {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() >= TOKENS_MAX && !slots.contains_key(grant) {
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+        }
+        slots.entry(grant.clone()).or_default().clone()
+    }
+}
+
+/// Asks for a token; where the grant does not say how, first as most peers take it.
+async fn ask(
+    grant: &Grant,
+    clients: &Clients,
+    pace: Pace,
+    refresh: Option<&str>,
+) -> Result<Token, TaskError> {
+    let first = grant.manner.unwrap_or(Manner::Body);
+    let (status, body) = answer(&grant.request(refresh, first)?, clients, pace).await?;
+    let is_refused = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
+    let is_about_the_client =
+        reason(&body).is_none_or(|reason| reason.starts_with("invalid_client"));
+    if !(is_refused && is_about_the_client && grant.manner.is_none()) {
+        return token(status, &body);
+    }
+    let (status, body) = answer(&grant.request(refresh, Manner::Header)?, clients, pace).await?;
+    token(status, &body)
+}
+
+async fn answer(
+    request: &Request,
+    clients: &Clients,
+    pace: Pace,
+) -> Result<(StatusCode, Bytes), TaskError> {
+    let sent = clients.send(request, pace).await;
+    // The task's own request has not gone out, whatever happened here.
+    let sent = sent.map_err(|error| error.with("sent", false))?;
+    let status = sent.response.status();
+    let body = receive::read(sent.response, ANSWER_BYTES_MAX).await;
+    Ok((status, body.map_err(|error| error.with("sent", false))?))
+}
+
+fn token(status: StatusCode, body: &[u8]) -> Result<Token, TaskError> {
+    if !status.is_success() {
+        let reason = reason(body).map(|reason| format!(": {reason}"));
+        let message = format!(
+            "the token endpoint answered {status}{}",
+            reason.unwrap_or_default()
+        );
+        let kind = match kind_of(status) {
+            ErrorKind::ServerError => ErrorKind::ServerError,
+            ErrorKind::RateLimit => ErrorKind::RateLimit,
+            _ => ErrorKind::Auth,
+        };
+        return Err(TaskError::new(kind, "OAUTH_TOKEN", message).with("status", status.as_u16()));
+    }
+    let answer: Answer = serde_json::from_slice(body).map_err(|_| {
+        let message = "the token endpoint's answer is not JSON with an `access_token`";
+        TaskError::new(ErrorKind::Auth, "OAUTH_TOKEN", message)
+    })?;
+    let seconds = answer.expires_in.as_ref().map(scalar);
+    let life = seconds.and_then(|seconds| seconds.parse::<f64>().ok());
+    let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let good_for = life.map(|life| life.saturating_sub(MARGIN_MAX.min(life / 5)));
+    Ok(Token {
+        value: answer.access_token,
+        good_until: good_for.and_then(|good_for| Instant::now().checked_add(good_for)),
+        refresh: answer.refresh_token,
+    })
+}
+
+/// What a token endpoint says about a refusal.
+fn reason(body: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let error = answer.get("error")?.as_str()?;
+    let description = answer.get("error_description").and_then(Value::as_str);
+    let text = match description {
+        Some(description) => format!("{error}: {description}"),
+        None => error.to_owned(),
+    };
+    Some(text.chars().take(REASON_CHARS_MAX).collect())
+}
+
+fn form_of(fields: &[(&str, &str)]) -> String {
+    let mut url = Url::parse("http://form/").expect("a constant URL");
+    url.query_pairs_mut().extend_pairs(fields);
+    url.query().unwrap_or_default().to_owned()
+}
+
+/// Text as it stands in a form.
+fn encoded(text: &str) -> String {
+    let form = form_of(&[("", text)]);
+    form.strip_prefix('=').unwrap_or(&form).to_owned()
+}
+
+impl fmt::Debug for Grant {
+    /// Shows whom it is for, not with what.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,304 @@
+//! Saying who asks, of every type, to a server that checks.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, post};
+
+use super::*;
+
+/// What the server of tokens remembers.
+#[derive(Default)]
+struct Issuer {
+    /// The number of the token that is good.
+    good: AtomicU32,
+    issued: AtomicU32,
+    asked: AtomicU32,
+    forms: Mutex<Vec<String>>,
+    /// Seconds a token lives; 0 says nothing about it.
+    life: AtomicU32,
+}
+
+async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: String) -> Response {
+    let by_header = headers
+        .get(header::AUTHORIZATION)
+        .map(|value| value.to_str().unwrap().to_owned());
+    issuer
+        .forms
+        .lock()
+        .unwrap()
+        .push(format!("{body} {}", by_header.clone().unwrap_or_default()));
+    if body.contains("client_id=strict") {
+        return (StatusCode::UNAUTHORIZED, "{\"error\": \"invalid_client\"}").into_response();
+    }
+    if body.contains("client_secret=wrong") {
+        let body = "{\"error\": \"invalid_scope\", \"error_description\": \"not yours\"}";
+        return (StatusCode::BAD_REQUEST, body).into_response();
+    }
+    // Others come while the first is still waiting.
+    tokio::task::yield_now().await;
+    let number = issuer.issued.fetch_add(1, Ordering::SeqCst) + 1;
+    issuer.good.store(number, Ordering::SeqCst);
+    let mut answer = json!({"access_token": format!("token-{number}"), "token_type": "Bearer"});
+    let life = issuer.life.load(Ordering::SeqCst);
+    if life > 0 {
+        answer["expires_in"] = json!(life);
+    }
+    answer.to_string().into_response()
+}
+
+async fn api(State(issuer): State<Arc<Issuer>>, headers: HeaderMap) -> Response {
+    issuer.asked.fetch_add(1, Ordering::SeqCst);
+    let good = format!("Bearer token-{}", issuer.good.load(Ordering::SeqCst));
+    match headers.get(header::AUTHORIZATION) {
+        Some(value) if *value == *good => good.into_response(),
+        _ => StatusCode::UNAUTHORIZED.into_response(),
+    }
+}
+
+async fn never(State(issuer): State<Arc<Issuer>>) -> StatusCode {
+    issuer.asked.fetch_add(1, Ordering::SeqCst);
+    StatusCode::UNAUTHORIZED
+}
+
+/// A server that asks for a digest and shows what it is told; RFC 7616's own example in the challenge.
+async fn digest(request: Request) -> Response {
+    if let Some(value) = request.headers().get(header::AUTHORIZATION) {
+        return format!("{} {}", request.method(), value.to_str().unwrap()).into_response();
+    }
+    let challenge = "Digest realm=\"r\", nonce=\"n1\", qop=\"auth\", algorithm=SHA-256";
+    (
+        StatusCode::UNAUTHORIZED,
+        [(header::WWW_AUTHENTICATE, challenge)],
+    )
+        .into_response()
+}
+
+async fn start() -> (String, Arc<Issuer>) {
+    let issuer = Arc::new(Issuer::default());
+    let app = Router::new()
+        .route("/token", post(issue))
+        .route("/api", any(api))
+        .route("/never", any(never))
+        .route("/digest", any(digest))
+        .with_state(issuer.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (base, issuer)
+}
+
+fn oauth(base: &str, auth: Value) -> Call {
+    let mut whole = json!({
+        "type": "oauth2", "token_url": format!("{base}/token"), "client_id": "me", "client_secret": "s3&cret",
+    });
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(auth.as_object().unwrap().clone());
+    call(
+        "http",
+        json!({"url": format!("{base}/api"), "auth": whole}),
+        json!({}),
+    )
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_once_and_kept() {
+    let (base, issuer) = start().await;
+    issuer.life.store(3600, Ordering::SeqCst);
+    let tool = Arc::new(tool());
+    let calls = (0..20).map(|_| {
+        let (tool, call) = (
+            tool.clone(),
+            oauth(&base, json!({"scope": ["a", "b"], "audience": "x"})),
+        );
+        tokio::spawn(async move { run(&*tool, call).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        assert_eq!(result(call.await.unwrap())["data"], "Bearer token-1");
+    }
+    let forms = issuer.forms.lock().unwrap().clone();
+    assert_eq!(forms.len(), 1, "{forms:?}");
+    for part in [
+        "grant_type=client_credentials",
+        "scope=a+b",
+        "audience=x",
+        "client_id=me",
+        "client_secret=s3%26cret",
+    ] {
+        assert!(forms[0].contains(part), "{part} in {forms:?}");
+    }
+    assert_eq!(issuer.asked.load(Ordering::SeqCst), 20);
+}
+
+#[tokio::test]
+async fn another_credential_has_a_token_of_its_own() {
+    let (base, issuer) = start().await;
+    let tool = tool();
+    result(run(&tool, oauth(&base, json!({}))).await);
+    result(run(&tool, oauth(&base, json!({"scope": "other"}))).await);
+    assert_eq!(issuer.issued.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_token_is_replaced_before_it_expires() {
+    let (base, issuer) = start().await;
+    issuer.life.store(1, Ordering::SeqCst);
+    let tool = tool();
+    let mut seen = Vec::new();
+    // A token of one second is good for eight tenths of it.
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(900) {
+        seen.push(result(run(&tool, oauth(&base, json!({}))).await)["data"].clone());
+    }
+    assert_eq!(seen.first().unwrap(), "Bearer token-1");
+    assert_eq!(seen.last().unwrap(), "Bearer token-2");
+    assert_eq!(issuer.issued.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_replaced_once() {
+    let (base, issuer) = start().await;
+    let tool = tool();
+    result(run(&tool, oauth(&base, json!({}))).await);
+    issuer.good.store(99, Ordering::SeqCst);
+    assert_eq!(
+        result(run(&tool, oauth(&base, json!({}))).await)["data"],
+        "Bearer token-2"
+    );
+    assert_eq!(issuer.asked.load(Ordering::SeqCst), 3);
+    // A peer that refuses every token is asked twice, not for ever.
+    let mut never = oauth(&base, json!({}));
+    never
+        .fields
+        .insert("url".to_owned(), json!(format!("{base}/never")));
+    assert_eq!(error(&run(&tool, never).await).code, "HTTP_401");
+    assert_eq!(issuer.asked.load(Ordering::SeqCst), 5);
+    // A header of the author's own stays.
+    let mut own = oauth(&base, json!({}));
+    own.fields
+        .insert("url".to_owned(), json!(format!("{base}/digest")));
+    own.fields
+        .insert("headers".to_owned(), json!({"Authorization": "mine"}));
+    assert_eq!(result(run(&tool, own).await)["data"], "GET mine");
+}
+
+#[tokio::test]
+async fn a_client_may_say_who_it_is_in_a_header() {
+    let (base, issuer) = start().await;
+    result(run(&tool(), oauth(&base, json!({"client_auth": "basic"}))).await);
+    let form = issuer.forms.lock().unwrap()[0].clone();
+    assert!(
+        form.ends_with(" Basic bWU6czMlMjZjcmV0") && !form.contains("client_secret"),
+        "{form}"
+    );
+    // Where nothing is said, a peer that does not take it in the body is asked again with the header.
+    let outcome = run(&tool(), oauth(&base, json!({"client_id": "strict"}))).await;
+    assert_eq!(result(outcome)["data"], "Bearer token-2");
+    assert_eq!(issuer.forms.lock().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_refused_grant_is_an_error_without_the_secret() {
+    let (base, _) = start().await;
+    let outcome = run(&tool(), oauth(&base, json!({"client_secret": "wrong"}))).await;
+    let failed = error(&outcome);
+    assert_eq!(
+        (failed.code.as_str(), failed.kind),
+        ("OAUTH_TOKEN", ErrorKind::Auth)
+    );
+    assert!(
+        failed.message.contains("invalid_scope: not yours"),
+        "{}",
+        failed.message
+    );
+    let away = json!({"token_url": "http://127.0.0.1:1/token"});
+    let outcome = run(&tool(), oauth(&base, away)).await;
+    assert_eq!(error(&outcome).code, "HTTP_CONNECT");
+    let text = format!("{outcome:?} {:?}", oauth(&base, json!({})));
+    assert!(!text.contains("s3&cret"), "{text}");
+}
+
+#[tokio::test]
+async fn the_token_endpoint_is_guarded_too() {
+    let (base, issuer) = start().await;
+    let network = Network {
+        allow_private: false,
+        ..Network::default()
+    };
+    let closed = Http::new(
+        Arc::new(Clients::new(HttpLimits::default(), &network)),
+        std::env::temp_dir(),
+    );
+    let mut call = oauth(&base, json!({}));
+    call.fields
+        .insert("url".to_owned(), json!("http://93.184.216.34/"));
+    assert_eq!(
+        error(&run(&closed, call).await).code,
+        "HTTP_ADDRESS_BLOCKED"
+    );
+    assert_eq!(issuer.forms.lock().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_digest_is_answered_as_the_peer_asks() {
+    let (base, _) = start().await;
+    let fields = json!({
+        "url": format!("{base}/digest?q=1"), "method": "PUT", "body": "x",
+        "auth": {"type": "digest", "username": "u", "password": "p"},
+    });
+    let answer = result(run(&tool(), call("http", fields, json!({}))).await);
+    let told = answer["data"].as_str().unwrap();
+    assert!(
+        told.starts_with(
+            "PUT Digest username=\"u\", realm=\"r\", nonce=\"n1\", uri=\"/digest?q=1\""
+        ),
+        "{told}"
+    );
+    assert!(told.contains("qop=auth, nc=00000001"), "{told}");
+}
+
+#[tokio::test]
+async fn keys_and_headers_go_where_they_are_told_to() {
+    let server = Server::start().await;
+    for (auth, seen) in [
+        (
+            json!({"type": "bearer", "token": "t"}),
+            "authorization: Bearer t",
+        ),
+        (
+            json!({"type": "basic", "username": "u", "password": "p"}),
+            "authorization: Basic dTpw",
+        ),
+        (json!({"type": "api_key", "value": "k"}), "x-api-key: k"),
+        (
+            json!({"type": "api_key", "value": "k", "header": "X-Mine", "prefix": "Key"}),
+            "x-mine: Key k",
+        ),
+        (
+            json!({"type": "api_key", "value": "k v", "in": "query", "name": "key"}),
+            "GET /json?key=k+v",
+        ),
+        (
+            json!({"type": "headers", "headers": {"X-A": "1", "X-B": 2}}),
+            "x-b: 2",
+        ),
+    ] {
+        result(run(&tool(), server.call("/json", json!({"auth": auth}))).await);
+        assert!(server.last().contains(seen), "{seen} in {}", server.last());
+    }
+    for auth in [
+        json!({"type": "magic"}),
+        json!({"type": "api_key"}),
+        json!({"type": "oauth2", "token_url": "x"}),
+    ] {
+        let outcome = run(&tool(), server.call("/json", json!({"auth": auth}))).await;
+        assert_eq!(error(&outcome).code, "AUTH_INVALID", "{auth}");
+    }
+    let name = run(&tool(), server.call("/json", json!({"auth": "stored"}))).await;
+    assert_eq!(error(&name).code, "AUTH_UNRESOLVED");
+}

@@ -1,0 +1,262 @@
+//! Forbidden places: however they are spelled, redirected to or resolved, not one request reaches the canary.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::http::guard::Lookup;
+
+/// Every line is a spelling of a forbidden place; `{port}` is where the canary listens.
+const CORPUS: &str = include_str!("corpus.txt");
+
+/// Answers each question with the next list of addresses, and the last one again and again.
+struct Scripted(Mutex<VecDeque<Vec<SocketAddr>>>);
+
+impl Scripted {
+    fn new(answers: &[&[&str]]) -> Arc<Self> {
+        let answers = answers.iter().map(|list| {
+            let list = list
+                .iter()
+                .map(|ip| SocketAddr::new(ip.parse().unwrap(), 0));
+            list.collect()
+        });
+        Arc::new(Self(Mutex::new(answers.collect())))
+    }
+}
+
+#[async_trait]
+impl Lookup for Scripted {
+    async fn look_up(&self, _host: &str) -> std::io::Result<Vec<SocketAddr>> {
+        let mut answers = self.0.lock().unwrap();
+        let answer = answers.front().unwrap().clone();
+        if answers.len() > 1 {
+            answers.pop_front();
+        }
+        Ok(answer)
+    }
+}
+
+fn closed() -> Network {
+    Network {
+        allow_private: false,
+        ..Network::default()
+    }
+}
+
+fn limits() -> HttpLimits {
+    HttpLimits {
+        connect: Duration::from_millis(300),
+        total: Duration::from_secs(5),
+        ..HttpLimits::default()
+    }
+}
+
+fn http(network: &Network) -> Http {
+    Http::new(
+        Arc::new(Clients::new(limits(), network)),
+        std::env::temp_dir(),
+    )
+}
+
+/// A server on every loopback address that counts whoever connects.
+async fn canary() -> (u16, Arc<Mutex<usize>>) {
+    let v4 = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = v4.local_addr().unwrap().port();
+    let connections = Arc::new(Mutex::new(0));
+    let v6 = TcpListener::bind(("::1", port)).await.ok();
+    for listener in [Some(v4), v6].into_iter().flatten() {
+        let connections = connections.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                *connections.lock().unwrap() += 1;
+                tokio::spawn(async move {
+                    read_request(&mut stream).await;
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\ngot";
+                    let _ = stream.write_all(answer).await;
+                });
+            }
+        });
+    }
+    (port, connections)
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_forbidden_place_reaches_it() {
+    let (port, connections) = canary().await;
+    let tool = http(&closed());
+    let mut count = 0;
+    for line in CORPUS.lines() {
+        let url = line.replace("{port}", &port.to_string());
+        let outcome = run(&tool, call("http", json!({"url": url}), json!({}))).await;
+        let code = &error(&outcome).code;
+        let refusals = ["HTTP_ADDRESS_BLOCKED", "TOOL_INPUT", "HTTP_CONNECT"];
+        assert!(refusals.contains(&code.as_str()), "{line}: {code}");
+        count += 1;
+    }
+    assert!(count >= 150, "{count} forms");
+    assert_eq!(*connections.lock().unwrap(), 0);
+    // The canary sings when it may be reached.
+    let open = http(&Network::default());
+    let outcome = run(
+        &open,
+        call(
+            "http",
+            json!({"url": format!("http://127.1:{port}/")}),
+            json!({}),
+        ),
+    )
+    .await;
+    assert_eq!(result(outcome)["data"], "got");
+}
+
+#[tokio::test]
+async fn every_redirect_is_checked_like_the_first_address() {
+    let (port, connections) = canary().await;
+    let server = Redirector::start().await;
+    let network = Network {
+        holes: vec![format!("127.0.0.1:{}", server.port).parse().unwrap()],
+        ..closed()
+    };
+    let tool = http(&network);
+    for status in [301, 302, 303, 307, 308] {
+        for target in [
+            format!("http://127.0.0.1:{port}/"),
+            format!("http://localhost:{port}/"),
+            format!("//127.0.0.1:{port}/"),
+            format!("http://[::ffff:127.0.0.1]:{port}/"),
+            format!("http://2130706433:{port}/"),
+            format!("\\\\127.0.0.1:{port}\\"),
+            format!("https://127.0.0.1:{port}/"),
+            "http://169.254.169.254/latest/".to_owned(),
+            "http://metadata.google.internal/".to_owned(),
+            "file:///etc/passwd".to_owned(),
+            format!("gopher://127.0.0.1:{port}/"),
+            "ftp://93.184.216.34/".to_owned(),
+            "data:text/plain,x".to_owned(),
+        ] {
+            let params = json!({"status": status, "to": target});
+            let fields =
+                json!({"url": format!("http://127.0.0.1:{}/", server.port), "params": params});
+            let outcome = run(&tool, call("http", fields, json!({}))).await;
+            assert_eq!(
+                error(&outcome).code,
+                "HTTP_ADDRESS_BLOCKED",
+                "{status} {target}"
+            );
+        }
+    }
+    assert_eq!(*connections.lock().unwrap(), 0);
+    assert_eq!(*server.asked.lock().unwrap(), 5 * 13);
+}
+
+#[tokio::test]
+async fn a_name_that_turns_to_a_private_address_is_not_followed_there() {
+    let (port, connections) = canary().await;
+    let public = "93.184.216.34";
+    for answers in [
+        &[&[public][..], &["127.0.0.1"][..]][..],
+        &[&[public, "127.0.0.1"][..]][..],
+        &[&["127.0.0.1", public][..]][..],
+        &[&[public, "::1"][..]][..],
+        &[&["::ffff:127.0.0.1"][..]][..],
+        &[&["0.0.0.0"][..]][..],
+    ] {
+        let clients = Clients::new(limits(), &closed()).finding(Scripted::new(answers));
+        let tool = Http::new(Arc::new(clients), std::env::temp_dir());
+        for _ in 0..answers.len() {
+            let url = format!("http://rebinding.example:{port}/");
+            let outcome = run(&tool, call("http", json!({"url": url}), json!({}))).await;
+            let code = error(&outcome).code.clone();
+            let refusals = ["HTTP_ADDRESS_BLOCKED", "HTTP_CONNECT", "TIMEOUT"];
+            assert!(refusals.contains(&code.as_str()), "{answers:?}: {code}");
+        }
+    }
+    assert_eq!(*connections.lock().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_engines_own_server_is_refused_where_private_addresses_are_not() {
+    let (port, connections) = canary().await;
+    let network = Network {
+        own: vec![format!("127.0.0.1:{port}").parse().unwrap()],
+        ..Network::default()
+    };
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "0.0.0.0",
+        "[::ffff:127.0.0.1]",
+        "127.1",
+    ] {
+        let url = format!("http://{host}:{port}/");
+        let outcome = run(
+            &http(&network),
+            call("http", json!({"url": url}), json!({})),
+        )
+        .await;
+        assert_eq!(error(&outcome).code, "HTTP_ADDRESS_BLOCKED", "{host}");
+    }
+    assert_eq!(*connections.lock().unwrap(), 0);
+    let opened = Network {
+        holes: vec![format!("localhost:{port}").parse().unwrap()],
+        ..network
+    };
+    let url = format!("http://localhost:{port}/");
+    let outcome = run(&http(&opened), call("http", json!({"url": url}), json!({}))).await;
+    assert_eq!(result(outcome)["data"], "got");
+}
+
+/// A server that redirects as its query says.
+struct Redirector {
+    port: u16,
+    asked: Arc<Mutex<usize>>,
+}
+
+impl Redirector {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(Mutex::new(0));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let count = count.clone();
+                tokio::spawn(async move {
+                    while let Some(request) = read_request(&mut stream).await {
+                        *count.lock().unwrap() += 1;
+                        let path = request.split(' ').nth(1).unwrap();
+                        let url = reqwest::Url::parse(&format!("http://x{path}")).unwrap();
+                        let query = |wanted: &str| {
+                            let mut pairs = url.query_pairs();
+                            let found = pairs.find(|(name, _)| name == wanted);
+                            found.unwrap().1.into_owned()
+                        };
+                        let (status, to) = (query("status"), query("to"));
+                        let head = format!(
+                            "HTTP/1.1 {status} -\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"
+                        );
+                        let _ = stream.write_all(head.as_bytes()).await;
+                    }
+                });
+            }
+        });
+        Self { port, asked }
+    }
+}
+
+#[tokio::test]
+async fn the_engines_own_files_are_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (own, linked) = (dir.path().join("master.key"), dir.path().join("other"));
+    std::fs::write(&own, "canary").unwrap();
+    std::fs::hard_link(&own, &linked).unwrap();
+    let clients = Clients::new(HttpLimits::default(), &Network::default());
+    let tool = Http::new(Arc::new(clients), std::env::temp_dir()).keeping(vec![own.clone()]);
+    for path in [own, linked] {
+        let fields = json!({"url": "http://127.0.0.1:9/", "method": "POST", "files": {"f": path}});
+        let outcome = run(&tool, call("http", fields, json!({}))).await;
+        assert_eq!(error(&outcome).code, "DATABASE_FORBIDDEN");
+    }
+}

@@ -1,0 +1,188 @@
+//! TLS, HTTP/2, private authorities and turns at a host, against real servers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::get;
+use axum::serve::Listener;
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::*;
+use crate::network::Authorities;
+
+/// A listener that speaks TLS.
+struct Secure {
+    plain: TcpListener,
+    tls: TlsAcceptor,
+}
+
+impl Listener for Secure {
+    type Io = TlsStream<TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, address) = self.plain.accept().await.unwrap();
+            // A client that does not trust us hangs up.
+            if let Ok(stream) = self.tls.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.plain.local_addr()
+    }
+}
+
+/// A server under a certificate that signs itself; it says which protocol it was asked in.
+async fn start(protocols: &[&str]) -> (String, String) {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let mut config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = plain.local_addr().unwrap().port();
+    let secure = Secure {
+        plain,
+        tls: TlsAcceptor::from(Arc::new(config)),
+    };
+    let version = |request: Request| async move { format!("{:?}", request.version()) };
+    let many = || async { [("x-long", "x".repeat(200_000))] };
+    let app = Router::new()
+        .route("/", get(version))
+        .route("/headers", get(many));
+    tokio::spawn(async move { axum::serve(secure, app).await });
+    (format!("https://localhost:{port}/"), made.cert.pem())
+}
+
+fn trusting(pem: &str) -> Http {
+    let network = Network {
+        authorities: Authorities::read(pem.as_bytes()).unwrap(),
+        ..Network::default()
+    };
+    Http::new(
+        Arc::new(Clients::new(HttpLimits::default(), &network)),
+        std::env::temp_dir(),
+    )
+}
+
+async fn ask(tool: &Http, url: &str, mut fields: Value) -> Outcome {
+    fields["url"] = json!(url);
+    run(tool, call("http", fields, json!({}))).await
+}
+
+#[tokio::test]
+async fn the_newest_protocol_that_both_speak_is_spoken() {
+    let (url, pem) = start(&["h2", "http/1.1"]).await;
+    assert_eq!(
+        result(ask(&trusting(&pem), &url, json!({})).await)["data"],
+        "HTTP/2.0"
+    );
+    let (url, pem) = start(&["http/1.1"]).await;
+    assert_eq!(
+        result(ask(&trusting(&pem), &url, json!({})).await)["data"],
+        "HTTP/1.1"
+    );
+}
+
+#[tokio::test]
+async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
+    let (url, _) = start(&["h2"]).await;
+    let outcome = ask(&tool(), &url, json!({})).await;
+    assert_eq!(error(&outcome).code, "HTTP_CONNECT");
+    assert!(
+        error(&outcome)
+            .message
+            .to_lowercase()
+            .contains("certificate"),
+        "{}",
+        error(&outcome).message
+    );
+    let outcome = ask(&tool(), &url, json!({"verify_ssl": false})).await;
+    assert_eq!(result(outcome)["data"], "HTTP/2.0");
+    // What was not checked is not trusted afterwards.
+    assert_eq!(
+        error(&ask(&tool(), &url, json!({})).await).code,
+        "HTTP_CONNECT"
+    );
+}
+
+#[tokio::test]
+async fn a_private_authority_vouches_only_for_its_names() {
+    let (url, pem) = start(&["h2"]).await;
+    let other = url.replace("localhost", "127.0.0.1");
+    assert_eq!(
+        error(&ask(&trusting(&pem), &other, json!({})).await).code,
+        "HTTP_CONNECT"
+    );
+    assert!(Authorities::read(b"nothing").is_err());
+}
+
+#[tokio::test]
+async fn headers_have_a_bound_in_http_2_as_well() {
+    let (url, pem) = start(&["h2"]).await;
+    let outcome = ask(&trusting(&pem), &format!("{url}headers"), json!({})).await;
+    let code = error(&outcome).code.as_str();
+    assert!(
+        ["HTTP_HEADERS_TOO_LARGE", "HTTP_PROTOCOL"].contains(&code),
+        "{code}"
+    );
+}
+
+#[tokio::test]
+async fn a_host_is_asked_by_so_many_at_once_and_the_others_wait_their_turn() {
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let gate = Arc::new(Semaphore::new(0));
+    let (count, mut counted) = watch::channel(0);
+    let counts = (inside.clone(), most.clone(), gate.clone());
+    let handler = move || {
+        let (inside, most, gate) = counts.clone();
+        let count = count.clone();
+        async move {
+            let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(now, Ordering::SeqCst);
+            count.send_modify(|count| *count += 1);
+            gate.acquire().await.unwrap().forget();
+            inside.fetch_sub(1, Ordering::SeqCst);
+            "done"
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let app = Router::new().route("/", get(handler));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let tool = Arc::new(limited(HttpLimits {
+        per_host_max: 3,
+        ..HttpLimits::default()
+    }));
+    let calls: Vec<_> = (0..12)
+        .map(|_| {
+            let (tool, url) = (tool.clone(), url.clone());
+            tokio::spawn(async move { ask(&tool, &url, json!({})).await })
+        })
+        .collect();
+    counted.wait_for(|count| *count == 3).await.unwrap();
+    // Whoever waits for a turn still has a deadline.
+    let mut hasty = call("http", json!({"url": url}), json!({}));
+    hasty.timeout.total = Some(Duration::from_millis(50));
+    assert_eq!(error(&run(&*tool, hasty).await).code, "TIMEOUT");
+    // Another host is another queue.
+    let server = Server::start().await;
+    result(run(&*tool, server.call("/json", json!({}))).await);
+    gate.add_permits(12);
+    for call in calls {
+        assert_eq!(result(call.await.unwrap())["data"], "done");
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+}

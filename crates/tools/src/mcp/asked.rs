@@ -1,0 +1,130 @@
+//! What a call asks of a server: a tool, a resource, a prompt, or any method.
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value, json};
+
+use crate::call::Call;
+
+/// A request to be made.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) params: Map<String, Value>,
+}
+
+impl Asked {
+    /// What a call asks.
+    pub(crate) fn of(call: &Call) -> Result<Self, TaskError> {
+        let (tool, prompt, uri) = (call.text("tool")?, call.text("prompt")?, call.text("uri")?);
+        let given = call.text("method")?;
+        let method = match (given, tool, prompt, uri) {
+            (Some(method), ..) => method,
+            (None, Some(_), None, None) => "tools/call",
+            (None, None, Some(_), None) => "prompts/get",
+            (None, None, None, Some(_)) => "resources/read",
+            (None, None, None, None) => {
+                let remedy = "or `prompt`, `uri` or `method`, such as tools/list";
+                return Err(call.missing("tool", remedy));
+            }
+            _ => {
+                let message = "a request has one of `tool`, `prompt` and `uri`";
+                return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
+            }
+        };
+        let mut params = call.map("params")?.cloned().unwrap_or_default();
+        if let Some(name) = tool.or(prompt) {
+            params.insert("name".to_owned(), name.into());
+        }
+        if let Some(uri) = uri {
+            params.insert("uri".to_owned(), uri.into());
+        }
+        if matches!(method, "tools/call" | "prompts/get") && !params.contains_key("arguments") {
+            let arguments = call.map("arguments")?.unwrap_or(&call.input).clone();
+            let arguments = match method {
+                "prompts/get" => texts(arguments),
+                _ => arguments,
+            };
+            params.insert("arguments".to_owned(), arguments.into());
+        }
+        Ok(Self {
+            method: method.to_owned(),
+            params,
+        })
+    }
+
+    /// The key of a result that comes in pages.
+    pub(crate) fn paged(&self) -> Option<&'static str> {
+        match self.method.as_str() {
+            "tools/list" => Some("tools"),
+            "resources/list" => Some("resources"),
+            "resources/templates/list" => Some("resourceTemplates"),
+            "prompts/list" => Some("prompts"),
+            _ => None,
+        }
+    }
+
+    /// The parameters of a page.
+    pub(crate) fn page(&self, cursor: Option<&Value>) -> Value {
+        let mut params = json!(self.params);
+        if let Some(cursor) = cursor {
+            params["cursor"] = cursor.clone();
+        }
+        params
+    }
+}
+
+/// The arguments of a prompt are text.
+fn texts(arguments: Map<String, Value>) -> Map<String, Value> {
+    let text = |value: Value| match value {
+        Value::String(_) => value,
+        other => Value::String(other.to_string()),
+    };
+    let arguments = arguments.into_iter();
+    arguments.map(|(name, value)| (name, text(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::call;
+
+    fn asked(fields: Value, input: Value) -> Asked {
+        Asked::of(&call("mcp", fields, input)).unwrap()
+    }
+
+    #[test]
+    fn the_method_follows_from_what_is_named() {
+        let add = asked(
+            json!({"tool": "add", "arguments": {"a": 1}}),
+            json!({"b": 2}),
+        );
+        assert_eq!(add.method, "tools/call");
+        assert_eq!(
+            Value::from(add.params),
+            json!({"name": "add", "arguments": {"a": 1}})
+        );
+        let input = asked(json!({"tool": "add"}), json!({"b": 2}));
+        assert_eq!(input.params["arguments"], json!({"b": 2}));
+        let prompt = asked(json!({"prompt": "p", "arguments": {"n": 1}}), json!({}));
+        assert_eq!(prompt.method, "prompts/get");
+        assert_eq!(prompt.params["arguments"], json!({"n": "1"}));
+        assert_eq!(
+            asked(json!({"uri": "x://y"}), json!({})).method,
+            "resources/read"
+        );
+        let list = asked(json!({"method": "tools/list"}), json!({}));
+        assert_eq!((list.paged(), list.params.len()), (Some("tools"), 0));
+    }
+
+    #[test]
+    fn what_is_asked_must_be_one_thing() {
+        for fields in [
+            json!({}),
+            json!({"tool": "a", "uri": "b"}),
+            json!({"tool": 1}),
+        ] {
+            let error = Asked::of(&call("mcp", fields, json!({}))).unwrap_err();
+            assert_eq!(error.code, "TOOL_INPUT");
+        }
+    }
+}

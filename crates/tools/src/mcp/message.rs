@@ -1,0 +1,202 @@
+//! JSON-RPC 2.0: what is sent, and what comes back.
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value, json};
+
+use crate::call::{LogSink, Stream};
+
+/// The version of the protocol that we propose; a server may answer with an older one.
+pub(crate) const VERSION: &str = "2025-06-18";
+
+/// Versions whose messages we understand.
+const VERSIONS: [&str; 4] = ["2025-11-25", VERSION, "2025-03-26", "2024-11-05"];
+
+/// All messages of one exchange together are no larger.
+pub(crate) const BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A message that came.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Incoming {
+    /// The answer to the request of this number.
+    Answer(u64, Value),
+    /// The server asks something back.
+    Question(Value, String),
+    /// It tells something.
+    News(String, Value),
+    /// Nothing of these.
+    Other,
+}
+
+/// A request.
+pub(crate) fn request(id: u64, method: &str, params: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// A word that is not answered.
+pub(crate) fn notification(method: &str) -> Value {
+    json!({"jsonrpc": "2.0", "method": method})
+}
+
+/// How a conversation begins.
+pub(crate) fn hello() -> Value {
+    json!({
+        "protocolVersion": VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "noetl", "version": env!("CARGO_PKG_VERSION")},
+    })
+}
+
+/// The version that the server chose.
+pub(crate) fn chosen(answer: &Value) -> Result<String, TaskError> {
+    let version = answer.get("protocolVersion").and_then(Value::as_str);
+    match version {
+        Some(version) if VERSIONS.contains(&version) => Ok(version.to_owned()),
+        other => {
+            let message = format!(
+                "the server speaks version {} of the protocol; known are {}",
+                other.unwrap_or("?"),
+                VERSIONS.join(", ")
+            );
+            Err(TaskError::new(
+                ErrorKind::ClientError,
+                "MCP_VERSION",
+                message,
+            ))
+        }
+    }
+}
+
+/// The answer to a question of the server: that we are here, or that we do not do this.
+pub(crate) fn reply(id: &Value, method: &str) -> Value {
+    if method == "ping" {
+        return json!({"jsonrpc": "2.0", "id": id, "result": {}});
+    }
+    let error = json!({"code": -32601, "message": "this client does not do that"});
+    json!({"jsonrpc": "2.0", "id": id, "error": error})
+}
+
+impl Incoming {
+    /// Reads one message.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, TaskError> {
+        let message: Value = serde_json::from_slice(text)
+            .map_err(|error| protocol(format!("the server does not speak JSON: {error}")))?;
+        let Value::Object(mut message) = message else {
+            return Ok(Self::Other);
+        };
+        let method = message
+            .get("method")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        let id = message.get("id").filter(|id| !id.is_null()).cloned();
+        match (method, id) {
+            (Some(method), Some(id)) => Ok(Self::Question(id, method)),
+            (Some(method), None) => {
+                let params = message.remove("params").unwrap_or_default();
+                Ok(Self::News(method, params))
+            }
+            (None, Some(id)) => match id.as_u64() {
+                Some(id) => Ok(Self::Answer(id, Value::Object(message))),
+                None => Ok(Self::Other),
+            },
+            (None, None) => Ok(Self::Other),
+        }
+    }
+
+    /// What a message tells goes to the log, if it is for people.
+    pub(crate) fn log(method: &str, params: &Value, log: &dyn LogSink) {
+        if method != "notifications/message" {
+            return;
+        }
+        let text = match params.get("data") {
+            Some(Value::String(text)) => text.clone(),
+            Some(data) => data.to_string(),
+            None => return,
+        };
+        log.line(Stream::Stderr, &text);
+    }
+}
+
+/// The result in an answer, or the error that it holds.
+pub(crate) fn result_of(answer: Value) -> Result<Value, TaskError> {
+    let Value::Object(mut answer) = answer else {
+        return Err(protocol("the answer is no map"));
+    };
+    if let Some(error) = answer.get("error").and_then(Value::as_object) {
+        return Err(refused(error));
+    }
+    let result = answer.remove("result");
+    result.ok_or_else(|| protocol("the answer has neither a result nor an error"))
+}
+
+fn refused(error: &Map<String, Value>) -> TaskError {
+    let code = error
+        .get("code")
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
+    let message = error.get("message").and_then(Value::as_str);
+    let kind = match code {
+        -32601 | -32002 => ErrorKind::NotFound,
+        -32600 | -32602 => ErrorKind::Schema,
+        _ => ErrorKind::ServerError,
+    };
+    let message = format!(
+        "the server refused: {}",
+        message.unwrap_or("without a word")
+    );
+    let mut failed = TaskError::new(kind, "MCP_REFUSED", message).with("rpc_code", code);
+    if let Some(data) = error.get("data") {
+        failed = failed.with("data", data.clone());
+    }
+    // What failed inside a server fails again as a rule.
+    failed.retryable = false;
+    failed
+}
+
+/// The error of a server that does not keep to the protocol, or breaks off.
+pub(crate) fn protocol(message: impl Into<String>) -> TaskError {
+    TaskError::new(ErrorKind::Connection, "MCP_PROTOCOL", message)
+}
+
+/// The error of an answer that is too large.
+pub(crate) fn too_large() -> TaskError {
+    let message = format!("the server's messages have more than {BYTES_MAX} bytes");
+    TaskError::new(ErrorKind::Schema, "MCP_TOO_LARGE", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_apart() {
+        let parse = |text: &str| Incoming::parse(text.as_bytes()).unwrap();
+        assert!(matches!(
+            parse(r#"{"id": 3, "result": {}}"#),
+            Incoming::Answer(3, _)
+        ));
+        assert_eq!(
+            parse(r#"{"id": "x", "method": "ping"}"#),
+            Incoming::Question("x".into(), "ping".into())
+        );
+        assert_eq!(
+            parse(r#"{"method": "n", "params": 1}"#),
+            Incoming::News("n".into(), 1.into())
+        );
+        assert_eq!(parse(r#"{"id": null, "error": {}}"#), Incoming::Other);
+        assert_eq!(parse("[]"), Incoming::Other);
+        assert_eq!(Incoming::parse(b"hello").unwrap_err().code, "MCP_PROTOCOL");
+    }
+
+    #[test]
+    fn an_error_is_named_by_its_number() {
+        let answer = json!({"error": {"code": -32602, "message": "no such tool", "data": 1}});
+        let error = result_of(answer).unwrap_err();
+        assert_eq!(
+            (error.code.as_str(), error.kind),
+            ("MCP_REFUSED", ErrorKind::Schema)
+        );
+        assert_eq!(error.details["rpc_code"], -32602);
+        assert_eq!(result_of(json!({"result": 1})).unwrap(), 1);
+        assert_eq!(result_of(json!({})).unwrap_err().code, "MCP_PROTOCOL");
+    }
+}

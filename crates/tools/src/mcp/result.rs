@@ -1,0 +1,121 @@
+//! From what a server answers to the result of a task.
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::Value;
+
+/// Of what a tool says about its failure no more stands in the message.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+
+/// The result of a method.
+pub(crate) fn result(method: &str, answer: Value) -> Result<Value, TaskError> {
+    match method {
+        "tools/call" => called(answer),
+        "resources/read" => Ok(read(answer)),
+        _ => Ok(answer),
+    }
+}
+
+/// What a tool gave: its structured content, else its text, which may be JSON, else its pieces.
+fn called(mut answer: Value) -> Result<Value, TaskError> {
+    let content = answer["content"].take();
+    if answer["isError"] == true {
+        let text = texts(&content).join("\n");
+        let text: String = text.chars().take(MESSAGE_CHARS_MAX).collect();
+        let message = if text.is_empty() {
+            "the tool failed without a word".to_owned()
+        } else {
+            text
+        };
+        let error = TaskError::new(ErrorKind::ClientError, "MCP_TOOL_ERROR", message);
+        return Err(error.with("content", content));
+    }
+    match answer["structuredContent"].take() {
+        Value::Null => Ok(unwrapped(content)),
+        structured => Ok(structured),
+    }
+}
+
+/// A resource of one piece is that piece: JSON, text, or base64 under `blob`.
+fn read(mut answer: Value) -> Value {
+    let contents = answer["contents"].take();
+    match contents {
+        Value::Array(mut pieces) if pieces.len() == 1 => match pieces.remove(0) {
+            Value::Object(piece) if piece.get("text").is_some_and(Value::is_string) => {
+                data(piece["text"].as_str().unwrap_or_default())
+            }
+            piece => piece,
+        },
+        pieces => pieces,
+    }
+}
+
+fn unwrapped(content: Value) -> Value {
+    match content {
+        Value::Array(mut pieces) if pieces.len() == 1 => piece(pieces.remove(0)),
+        Value::Array(pieces) if pieces.is_empty() => Value::Null,
+        Value::Array(pieces) => pieces.into_iter().map(piece).collect(),
+        other => other,
+    }
+}
+
+/// Text is itself, or the JSON that it is; an image or a link stays as it came.
+fn piece(piece: Value) -> Value {
+    match (&piece["type"], &piece["text"]) {
+        (Value::String(kind), Value::String(text)) if kind == "text" => data(text),
+        _ => piece,
+    }
+}
+
+fn data(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+fn texts(content: &Value) -> Vec<&str> {
+    let pieces = content.as_array().into_iter().flatten();
+    pieces.filter_map(|piece| piece["text"].as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn structure_comes_before_text_and_json_before_words() {
+        let called = |answer| result("tools/call", answer).unwrap();
+        let text = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(
+            called(json!({"content": [text("x")], "structuredContent": {"a": 1}})),
+            json!({"a": 1})
+        );
+        assert_eq!(
+            called(json!({"content": [text("{\"a\": 1}")]})),
+            json!({"a": 1})
+        );
+        assert_eq!(called(json!({"content": [text("hello")]})), json!("hello"));
+        let image = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
+        assert_eq!(
+            called(json!({"content": [text("1"), image]})),
+            json!([1, image])
+        );
+        assert_eq!(called(json!({"content": []})), Value::Null);
+    }
+
+    #[test]
+    fn a_failed_tool_is_an_error() {
+        let answer = json!({"isError": true, "content": [{"type": "text", "text": "no"}]});
+        let error = result("tools/call", answer).unwrap_err();
+        assert_eq!(
+            (error.code.as_str(), error.message.as_str(), error.retryable),
+            ("MCP_TOOL_ERROR", "no", false)
+        );
+    }
+
+    #[test]
+    fn a_resource_is_its_text() {
+        let one = json!({"contents": [{"uri": "a", "text": "[1]"}]});
+        assert_eq!(result("resources/read", one).unwrap(), json!([1]));
+        let blob = json!({"contents": [{"uri": "a", "blob": "aGk="}]});
+        assert_eq!(result("resources/read", blob).unwrap()["blob"], "aGk=");
+    }
+}

@@ -1,0 +1,181 @@
+//! The protocol over the pipes of a program: a message a line. The program is started for the call and ends with it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::ChildStdin;
+
+use crate::call::{LogSink, Stream};
+use crate::capture::{Capture, tail_of};
+use crate::isolation::{Confines, GO, Limits};
+use crate::mcp::message::{BYTES_MAX, Incoming, protocol, reply, result_of, too_large};
+use crate::process::{Group, NotStarted, Program};
+
+/// How much of what a program printed an error carries.
+const TAIL_BYTES_MAX: usize = 4 * 1024;
+
+/// What to start.
+pub(crate) struct Server<'a> {
+    pub(crate) command: &'a [String],
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) cwd: &'a Path,
+    pub(crate) limits: &'a Limits,
+    pub(crate) confines: &'a Confines,
+    /// A directory of its own, which goes with the conversation.
+    pub(crate) own: Option<TempDir>,
+}
+
+/// A conversation with a program.
+pub(crate) struct StdioLine {
+    group: Group,
+    stdin: ChildStdin,
+    /// What was read and is no whole line yet.
+    buffer: Vec<u8>,
+    size: usize,
+    stderr: Option<Capture>,
+    _own: Option<TempDir>,
+}
+
+impl StdioLine {
+    /// Starts the program.
+    pub(crate) async fn start(server: Server<'_>) -> Result<Self, TaskError> {
+        let (path, args) = server.command.split_first().ok_or_else(|| {
+            let message = "`command` of an `mcp` task is an empty list";
+            TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+        })?;
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let program = Program {
+            path: Path::new(path),
+            args: &args,
+            env: server.env,
+            cwd: server.cwd,
+            limits: server.limits,
+            confines: server.confines,
+        };
+        let started = program.start(Stdio::piped());
+        let mut group = started.map_err(|error| not_started(path, &error))?;
+        let stdin = group.child.stdin.take();
+        let mut line = Self {
+            group,
+            stdin: stdin.expect("standard input is piped"),
+            buffer: Vec::new(),
+            size: 0,
+            stderr: Some(Capture::new(Stream::Stderr)),
+            _own: server.own,
+        };
+        if !server.limits.is_empty() {
+            line.write(GO).await?;
+        }
+        Ok(line)
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn ask(
+        &mut self,
+        id: u64,
+        message: &Value,
+        log: &dyn LogSink,
+    ) -> Result<Value, TaskError> {
+        self.tell(message).await?;
+        loop {
+            let line = self.next_line(log).await?;
+            match Incoming::parse(&line)? {
+                Incoming::Answer(answered, answer) if answered == id => return result_of(answer),
+                Incoming::Question(question, method) => {
+                    self.tell(&reply(&question, &method)).await?;
+                }
+                Incoming::News(method, params) => Incoming::log(&method, &params, log),
+                Incoming::Answer(..) | Incoming::Other => {}
+            }
+        }
+    }
+
+    /// Sends a message that is not answered.
+    pub(crate) async fn tell(&mut self, message: &Value) -> Result<(), TaskError> {
+        self.write(format!("{message}\n").as_bytes()).await
+    }
+
+    /// Ends the program; what it printed last goes to the log.
+    pub(crate) async fn close(mut self, log: &dyn LogSink) {
+        drop(self.stdin);
+        let _ = self.group.end(crate::process::GRACE).await;
+        self.group
+            .stderr
+            .drain(&mut self.stderr, Stream::Stderr, log);
+        self.stderr.map(|capture| capture.finish(log));
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), TaskError> {
+        let written = self.stdin.write_all(bytes).await;
+        // A program that is gone says why when it is read from.
+        if written.is_ok() {
+            let _ = self.stdin.flush().await;
+        }
+        Ok(())
+    }
+
+    async fn next_line(&mut self, log: &dyn LogSink) -> Result<Vec<u8>, TaskError> {
+        let mut searched = 0;
+        loop {
+            let end = self.buffer[searched..]
+                .iter()
+                .position(|byte| *byte == b'\n');
+            if let Some(end) = end {
+                let rest = self.buffer.split_off(searched + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                if line.trim_ascii().is_empty() {
+                    searched = 0;
+                    continue;
+                }
+                return Ok(line);
+            }
+            searched = self.buffer.len();
+            if self.size > BYTES_MAX {
+                return Err(too_large());
+            }
+            tokio::select! {
+                biased;
+                () = self.group.stdout.readable() => {
+                    let read = self.group.stdout.read_ready(&mut self.buffer);
+                    self.size += read;
+                }
+                () = self.group.stderr.readable() => {
+                    if let Some(capture) = &mut self.stderr {
+                        self.group.stderr.take_ready(capture, log);
+                    }
+                }
+                status = self.group.child.wait() => {
+                    self.group.stdout.read_rest(&mut self.buffer);
+                    if !self.buffer[searched..].contains(&b'\n') {
+                        return Err(self.died(status.ok().and_then(|status| status.code()), log));
+                    }
+                }
+            }
+        }
+    }
+
+    fn died(&mut self, code: Option<i32>, log: &dyn LogSink) -> TaskError {
+        self.group
+            .stderr
+            .drain(&mut self.stderr, Stream::Stderr, log);
+        let printed = self.stderr.take().map(|capture| capture.finish(log));
+        let code_text = code.map_or("by a signal".to_owned(), |code| format!("with code {code}"));
+        let message = format!("the server's program ended {code_text} before it answered");
+        protocol(message).with("exit_code", code).with(
+            "stderr",
+            tail_of(&printed.unwrap_or_default(), TAIL_BYTES_MAX),
+        )
+    }
+}
+
+fn not_started(path: &str, error: &NotStarted) -> TaskError {
+    error.isolation().unwrap_or_else(|| {
+        let message = format!("`{path}` cannot be started: {}", error.cause());
+        TaskError::new(ErrorKind::ClientError, "MCP_START", message)
+    })
+}

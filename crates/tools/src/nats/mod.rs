@@ -1,0 +1,12 @@
+//! `nats`: keys, objects, streams and messages of a NATS server.
+
+mod connection;
+mod failure;
+mod kv;
+mod object;
+mod stream;
+mod tool;
+mod value;
+
+pub(crate) use connection::{Connections, Login};
+pub(crate) use tool::Nats;

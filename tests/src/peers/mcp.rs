@@ -1,0 +1,62 @@
+//! A real server of the Model Context Protocol, made with its own Python package.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::program::{User, Watch, environment, free_port};
+
+/// A running server. The watch ends before the directory is removed.
+pub struct Mcp {
+    port: u16,
+    _watch: Watch,
+    _dir: TempDir,
+}
+
+/// How a server answers over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    /// As a stream of events.
+    Events,
+    /// As one document.
+    Json,
+}
+
+impl Mcp {
+    /// A server of the caller's own, over HTTP.
+    pub fn private(answers: Answers) -> Self {
+        let user = User::own();
+        let dir = user.directory();
+        let port = free_port();
+        let [python, script, _] = Self::command().map(PathBuf::from);
+        let json = if answers == Answers::Json { "json" } else { "" };
+        let start = format!(
+            "'{}' '{}' http {port} \"$1/ready\" {json} </dev/null >\"$1/log\" 2>&1 & pid=$!\n\
+             while ! [ -s \"$1/ready\" ]; do kill -0 $pid || exit 1; sleep 0.02; done",
+            python.display(),
+            script.display()
+        );
+        let stop = "kill -KILL $pid; wait $pid 2>/dev/null";
+        Self {
+            port,
+            _watch: Watch::begin(user, dir.path(), &start, stop),
+            _dir: dir,
+        }
+    }
+
+    /// Where clients post.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// The words that start a server over pipes.
+    pub fn command() -> [String; 3] {
+        let python = environment().join("bin/python");
+        assert!(
+            python.is_file(),
+            "the tests' Python environment is missing: run `cargo xtask test`, which makes it"
+        );
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peers/mcp_server.py");
+        [python, script, "stdio".into()].map(|word| word.display().to_string())
+    }
+}
