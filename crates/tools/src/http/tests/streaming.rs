@@ -207,7 +207,8 @@ async fn of_a_failure_only_the_beginning_is_read() {
 async fn a_disk_that_takes_nothing_fails_the_call() {
     let store = Store::open();
     let url = serving("200 OK", "", vec![b'x'; 100_000]).await;
-    let nowhere = store.dir.path().join("nowhere");
+    std::fs::write(store.dir.path().join("file"), "").unwrap();
+    let nowhere = store.dir.path().join("file/nowhere");
     let tool = Http::new(Arc::new(Clients::new(HttpLimits::default(), true)), nowhere);
     let outcome = run(&tool, store.call(&url, json!({}), &[])).await;
     let error = error(&outcome);
