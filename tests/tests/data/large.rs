@@ -81,7 +81,8 @@ async fn a_million_rows_go_over_in_constant_memory() {
         .env("LARGE_DIR", dir.path())
         .output()
         .unwrap();
-    let text = String::from_utf8(child.stdout).unwrap();
+    let mut text = String::from_utf8(child.stdout).unwrap();
+    text.push_str(&String::from_utf8_lossy(&child.stderr));
     let said = text.lines().find_map(|line| line.strip_prefix("SAID "));
     let peak: u64 = said.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
     assert!(peak < PEAK_KIB_MAX, "{peak} KiB at most");

@@ -192,9 +192,10 @@ async fn upsert_replace_append_and_mapping_do_as_they_say() {
         )
         .unwrap();
         let twice = world.go(source.clone(), target.clone(), json!({})).await;
+        let refused = error(twice);
         assert!(
-            error(twice).kind == model::outcome::ErrorKind::DbConstraint,
-            "{place}"
+            refused.kind == model::outcome::ErrorKind::DbConstraint,
+            "{place}: {refused:?}"
         );
         let upsert = json!({"mode": "upsert", "key": "id"});
         result(world.go(source.clone(), target.clone(), upsert).await);

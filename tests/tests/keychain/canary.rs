@@ -95,6 +95,9 @@ fn check(said: &str, what: &str) {
     }
 }
 
+/// How often the logs of a run are asked for.
+const TRIES: u32 = 200;
+
 /// Everything that the command line shows of a run.
 fn look(desk: &Desk, id: &str, place: &[&str]) {
     for verb in [
@@ -110,8 +113,12 @@ fn look(desk: &Desk, id: &str, place: &[&str]) {
         check(&said.out, &format!("{verb:?}"));
         check(&said.err, &format!("{verb:?}"));
     }
-    let logs = desk.run(&[&["logs", id][..], place].concat());
-    assert!(logs.out.contains("printed ***"), "{logs:?}");
+    // Lines are shipped in their own time.
+    let logs = || desk.run(&[&["logs", id][..], place].concat());
+    let shipped = (0..TRIES)
+        .map(|_| logs())
+        .find(|said| said.out.contains("printed ***"));
+    assert!(shipped.is_some(), "{:?}", logs());
 }
 
 #[test]
