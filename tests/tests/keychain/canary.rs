@@ -156,7 +156,23 @@ fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
 struct Served {
     child: Child,
     url: String,
-    said: std::thread::JoinHandle<String>,
+    said: Option<std::thread::JoinHandle<String>>,
+}
+
+impl Served {
+    /// Ends it, and gives what it said.
+    fn end(&mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let said = self.said.take().map(std::thread::JoinHandle::join);
+        said.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 fn serve(desk: &Desk, store: &str) -> Served {
@@ -183,7 +199,11 @@ fn serve(desk: &Desk, store: &str) -> Served {
     let url = ready.unwrap().split_whitespace().nth(1).unwrap().to_owned();
     let said =
         std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
-    Served { child, url, said }
+    Served {
+        child,
+        url,
+        said: Some(said),
+    }
 }
 
 /// Every row of every table, as text.
@@ -211,7 +231,8 @@ async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
     let database = Postgres::shared().fresh_database();
     let desk = desk();
     let mut served = serve(&desk, &database.url());
-    let place = ["--server", &served.url];
+    let url = served.url.clone();
+    let place = ["--server", &url];
     let set = desk.run(&["register", "-f", "credential.json", place[0], place[1]]);
     assert_eq!(set.code, Some(0), "{set:?}");
     let said = desk.run(&["run", "canary.yaml", "-j", place[0], place[1]]);
@@ -244,9 +265,7 @@ async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
     let kept = dump(&database.url()).await;
     assert!(kept.contains("api_cred") && kept.contains("***"));
     check(&kept, "the database");
-    served.child.kill().unwrap();
-    served.child.wait().unwrap();
-    check(&served.said.join().unwrap(), "what the server says");
+    check(&served.end(), "what the server says");
 }
 
 #[test]
