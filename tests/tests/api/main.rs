@@ -9,5 +9,6 @@ mod control;
 mod events;
 mod fuzz;
 mod permissions;
+mod results;
 mod site;
 mod streams;

@@ -1,19 +1,25 @@
 //! Results: found by step, task, iteration, page and attempt; listed; and resolved by their address.
 
+use std::io;
+
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures_util::TryStreamExt as _;
+use model::event::At;
 use model::id::{Name, Seq};
+use model::playbook::ResultControl;
 use model::result_ref::ResultRef;
 use serde::Deserialize;
 use serde_json::json;
+use tokio_util::io::StreamReader;
 use utoipa::{IntoParams, ToSchema};
 use wire::Pieces;
 use wire::api::{ReferenceList, ResultPlace};
 
-use crate::api::access::{Authorized, View};
+use crate::api::access::{Authorized, View, Work};
 use crate::api::error::{ApiError, Failures};
 use crate::api::executions::{page, row};
 use crate::api::extract::{Id, IdAnd, Params};
@@ -117,6 +123,74 @@ async fn find(api: &Api, uri: &str) -> Result<Found, ApiError> {
         let detail = format!("nothing has the address `{uri}`");
         ApiError::not_found("REFERENCE_NOT_AVAILABLE", detail)
             .remedy("GET /api/result/{id}/list lists the results of a run")
+    })
+}
+
+/// The largest result that is put.
+const PUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PutParams {
+    /// The step whose result it is.
+    step: String,
+    /// The task.
+    task: String,
+    /// The run of the step, from 1.
+    run: Option<u32>,
+    /// The iteration, from 0.
+    iteration: Option<u64>,
+    /// The try, from 1.
+    attempt: Option<u32>,
+}
+
+/// Keep a result for a run, for whoever reports what it came to: the answer is the reference that an event may carry. When
+/// this answers the body is durable; nothing else of the run changes.
+#[utoipa::path(put, path = "/api/result/{id}", tag = "workers", params(("id" = String, Path), PutParams),
+    request_body(content = Object, description = "JSON of any form, up to 64 MiB"),
+    responses((status = 200, description = "the reference", body = Object), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("worker"))))]
+pub(crate) async fn put(
+    State(api): State<Api>,
+    _may: Authorized<Work>,
+    Id(id): Id,
+    Params(params): Params<PutParams>,
+    body: Body,
+) -> Answer<ResultRef> {
+    row(&api, id).await?;
+    let at = At {
+        step: Some(Name::from(params.step.as_str())),
+        run: params.run.unwrap_or(1),
+        iteration: params.iteration,
+        task: Some(Name::from(params.task.as_str())),
+        visit: 1,
+        attempt: params.attempt.unwrap_or(1),
+        ..At::default()
+    };
+    let place = ::results::Place {
+        execution: id,
+        at: &at,
+        now: api.store().now(),
+    };
+    let keeper = ::results::Keeper {
+        bodies: api.server.shared.bodies.clone(),
+        control: ResultControl::default(),
+        uri: place.uri(),
+        bytes_max: PUT_BYTES_MAX,
+    };
+    let chunks = body.into_data_stream().map_err(io::Error::other);
+    let kept = keeper.keep(&mut StreamReader::new(chunks)).await;
+    kept.map(Json).map_err(|error| match error {
+        ::results::Error::TooLarge { .. } => {
+            let detail = format!("a result has at most {PUT_BYTES_MAX} bytes");
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
+                .remedy("put it in parts, or let a worker's task stream it")
+        }
+        error @ ::results::Error::NotJson(_) => {
+            ApiError::invalid("BODY_INVALID", error.to_string()).remedy("send JSON")
+        }
+        error => Error::from(error).into(),
     })
 }
 

@@ -163,7 +163,11 @@ fn slow() -> OpenApiRouter<Api> {
         .routes(routes!(references::resolve))
         .routes(routes!(references::step_result))
         .layer(DefaultBodyLimit::max(BATCH_MAX))
-        .merge(OpenApiRouter::new().routes(routes!(bodies::put)))
+        .merge(
+            OpenApiRouter::new()
+                .routes(routes!(bodies::put))
+                .routes(routes!(references::put)),
+        )
 }
 
 async fn within_deadline(

@@ -1,0 +1,49 @@
+//! Results that are put from outside: kept, referenced and read again.
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::site::{HELLO, Site, answered, http};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_put_gives_a_reference_that_resolves() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let path = format!("/api/result/{execution}?step=start&task=shell&attempt=2");
+    let rows: Vec<_> = (0..20_000).map(|n| json!({"n": n})).collect();
+    let body = json!({"status": "done", "rows": rows});
+    let put = site.send(Method::PUT, &path, None, Some(&body)).await;
+    let put = answered(put).await;
+    assert_eq!(put.status, StatusCode::OK, "{:?}", put.body);
+    let reference = put.body;
+    let uri = format!("noetl://execution/{execution}/step/start/task/shell/run/1.1/attempt/2");
+    assert_eq!(reference["ref"], uri);
+    assert_eq!(reference["extracted"]["status"], "done", "{reference}");
+    let text = reference.to_string();
+    let found = http()
+        .get(format!("{}/api/result/resolve", site.url))
+        .query(&[("ref", text.as_str())])
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answered(found).await.body, body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_json_or_has_no_run_is_not_kept() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let url = format!("{}/api/result/{execution}?step=a&task=b", site.url);
+    let broken = http().put(url).body("{\"a\": ").send().await.unwrap();
+    let broken = answered(broken).await;
+    assert_eq!(broken.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(broken.code(), "BODY_INVALID", "{:?}", broken.body);
+    let value = json!(1);
+    for (path, status) in [
+        ("/api/result/7?step=a&task=b", StatusCode::NOT_FOUND),
+        ("/api/result/7?task=b", StatusCode::UNPROCESSABLE_ENTITY),
+    ] {
+        let refused = site.send(Method::PUT, path, None, Some(&value)).await;
+        assert_eq!(refused.status(), status, "{path}");
+    }
+}
