@@ -66,7 +66,7 @@ impl Shared {
 }
 
 /// How many commits a slow watcher may lag behind before it misses some and reads the log instead.
-const PUBLISHED_BACKLOG: usize = 1024;
+const PUBLISHED_BACKLOG: usize = 128;
 
 impl Server {
     /// Starts the drive and its sweeps.

@@ -26,7 +26,10 @@ impl WithManifests {
             wire::Error::NotFound(_) => Error::NotAvailable {
                 uri: manifest.uri.clone(),
             },
-            wire::Error::Refused(_) => too_large(),
+            wire::Error::Refused(why) => Error::Refused {
+                file: PLACE.into(),
+                source: std::io::Error::other(why),
+            },
             error => Error::Unavailable {
                 file: PLACE.into(),
                 source: std::io::Error::other(error),
@@ -35,7 +38,7 @@ impl WithManifests {
     }
 }
 
-/// Why a server does not put the parts together.
+/// Why parts are not put together.
 fn too_large() -> Error {
     Error::TooLarge {
         bytes_max: HELD_BYTES_MAX,

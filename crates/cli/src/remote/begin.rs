@@ -110,7 +110,7 @@ async fn start(client: &Client, request: &ExecuteRequest) -> Result<ExecutionId,
     Ok(started.execution_id)
 }
 
-/// Lets a run go on; its log says so when this returns.
+/// Lets a run go on. The server has taken the word when this returns; its log may say so a moment later.
 async fn again(
     driven: &mut DrivenElsewhere<'_>,
     row: ExecutionRow,

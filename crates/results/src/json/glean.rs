@@ -1,9 +1,9 @@
 //! Gleans from JSON text as it passes what a reference shows of it: its small fields, what was selected, its beginning.
 
+use model::template::Segment;
 use serde_json::{Map, Value};
 
 use super::scan::{Begin, NotJson, Scanner};
-use model::template::Segment;
 
 /// A key longer than this is nobody's; it is passed over.
 const KEY_BYTES_MAX: usize = 1024;

@@ -66,7 +66,7 @@ impl Sqlite {
     /// The same with another clock than the machine's.
     pub fn open_with_clock(dir: &Path, clock: Clock) -> Result<Self, Error> {
         let file = open::prepare(dir)?;
-        let mut db = open::connect(&file, open::WRITER_CACHE_KIB)?;
+        let mut db = open::connect(&file)?;
         open::migrate(&mut db, &file)?;
         let foreign_commits = Arc::new(Notify::new());
         let started = writer::start(db, &file, Arc::clone(&foreign_commits))?;
@@ -142,7 +142,7 @@ impl Sqlite {
                 .pop();
             let mut db = match kept {
                 Some(db) => db,
-                None => open::connect(&file, open::READER_CACHE_KIB)?,
+                None => open::connect(&file)?,
             };
             let found = in_transaction(&mut db, query).map_err(|fault| name(&file, fault));
             let mut readers = readers.lock().expect("keeping a reader does not panic");

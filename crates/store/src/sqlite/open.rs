@@ -33,14 +33,8 @@ pub(super) fn prepare(dir: &Path) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
-/// What the connection that writes may keep of the file in memory.
-pub(super) const WRITER_CACHE_KIB: i64 = 16 * 1024;
-
-/// The same of one that reads: logs are read through once, and the system keeps the file's pages anyway.
-pub(super) const READER_CACHE_KIB: i64 = 1024;
-
 /// Opens a connection whose commits survive power loss.
-pub(super) fn connect(file: &Path, cache_kib: i64) -> Result<Connection, Error> {
+pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
     let open = || -> rusqlite::Result<Connection> {
         let db = Connection::open(file)?;
         db.busy_timeout(BUSY_MAX)?;
@@ -48,7 +42,7 @@ pub(super) fn connect(file: &Path, cache_kib: i64) -> Result<Connection, Error> 
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
         db.pragma_update(None, "temp_store", "MEMORY")?;
-        db.pragma_update(None, "cache_size", -cache_kib)?;
+        db.pragma_update(None, "cache_size", -16 * 1024)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         Ok(db)
     };
