@@ -281,6 +281,9 @@ impl Cut {
         let Some((seq, started)) = &self.loop_.started else {
             return Err(Refusal::NotALoop);
         };
+        if started.more {
+            return Err(Refusal::Claims);
+        }
         let total = started.total;
         if before >= total {
             let index = before;

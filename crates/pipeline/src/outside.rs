@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::event::{Awaits, ChildStart, WaitFor};
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::Task;
+use model::playbook::{Task, entry_named};
 use model::raw::Raw;
 use model::size::{EVENT_BYTES_MAX, too_large};
 use model::template::{Iter, Scope};
@@ -44,10 +44,13 @@ pub fn child(task: &Task, ready: Asked<'_>, scope: &Scope) -> Result<Awaits, Box
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(_) => Err(wrong(task, key, "text")),
     };
-    let path = text("path")?.or(text("catalog_id")?);
+    let entry = text("catalog_id")?;
+    let entry = entry.as_deref().map(entry_named);
+    let path = text("path")?.or(entry.map(|(path, _)| path.to_owned()));
     let path = path.ok_or_else(|| wrong(task, "path", "given"))?;
     let version = match text("version")?.as_deref() {
-        None | Some("latest") => None,
+        None => entry.and_then(|(_, version)| version),
+        Some("latest") => None,
         Some(version) => {
             let number = version.trim_start_matches('v').parse();
             Some(number.map_err(|_| wrong(task, "version", "a whole number"))?)

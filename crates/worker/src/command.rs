@@ -6,8 +6,10 @@ use model::command::ReportEnd;
 use model::command::Work;
 use model::event::{Body, Failed, Nothing};
 use model::outcome::{ErrorKind, TaskError};
+use model::playbook::Collection;
 use wire::{Claimed, Resume};
 
+use crate::claims;
 use crate::hand::{Hand, Trouble};
 use crate::lease::{Lease, Order};
 use crate::patience::Backoff;
@@ -68,7 +70,7 @@ async fn run_under(shared: &Arc<Shared>, lease: &Arc<Lease>, claimed: Claimed) -
             }
             Err(trouble) => Err(trouble),
         },
-        Work::Prepare => prepare_loop(&hand).await,
+        Work::Prepare => prepare_loop(&hand, resume).await,
     };
     let end = match ended {
         Ok(end) => end,
@@ -170,8 +172,16 @@ fn no_step(hand: &Hand) -> TaskError {
 }
 
 /// Fixes a loop's elements.
-async fn prepare_loop(hand: &Hand) -> Result<ReportEnd, Trouble> {
-    let (step, _) = hand.step().ok_or_else(|| no_step(hand))?;
+async fn prepare_loop(hand: &Hand, resume: Vec<Resume>) -> Result<ReportEnd, Trouble> {
+    let (step, plan) = hand.step().ok_or_else(|| no_step(hand))?;
     let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(hand))?;
-    prepare::elements(hand, (step, loop_)).await
+    match (&loop_.over, &plan.claim) {
+        (Collection::In(tree), _) => prepare::elements(hand, (step, loop_), tree).await,
+        (Collection::Cursor(claim), Some(plan)) => {
+            let begun = resume.into_iter().next();
+            let begun = begun.map(|resume| resume.continuation);
+            claims::frame(hand, (step, loop_), (claim, plan), begun).await
+        }
+        (Collection::Cursor(_), None) => Err(no_step(hand).into()),
+    }
 }

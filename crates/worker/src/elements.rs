@@ -29,10 +29,16 @@ const WINDOW_ELEMENTS: u64 = 1_000;
 type Key = (ExecutionId, Seq);
 type Slot = Arc<OnceCell<Arc<List>>>;
 
-/// The elements of one loop.
-pub(crate) enum List {
+/// The elements that one event fixed.
+pub(crate) struct List {
+    /// The index of the first.
+    first: u64,
+    held: Held,
+}
+
+enum Held {
     /// All of them.
-    Held(Vec<Value>),
+    Whole(Vec<Value>),
     /// In a body that is read in parts.
     Stored(Box<ResultRef>, Places),
 }
@@ -51,7 +57,7 @@ pub(crate) struct Elements {
 }
 
 impl Elements {
-    /// The elements that a `loop.started` event fixed.
+    /// The elements that a `loop.started` or `loop.frame.claimed` event fixed.
     pub(crate) async fn get(&self, hand: &Hand, started: Seq) -> Result<Arc<List>, Trouble> {
         let cell = self.cell((hand.execution(), started));
         let list = cell.get_or_try_init(|| read(hand, started)).await?;
@@ -74,12 +80,13 @@ impl Elements {
 }
 
 impl List {
-    /// How many elements there are.
+    /// How many elements there are up to the last of these.
     pub(crate) fn len(&self) -> u64 {
-        match self {
-            Self::Held(values) => values.len() as u64,
-            Self::Stored(_, places) => places.total,
-        }
+        self.first
+            + match &self.held {
+                Held::Whole(values) => values.len() as u64,
+                Held::Stored(_, places) => places.total,
+            }
     }
 
     /// One element; those around it are kept in the window for whoever comes next.
@@ -89,9 +96,10 @@ impl List {
         window: &tokio::sync::Mutex<Window>,
         index: u64,
     ) -> Result<Value, Trouble> {
-        let (reference, places) = match self {
-            Self::Held(values) => return at(values, index).ok_or_else(|| no_element(index)),
-            Self::Stored(reference, places) => (reference, places),
+        let index = (index.checked_sub(self.first)).ok_or_else(|| no_element(index))?;
+        let (reference, places) = match &self.held {
+            Held::Whole(values) => return at(values, index).ok_or_else(|| no_element(index)),
+            Held::Stored(reference, places) => (reference, places),
         };
         let mut window = window.lock().await;
         let within = index.checked_sub(window.first);
@@ -113,23 +121,33 @@ fn at(values: &[Value], index: u64) -> Option<Value> {
 
 async fn read(hand: &Hand, started: Seq) -> Result<Arc<List>, Trouble> {
     let events = load::events(hand, &[started]).await?;
-    let Some(Body::LoopStarted(found)) = events.first().map(|event| &event.body) else {
-        return Err(not_there(started).into());
+    let (first, inline, reference) = match events.first().map(|event| &event.body) {
+        Some(Body::LoopStarted(begun)) => {
+            let reference = begun.collection_ref.as_ref();
+            (0, begun.collection.as_ref(), reference)
+        }
+        Some(Body::FrameClaimed(frame)) => (frame.from, None, Some(&frame.collection_ref)),
+        _ => return Err(not_there(started).into()),
     };
-    let value = match (&found.collection, &found.collection_ref) {
-        (Some(raw), _) => raw.value(),
+    let held = match (inline, reference) {
+        (Some(raw), _) => whole(raw.value()),
         (None, Some(reference)) => {
             let places = reference.meta.location.get(PLACES).cloned();
-            if let Some(places) = places.and_then(|places| serde_json::from_value(places).ok()) {
-                return Ok(Arc::new(List::Stored(reference.clone(), places)));
+            match places.and_then(|places| serde_json::from_value(places).ok()) {
+                Some(places) => Some(Held::Stored(reference.clone(), places)),
+                None => whole(load::body(hand, reference).await?),
             }
-            load::body(hand, reference).await?
         }
-        (None, None) => return Err(not_there(started).into()),
+        (None, None) => None,
     };
+    let held = held.ok_or_else(|| not_there(started))?;
+    Ok(Arc::new(List { first, held }))
+}
+
+fn whole(value: Value) -> Option<Held> {
     match value {
-        Value::Array(list) => Ok(Arc::new(List::Held(list))),
-        _ => Err(not_there(started).into()),
+        Value::Array(values) => Some(Held::Whole(values)),
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod call;
 mod claim;
+mod claims;
 mod clock;
 mod command;
 mod elements;

@@ -34,6 +34,8 @@ pub(crate) struct StepPlan {
     pub(crate) tasks: Vec<TaskPlan>,
     /// Whether its tasks only compute, so that iterations gain nothing from running side by side.
     pub(crate) is_pure: bool,
+    /// What claims the rows of its loop.
+    pub(crate) claim: Option<Box<StepPlan>>,
 }
 
 /// What is known of a task before it runs.
@@ -112,6 +114,7 @@ fn plan(step: &Step, tools: &Registry) -> StepPlan {
     };
     StepPlan {
         is_pure: tasks.iter().all(only_computes),
+        claim: step.claim().map(|claim| Box::new(plan(&claim.step, tools))),
         tasks,
     }
 }

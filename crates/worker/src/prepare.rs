@@ -2,9 +2,9 @@
 //! memory that does not grow with it; anything else is rendered and stored.
 
 use model::command::ReportEnd;
-use model::event::{Body, ResultStored};
+use model::event::{Body, Event, ResultStored};
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::{Collection, Loop, ResultControl, Step};
+use model::playbook::{Loop, ResultControl, Step};
 use model::result_ref::{BodyMeta, RefKind, Resolved, ResultRef, SCHEME, Scope as Life};
 use model::template::{Bound, Scope, Tree};
 use results::{Located, Place, Places, Source};
@@ -20,20 +20,41 @@ use crate::{keep, lookup};
 const RENDERED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Fixes a loop's elements and reports where they are.
-pub(crate) async fn elements(hand: &Hand, found: (&Step, &Loop)) -> Result<ReportEnd, Trouble> {
-    let Collection::In(tree) = &found.1.over;
+pub(crate) async fn elements(
+    hand: &Hand,
+    found: (&Step, &Loop),
+    tree: &Tree,
+) -> Result<ReportEnd, Trouble> {
     let mut scope: Scope = hand.scope();
     scope.now = Some(hand.now());
-    let mut result_ref = match counted(hand, &mut scope, tree, found.0).await? {
-        Some(reference) => reference,
-        None => rendered(hand, &mut scope, found, tree).await?,
-    };
-    result_ref.preview = None;
-    let body = Body::ResultStored(ResultStored {
-        result_ref: Box::new(result_ref),
-    });
-    hand.lease.push(&mut vec![hand.event(hand.at(), body)]);
+    let reference = fix(hand, &mut scope, found, tree).await?;
+    hand.lease.push(&mut vec![told(hand, reference)]);
     Ok(ReportEnd::Finished)
+}
+
+/// Where the elements that a template names are, how many they are among what is extracted.
+pub(crate) async fn fix(
+    hand: &Hand,
+    scope: &mut Scope,
+    found: (&Step, &Loop),
+    tree: &Tree,
+) -> Result<ResultRef, Trouble> {
+    match counted(hand, scope, tree, found.0).await? {
+        Some(reference) => Ok(reference),
+        None => rendered(hand, scope, found, tree).await,
+    }
+}
+
+/// What tells the server where the elements are.
+pub(crate) fn told(hand: &Hand, reference: ResultRef) -> Event {
+    let reference = ResultRef {
+        preview: None,
+        ..reference
+    };
+    let body = Body::ResultStored(ResultStored {
+        result_ref: Box::new(reference),
+    });
+    hand.event(hand.at(), body)
 }
 
 /// The elements as a list inside a body, if that is what they are. Parts of a manifest are no list in one body.
@@ -201,7 +222,7 @@ async fn rendered(
 }
 
 /// What came of a rendering, or why the step fails.
-fn settled<T>(resolved: load::Resolved<T>, step: &Step) -> Result<T, Trouble> {
+pub(crate) fn settled<T>(resolved: load::Resolved<T>, step: &Step) -> Result<T, Trouble> {
     resolved.map_err(|unresolved| match unresolved {
         Unresolved::Interrupted => Trouble::Interrupted,
         Unresolved::Missing(error) => Trouble::Failed(error),

@@ -118,12 +118,14 @@ fn details(event: &Event) -> String {
             format!("rule={} {action}", index(policy.matched_rule_index))
         }
         Body::LoopStarted(started) => format!(
-            "total={} mode={} max_in_flight={} failure={}",
+            "total={}{} mode={} max_in_flight={} failure={}",
             started.total,
+            if started.more { "+" } else { "" },
             word(&started.mode),
             started.max_in_flight,
             word(&started.failure)
         ),
+        Body::FrameClaimed(frame) => format!("from={} rows={}", frame.from, frame.rows),
         Body::ManifestUpdated(stored) => manifest(&stored.result_ref),
         Body::LoopDone(done) => {
             let stats = done.stats;

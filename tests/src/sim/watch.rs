@@ -241,6 +241,12 @@ impl Watch {
             })?;
             run.total = Some(started.total);
         }
+        if let Body::FrameClaimed(frame) = &event.body {
+            must(20, run.total == Some(frame.from), || {
+                format!("{id} goes on where it has not come to")
+            })?;
+            run.total = Some(frame.from + frame.rows);
+        }
         Ok(())
     }
 

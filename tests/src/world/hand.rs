@@ -59,6 +59,8 @@ pub struct Hand {
     playbook: Arc<Playbook>,
     scope: Scope,
     elements: Vec<Value>,
+    /// The index of the first of them.
+    first: u64,
     waiting: VecDeque<Begin>,
     active: Vec<Pipeline>,
     width: usize,
@@ -95,10 +97,12 @@ impl Hand {
                 let kept = started.collection_ref.as_ref();
                 let kept = kept.and_then(|reference| store.body(reference));
                 let inline = started.collection.as_ref();
-                inline.map(model::raw::Raw::value).or(kept)
+                (0, inline.map(model::raw::Raw::value).or(kept))
             }
-            _ => None,
+            Some(Body::FrameClaimed(frame)) => (frame.from, store.body(&frame.collection_ref)),
+            _ => (0, None),
         };
+        let (first, elements) = elements;
         let (waiting, width) = waiting(&command, state);
         let step = playbook.step(command.run.step.as_str());
         let loop_ = step.and_then(|step| step.loop_.as_ref());
@@ -116,6 +120,7 @@ impl Hand {
             elements: elements
                 .and_then(|value| value.as_array().cloned())
                 .unwrap_or_default(),
+            first,
             waiting,
             active: Vec::new(),
             width,
@@ -154,6 +159,9 @@ impl Hand {
             return Acted::Over(ReportEnd::Released);
         };
         let worker = self.worker.clone();
+        let is_preparing = self.command.work == Work::Prepare;
+        let claim = step.claim().filter(|_| is_preparing);
+        let step = claim.map_or(step, |claim| &claim.step);
         let mut env = Env {
             store,
             answers,
@@ -168,8 +176,9 @@ impl Hand {
                 .as_ref()
                 .is_some_and(|loop_| loop_.mode == LoopMode::Parallel),
             jumps_max: self.jumps_max,
+            claim,
         };
-        if self.command.work == Work::Prepare {
+        if is_preparing && claim.is_none() {
             return self.refuse_to_prepare(&env);
         }
         if self.begin_more(&mut env) {
@@ -218,14 +227,16 @@ impl Hand {
             let at = At::step_run(&self.command.run).iteration(begin.iteration);
             let mut pipeline =
                 Pipeline::new(at.clone(), self.scope_of(begin.iteration, env), env.now);
-            if let Some(continuation) = begin.continuation {
-                pipeline.restore(continuation, env);
-            } else {
-                let body = match begin.iteration {
-                    None => Body::StepStarted(Nothing {}),
-                    Some(_) => Body::IterationStarted(Nothing {}),
-                };
-                self.outbox.push(event(env, at, body));
+            match (begin.continuation, begin.iteration) {
+                (Some(continuation), _) => pipeline.restore(continuation, env),
+                (None, None) if env.claim.is_some() => {}
+                (None, iteration) => {
+                    let body = match iteration {
+                        None => Body::StepStarted(Nothing {}),
+                        Some(_) => Body::IterationStarted(Nothing {}),
+                    };
+                    self.outbox.push(event(env, at, body));
+                }
             }
             self.active.push(pipeline);
             moved = true;
@@ -238,8 +249,9 @@ impl Hand {
         let Some(index) = iteration else {
             return scope;
         };
-        let element = usize::try_from(index)
-            .ok()
+        let element = index
+            .checked_sub(self.first)
+            .and_then(|index| usize::try_from(index).ok())
             .and_then(|index| self.elements.get(index));
         let name = env
             .step
@@ -253,7 +265,7 @@ impl Hand {
         scope.iter = Some(Iter {
             values: Data::new(Value::Object(values)),
             index: Some(index),
-            length: self.elements.len() as u64,
+            length: self.first + self.elements.len() as u64,
             parent: scope.iter.take().and_then(|iter| iter.parent),
         });
         scope
@@ -294,7 +306,7 @@ fn waiting(command: &Command, state: &State) -> (VecDeque<Begin>, usize) {
     match command.work {
         Work::Pipeline | Work::Prepare => {
             let continuation = run
-                .filter(|run| run.started)
+                .filter(|run| run.started || !run.pipeline.visits.is_empty())
                 .map(|run| run.pipeline.clone());
             let plain = Begin {
                 iteration: None,

@@ -126,6 +126,20 @@ impl Kept {
         settled.record_writes();
     }
 
+    /// A loop's elements as a body.
+    pub(crate) fn elements(&self, owner: Owner<'_>, elements: Value) -> ResultRef {
+        let total = elements.as_array().map_or(0, Vec::len);
+        let limits = Limits {
+            inline_bytes_max: 0,
+        };
+        let kept = self.keep(owner, elements, &ResultControl::default(), limits);
+        let Ok(results::Kept::Ref(mut reference)) = kept else {
+            unreachable!("nothing is kept inline")
+        };
+        reference.extracted.insert("total".to_owned(), total.into());
+        *reference
+    }
+
     fn keep(
         &self,
         owner: Owner<'_>,

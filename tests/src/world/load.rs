@@ -152,7 +152,8 @@ pub fn loop_results(store: &Kept, execution: ExecutionId, pointer: &LoopPointer)
     let Some(Body::LoopStarted(started)) = at(pointer.started) else {
         return json!({"results": [], "stats": stats});
     };
-    let mut results = vec![Value::Null; usize::try_from(started.total).unwrap_or(0)];
+    let total = stats["total"].as_u64().unwrap_or(started.total);
+    let mut results = vec![Value::Null; usize::try_from(total).unwrap_or(0)];
     if let Some(Body::StepReused(reused)) = started.reused.and_then(at)
         && let ReusedPart::Iterations(iterations) = &reused.part
     {

@@ -1,11 +1,11 @@
 //! One pipeline under way, run one action at a time; it writes the events that the worker writes, in that order.
 
 use model::command::Continuation;
-use model::event::{At, Awaits, Body, Event, Nothing, Source, TaskStarted};
+use model::event::{At, Awaits, Body, Event, Nothing, ResultStored, Source, TaskStarted};
 use model::id::{EventId, ExecutionId, Name, Seq, WorkerId};
 use model::manifest::outcome_of;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use model::playbook::{Effect, Step};
+use model::playbook::{Claim, Effect, Step};
 use model::raw::Raw;
 use model::template::{Data, Scope};
 use model::time::Time;
@@ -33,6 +33,8 @@ pub(crate) struct Env<'w> {
     pub(crate) is_parallel: bool,
     /// How often a pipeline may jump.
     pub(crate) jumps_max: u32,
+    /// What claims rows for a loop, where the pipeline is that.
+    pub(crate) claim: Option<&'w Claim>,
 }
 
 /// One pipeline under way.
@@ -317,6 +319,7 @@ impl Pipeline {
             Err(too_large) => (None, error.or(Some(*too_large))),
         };
         let body = match (error, self.at.iteration) {
+            (None, None) if env.claim.is_some() => self.claimed(env),
             (None, None) => Body::StepDone(Nothing {}),
             (None, Some(_)) => Body::IterationDone(model::event::IterationDone { set_ctx }),
             (Some(error), iteration) => {
@@ -333,6 +336,20 @@ impl Pipeline {
         event.duration_ms = Some(u64::try_from(took).unwrap_or(u64::MAX));
         self.record(event, out);
         Stepped::Ended
+    }
+
+    /// The rows that were claimed, as a worker tells of them.
+    fn claimed(&self, env: &Env<'_>) -> Body {
+        let claim = env.claim.expect("the pipeline claims");
+        let rows = claim.rows.render(&self.scope);
+        let rows = rows.map_or(Value::Null, |rendered| rendered.value);
+        let owner = Owner {
+            execution: env.execution,
+            at: &self.at,
+            now: env.now,
+        };
+        let result_ref = Box::new(env.store.elements(owner, rows));
+        Body::ResultStored(ResultStored { result_ref })
     }
 
     /// Why the pipeline fails; read from the log where another worker saw it.

@@ -2,6 +2,7 @@
 
 mod appendix;
 mod calls;
+mod cursor;
 mod effect;
 mod failures;
 mod house;

@@ -115,8 +115,11 @@ impl Diagram {
 impl Node {
     fn of(step: &Step) -> Self {
         let lap = step.loop_.as_ref().map_or(Lap::None, |lap| {
-            let Collection::In(tree) = &lap.over;
-            literal_length(tree).map_or(Lap::Open, Lap::Of)
+            let length = match &lap.over {
+                Collection::In(tree) => literal_length(tree),
+                Collection::Cursor(_) => None,
+            };
+            length.map_or(Lap::Open, Lap::Of)
         });
         Self {
             name: step.name.to_string(),

@@ -1,5 +1,7 @@
 //! `noetl catalog`: the playbooks that runs can be started of by path.
 
+use model::playbook::entry_named;
+
 use crate::app::{App, Ended};
 use crate::args::CatalogVerb;
 use crate::clock;
@@ -35,7 +37,7 @@ async fn list(app: &App, runs: &dyn Runs) -> Ended {
 }
 
 async fn get(app: &App, runs: &dyn Runs, name: &str) -> Ended {
-    let (path, version) = split(name);
+    let (path, version) = entry_named(name);
     let entry = runs.find(path, version).await?.ok_or_else(|| {
         let message = format!("the catalog has no `{name}`");
         Problem::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", message)
@@ -47,23 +49,4 @@ async fn get(app: &App, runs: &dyn Runs, name: &str) -> Ended {
         app.out.data(&entry.content.unwrap_or_default());
     }
     Ok(Exit::Done)
-}
-
-/// `PATH@VERSION` taken apart; what is no version belongs to the path.
-pub(crate) fn split(name: &str) -> (&str, Option<u32>) {
-    let parts = name.rsplit_once('@');
-    let versioned = parts.and_then(|(path, version)| Some((path, version.parse().ok()?)));
-    versioned.map_or((name, None), |(path, version)| (path, Some(version)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_a_number_after_the_last_at() {
-        assert_eq!(split("a/b@3"), ("a/b", Some(3)));
-        assert_eq!(split("a/b"), ("a/b", None));
-        assert_eq!(split("a@b"), ("a@b", None));
-    }
 }

@@ -13,7 +13,6 @@ use crate::drive::{self, Follow};
 use crate::inputs;
 use crate::problem::{Exit, Problem};
 use crate::runs::{self, Begin, Runs};
-use crate::verbs::catalog::split;
 
 /// Runs a playbook.
 pub(crate) async fn run(app: &App, args: &RunArgs) -> Ended {
@@ -58,7 +57,7 @@ async fn catalogued(app: &App, args: &RunArgs, payload: Option<Map<String, Value
         Err(problem) if problem.code == "STORE_NOT_FOUND" => return Err(nowhere()),
         runs => runs?,
     };
-    let (path, version) = split(&args.file);
+    let (path, version) = model::playbook::entry_named(&args.file);
     let entry = runs.find(path, version).await?.ok_or_else(nowhere)?;
     let text = entry.content.unwrap_or_default();
     let parsed = added::parse(&entry.path, text.as_bytes(), &app.settings, runner(app));

@@ -101,6 +101,7 @@ impl StepView {
                     ..LoopView::default()
                 });
             }
+            Body::FrameClaimed(frame) => self.lap().total = frame.from + frame.rows,
             Body::IterationStarted(_) => {
                 self.reopen(event);
                 self.lap().in_flight.extend(iteration);

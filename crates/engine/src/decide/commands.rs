@@ -83,24 +83,30 @@ impl Turn<'_> {
     fn lack(&self, id: &StepRunId, step: &Step) -> Option<Lack> {
         let run = &self.state.runs[id];
         match (&step.loop_, &run.loop_) {
-            (None, _) => {
-                let waits = match run.pipeline.stage {
-                    Stage::Awaiting { .. }
-                    | Stage::Retrying {
-                        suspended: true, ..
-                    } => true,
-                    Stage::Ready
-                    | Stage::Started
-                    | Stage::Retrying { .. }
-                    | Stage::Answered { .. }
-                    | Stage::Done
-                    | Stage::Failed => false,
-                };
-                (!waits && !self.state.has_command(id, None)).then_some(Lack::Pipeline)
+            (None, _) => self.may_offer(id, run).then_some(Lack::Pipeline),
+            (Some(_), None) => self.may_offer(id, run).then_some(Lack::Prepare),
+            (Some(_), Some(progress)) if progress.wants_more() => {
+                self.may_offer(id, run).then_some(Lack::Prepare)
             }
-            (Some(_), None) => (!self.state.has_command(id, None)).then_some(Lack::Prepare),
             (Some(_), Some(progress)) => self.lack_of_loop(id, progress),
         }
+    }
+
+    /// Whether the run's own pipeline neither waits nor is under way.
+    fn may_offer(&self, id: &StepRunId, run: &Run) -> bool {
+        let waits = match run.pipeline.stage {
+            Stage::Awaiting { .. }
+            | Stage::Retrying {
+                suspended: true, ..
+            } => true,
+            Stage::Ready
+            | Stage::Started
+            | Stage::Retrying { .. }
+            | Stage::Answered { .. }
+            | Stage::Done
+            | Stage::Failed => false,
+        };
+        !waits && !self.state.has_command(id, None)
     }
 
     fn lack_of_loop(&self, id: &StepRunId, progress: &LoopRun) -> Option<Lack> {
@@ -143,7 +149,7 @@ impl Turn<'_> {
             return None;
         }
         let length = range_length(progress, width);
-        let to = (progress.next + length).min(progress.total);
+        let to = (progress.next + length).min(progress.frame_end(progress.next));
         Some(Lack::Range {
             from: progress.next,
             to,
@@ -205,7 +211,8 @@ impl Turn<'_> {
                 dispatch: issued.dispatch,
                 pool: issued.pool.clone(),
                 args: state.and_then(|run| run.args.clone()),
-                loop_started: state.and_then(|run| Some(run.loop_.as_ref()?.started)),
+                loop_started: state
+                    .and_then(|run| Some(run.loop_.as_ref()?.holder_of(issued.work))),
                 run,
             };
             let step = self.net.playbook.step(command.run.step.as_str());
@@ -225,7 +232,8 @@ impl Turn<'_> {
 fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
     let unfinished = progress.returned.iter().filter_map(|range| {
         let parts = progress.unfinished(range.from, range.to);
-        parts.first().map(|part| (*part, range.strikes))
+        let first = parts.first().map(|(from, to)| (*from, (*to).min(progress.frame_end(*from))));
+        first.map(|part| (part, range.strikes))
     });
     let ((from, to), strikes) = unfinished.min()?;
     let half = from + (to - from).div_ceil(2);

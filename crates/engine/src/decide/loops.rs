@@ -1,6 +1,6 @@
 //! Loops: the collection is fixed once, and the loop ends when every index is accounted for.
 
-use model::event::{At, Body, IterationScheduled, LoopDone, LoopStarted};
+use model::event::{At, Body, FrameClaimed, IterationScheduled, LoopDone, LoopStarted};
 use model::id::StepRunId;
 use model::manifest::outcome_of;
 use model::outcome::ErrorKind;
@@ -14,6 +14,7 @@ use crate::decide::Undecided;
 use crate::decide::bodies::sha256;
 use crate::decide::scope::Unrendered;
 use crate::decide::turn::{Turn, at_run, fatal};
+use crate::state::Run;
 
 impl Turn<'_> {
     /// Starts or ends one loop. False if none is ready for either.
@@ -29,11 +30,15 @@ impl Turn<'_> {
             let loop_ = step.loop_.as_ref()?;
             let ready = match &run.loop_ {
                 None => run.prepared.is_some() || !self.state.has_command(id, None),
-                Some(progress) => self.has_run_out(id, progress),
+                Some(progress) => has_claimed(run) || self.has_run_out(id, progress),
             };
             ready.then_some((id.clone(), step, loop_, run.loop_.is_some()))
         });
         for (id, step, loop_, started) in looped.collect::<Vec<_>>() {
+            if started && has_claimed(&self.state.runs[&id]) {
+                self.record_frame(&id);
+                return Ok(true);
+            }
             if started && self.has_fresh_manifests(&id) {
                 self.rests = true;
                 return Ok(true);
@@ -58,7 +63,8 @@ impl Turn<'_> {
                 .values()
                 .any(|command| command.run == *id)
         };
-        progress.ended() == progress.total || (progress.is_stopped() && !away && !running())
+        let is_through = progress.ended() == progress.total && !progress.more;
+        is_through || (progress.is_stopped() && !away && !running())
     }
 
     /// Fixes the collection. False: a worker has to prepare it first.
@@ -77,7 +83,9 @@ impl Turn<'_> {
             .args
             .clone()
             .map_or_else(Data::default, Data::lazy);
-        let Collection::In(tree) = &loop_.over;
+        let Collection::In(tree) = &loop_.over else {
+            return Ok(false);
+        };
         let rendered = match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
             Ok(rendered) => rendered.value,
             Err(Unrendered::TooLarge(_)) => return Ok(false),
@@ -126,15 +134,26 @@ impl Turn<'_> {
         loop_: &Loop,
         reference: ResultRef,
     ) -> Result<(), Undecided> {
-        let total = reference
-            .extracted
-            .get("total")
-            .and_then(Value::as_u64)
-            .unwrap_or(0);
+        let total = prepared_total(&reference);
         let mut started = self.loop_started(step, loop_, total, reference.meta.sha256.clone())?;
         started.collection_ref = Some(Box::new(reference));
+        started.more = total > 0 && step.claim().is_some();
         self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
         Ok(())
+    }
+
+    /// A cursor loop goes on over what was claimed.
+    fn record_frame(&mut self, id: &StepRunId) {
+        let run = &self.state.runs[id];
+        let (Some(progress), Some(reference)) = (&run.loop_, &run.prepared) else {
+            return;
+        };
+        let frame = FrameClaimed {
+            from: progress.total,
+            rows: prepared_total(reference),
+            collection_ref: reference.clone(),
+        };
+        self.emit(at_run(id), Body::FrameClaimed(frame));
     }
 
     pub(super) fn loop_started(
@@ -168,6 +187,7 @@ impl Turn<'_> {
             collection_ref: None,
             sha256,
             reused: None,
+            more: false,
         })
     }
 
@@ -306,6 +326,17 @@ impl Turn<'_> {
             Body::IterationScheduled(IterationScheduled { from, to, width }),
         );
     }
+}
+
+/// Whether more rows of a cursor loop are at hand.
+fn has_claimed(run: &Run) -> bool {
+    run.prepared.is_some() && run.loop_.as_ref().is_some_and(|progress| progress.more)
+}
+
+/// How many elements a worker has prepared.
+fn prepared_total(reference: &ResultRef) -> u64 {
+    let total = reference.extracted.get("total");
+    total.and_then(Value::as_u64).unwrap_or(0)
 }
 
 fn whole(value: &Value) -> Option<u32> {

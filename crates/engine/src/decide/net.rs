@@ -151,6 +151,9 @@ pub enum Refusal {
     /// Later iterations than the one named were taken over from another run.
     #[error("later iterations were taken over from another run; run that one again from there")]
     TakenOver,
+    /// The rows of a cursor loop are claimed anew; none of them can be left out.
+    #[error("a cursor loop claims its rows anew; run its step again as a whole")]
+    Claims,
     /// Only a run that has ended can be done again.
     #[error("the execution still runs; only one that has ended can be run again")]
     StillRuns,
@@ -183,6 +186,7 @@ impl Refusal {
             Self::NotALoop => "NOT_A_LOOP",
             Self::NoIteration { .. } => "ITERATION_OUT_OF_RANGE",
             Self::TakenOver => "ITERATIONS_TAKEN_OVER",
+            Self::Claims => "CURSOR_LOOP",
             Self::StillRuns => "EXECUTION_RUNNING",
         }
     }

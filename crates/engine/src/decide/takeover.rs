@@ -134,6 +134,9 @@ impl Reuse {
         if takeover.iterations.is_some() && from.loop_.is_none() {
             return Err(Refusal::NotALoop);
         }
+        if takeover.iterations.is_some() && from.claim().is_some() {
+            return Err(Refusal::Claims);
+        }
         let mut lost = takeover.tokens.iter().map(|token| &token.step);
         match lost.find(|step| is_known(step).is_none()) {
             Some(step) => Err(Refusal::StepMissing(step.clone())),

@@ -106,6 +106,15 @@ impl State {
                         begun.take_over(&reused);
                     }
                     run.loop_ = Some(LoopRun { ctx, ..begun });
+                    run.claim_anew();
+                }
+            }
+            Body::FrameClaimed(frame) => {
+                if let Some(run) = self.run_mut(event) {
+                    if let Some(loop_) = &mut run.loop_ {
+                        loop_.extend(frame.rows, event.seq);
+                    }
+                    run.claim_anew();
                 }
             }
             Body::ResultStored(stored) if event.at.task.is_none() => {

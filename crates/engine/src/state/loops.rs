@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::command::Continuation;
+use model::command::{Continuation, Work};
 use model::ctx::Combined;
 use model::event::{LoopStarted, LoopStats};
 use model::id::Seq;
@@ -21,6 +21,12 @@ pub(super) const INLINE_PARTS_MAX: u64 = 1_000;
 pub struct LoopRun {
     /// The `loop.started` event.
     pub started: Seq,
+    /// The later frames of a cursor loop: the first index of each, and its `loop.frame.claimed` event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<(u64, Seq)>,
+    /// Whether more rows are claimed when these are through.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
     /// How many elements.
     pub total: u64,
     /// One after the other, or several at once.
@@ -82,6 +88,8 @@ impl LoopRun {
     pub fn begin(started: &LoopStarted, seq: Seq) -> Self {
         Self {
             started: seq,
+            frames: Vec::new(),
+            more: started.more,
             total: started.total,
             mode: started.mode,
             max_in_flight: started.max_in_flight,
@@ -104,6 +112,42 @@ impl LoopRun {
             mean_us: 0,
             is_partly_reused: false,
         }
+    }
+
+    /// More rows come behind those that are through; the claim that finds none is the last.
+    pub fn extend(&mut self, rows: u64, seq: Seq) {
+        self.more = rows > 0;
+        if self.more {
+            self.frames.push((self.total, seq));
+            self.total += rows;
+        }
+    }
+
+    /// The event that holds the element at this index.
+    pub fn holder(&self, index: u64) -> Seq {
+        let behind = self.frames.partition_point(|(from, _)| *from <= index);
+        let frame = behind.checked_sub(1).map(|place| self.frames[place].1);
+        frame.unwrap_or(self.started)
+    }
+
+    /// One past the last index that the same event holds.
+    pub fn frame_end(&self, index: u64) -> u64 {
+        let behind = self.frames.partition_point(|(from, _)| *from <= index);
+        self.frames.get(behind).map_or(self.total, |(from, _)| *from)
+    }
+
+    /// The event that holds the elements of this work.
+    pub fn holder_of(&self, work: Work) -> Seq {
+        match work {
+            Work::Range { from, .. } => self.holder(from),
+            Work::Iteration { index } => self.holder(index),
+            Work::Pipeline | Work::Prepare => self.started,
+        }
+    }
+
+    /// Whether everything that was claimed is through and more may come.
+    pub fn wants_more(&self) -> bool {
+        self.more && self.ended() == self.total && !self.is_stopped()
     }
 
     /// Whether this index has ended.

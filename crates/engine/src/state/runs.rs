@@ -30,7 +30,7 @@ pub struct Run {
     pub pipeline: Continuation,
     /// The loop, once its collection is fixed.
     pub loop_: Option<LoopRun>,
-    /// The collection a worker prepared, before the loop starts.
+    /// The collection a worker prepared, before the loop starts or goes on over it.
     pub prepared: Option<Box<ResultRef>>,
     /// How it ended, until its arcs are looked at.
     pub boundary: Option<Ended>,
@@ -119,6 +119,16 @@ impl LiveCommand {
 }
 
 impl Run {
+    /// What was prepared is in the loop. The next claim of a cursor loop is one more visit of the task that claims.
+    pub(super) fn claim_anew(&mut self) {
+        self.prepared = None;
+        self.strikes = 0;
+        self.pipeline = Continuation {
+            visits: std::mem::take(&mut self.pipeline.visits),
+            ..Continuation::default()
+        };
+    }
+
     /// The pipeline of the run itself or of one of its iterations.
     pub fn continuation(&self, iteration: Option<u64>) -> Option<&Continuation> {
         match (iteration, &self.loop_) {

@@ -140,11 +140,8 @@ fn return_work(state: &mut State, seq: Seq, command: &LiveCommand, strikes: u32)
     let Some(run) = state.runs.get_mut(&command.run) else {
         return;
     };
-    let Some(loop_) = &mut run.loop_ else {
+    let (Some(loop_), Some((from, to))) = (&mut run.loop_, indices(command.work)) else {
         run.strikes = strikes;
-        return;
-    };
-    let Some((from, to)) = indices(command.work) else {
         return;
     };
     for (from, to) in without(loop_.unfinished(from, to), &elsewhere) {

@@ -488,6 +488,20 @@ payload!(
         /// The `step.reused` event of this log that says which iterations were taken over.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reused: Option<Seq>,
+        /// Whether more rows are claimed when these are through.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
+    }
+);
+payload!(
+    /// A cursor loop goes on over the next rows; none were left if it claimed none.
+    FrameClaimed {
+        /// The index of the first row.
+        from: u64,
+        /// How many rows.
+        rows: u64,
+        /// Where the rows live.
+        collection_ref: Box<ResultRef>,
     }
 );
 payload!(

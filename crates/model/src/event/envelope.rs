@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::body::{
     Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed,
-    CommandIssued, CtxPatched, Ending, Failed, Finished, IterationDone, IterationScheduled,
+    CommandIssued, CtxPatched, Ending, Failed, Finished, FrameClaimed, IterationDone, IterationScheduled,
     LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated, RequestEvaluated,
     Requested, ResultStored, Retried, Signal, StepScheduled, TaskEnded, TaskStarted, TimerFired,
     TimerSet, WorkflowStarted, Written,
@@ -198,6 +198,7 @@ bodies! {
     TaskFailed(Box<TaskEnded>),
     PolicyEvaluated(Box<PolicyEvaluated>),
     LoopStarted(Box<LoopStarted>),
+    FrameClaimed(FrameClaimed),
     IterationScheduled(IterationScheduled),
     IterationStarted(Nothing),
     IterationDone(IterationDone),
@@ -265,6 +266,7 @@ impl Event {
             | Body::TaskStarted(_)
             | Body::AttemptStarted(_)
             | Body::LoopStarted(_)
+            | Body::FrameClaimed(_)
             | Body::IterationScheduled(_)
             | Body::IterationStarted(_)
             | Body::CommandIssued(_)

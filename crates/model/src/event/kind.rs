@@ -125,6 +125,7 @@ kinds! {
     TaskFailed "task.failed" Task Worker ["tool.failed", "sink.failed"];
     PolicyEvaluated "policy.task.evaluated" Policy Worker ["case.started", "case.processed"];
     LoopStarted "loop.started" Loop Server [];
+    FrameClaimed "loop.frame.claimed" Loop Server [];
     IterationScheduled "loop.iteration.scheduled" Loop Server [];
     IterationStarted "loop.iteration.started" Loop Worker ["loop.item"];
     IterationDone "loop.iteration.done" Loop Worker [];

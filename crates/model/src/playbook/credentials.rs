@@ -60,7 +60,7 @@ impl Opens {
     /// What all tasks of a step open.
     pub fn of_step(step: &Step) -> Self {
         let mut all = Self::default();
-        for task in &step.tasks {
+        for task in step.all_tasks() {
             let opens = Self::of_task(step, task);
             all.names.extend(opens.names);
             all.keychain.extend(opens.keychain);

@@ -3,6 +3,7 @@
 mod check;
 pub mod credentials;
 mod data;
+mod entry;
 mod keychain;
 pub mod kinds;
 mod parse;
@@ -11,6 +12,7 @@ mod read;
 mod shape;
 
 pub use data::data;
+pub use entry::entry_named;
 pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
 pub use kinds::FieldMode;
 pub use parse::{Parsed, parse};
@@ -19,6 +21,6 @@ pub use policy::{
     Backoff, Directive, Jump, Policy, Retry, Rule, Then, Unmatched, Write, WriteTarget,
 };
 pub use shape::{
-    Admission, AdmitMode, AdmitRule, Arc, Collection, Effect, Executor, FailureMode, Loop,
+    Admission, AdmitMode, AdmitRule, Arc, Claim, Collection, Effect, Executor, FailureMode, Loop,
     LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
 };

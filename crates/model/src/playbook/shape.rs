@@ -108,6 +108,20 @@ pub struct Step {
 }
 
 impl Step {
+    /// The pipeline that claims the rows of its loop, if that is a cursor loop.
+    pub fn claim(&self) -> Option<&Claim> {
+        match &self.loop_.as_ref()?.over {
+            Collection::Cursor(claim) => Some(claim),
+            Collection::In(_) => None,
+        }
+    }
+
+    /// Every task that runs for this step: that which claims its rows, and its pipeline.
+    pub fn all_tasks(&self) -> impl Iterator<Item = &Task> {
+        let claim = self.claim().into_iter();
+        claim.flat_map(|claim| &claim.step.tasks).chain(&self.tasks)
+    }
+
     /// The task with that label, and its place in the pipeline.
     pub fn task(&self, label: &str) -> Option<(usize, &Task)> {
         self.tasks
@@ -180,6 +194,19 @@ pub struct Loop {
 pub enum Collection {
     /// A list, given or rendered.
     In(Tree),
+    /// Rows, claimed frame by frame until there are no more.
+    Cursor(Box<Claim>),
+}
+
+/// How a cursor loop comes by its rows.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// A pipeline of one task, which claims a frame each time it runs.
+    pub step: Step,
+    /// The rows in that task's result.
+    pub rows: Tree,
+    /// How many rows it changed.
+    pub affected: Tree,
 }
 
 /// How a loop runs its iterations.

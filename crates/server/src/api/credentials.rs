@@ -101,7 +101,7 @@ pub(crate) async fn rotate(
 
 /// The playbook that an id of the catalog names.
 async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
-    let path = id.rsplit_once('@').map_or(id, |(path, _)| path);
+    let (path, _) = model::playbook::entry_named(id);
     if let Some(entry) = api.store().latest(path, None).await? {
         Ok(entry.path.to_string())
     } else {

@@ -174,6 +174,7 @@ impl From<Refusal> for ApiError {
             Refusal::TooLarge
             | Refusal::StepUnknown(_)
             | Refusal::NotALoop
+            | Refusal::Claims
             | Refusal::NoIteration { .. } => Self::invalid(refusal.code(), refusal.to_string()),
             _ => Self::conflict(refusal.code(), refusal.to_string()),
         }

@@ -87,13 +87,8 @@ async fn playbook(api: &Api, request: &ExecuteRequest) -> Result<(String, Option
         let detail = "one of `path`, `catalog_id` and `playbook` is needed";
         return Err(ApiError::invalid("PLAYBOOK_NOT_NAMED", detail));
     };
-    match id
-        .rsplit_once('@')
-        .and_then(|(path, version)| Some((path, version.parse().ok()?)))
-    {
-        Some((path, version)) => Ok((path.to_owned(), Some(version))),
-        None => Ok((id.clone(), request.version)),
-    }
+    let (path, version) = model::playbook::entry_named(id);
+    Ok((path.to_owned(), version.or(request.version)))
 }
 
 /// The id that the first request with this word got, or gets now.

@@ -437,7 +437,10 @@ impl Drive {
             dispatch: run.dispatches.max(1),
             pool: "".into(),
             args: run.args.clone(),
-            loop_started: run.loop_.as_ref().map(|loop_| loop_.started),
+            loop_started: run
+                .loop_
+                .as_ref()
+                .map(|loop_| loop_.holder_of(live.work)),
         };
         self.build_from(&command, epoch)
     }
@@ -480,14 +483,8 @@ impl Drive {
                     started,
                 });
             }
-            (Work::Pipeline, _) if run.started => {
-                let continuation = run.pipeline.clone();
-                resume.push(Resume {
-                    iteration: None,
-                    continuation,
-                    started: true,
-                });
-            }
+            (Work::Pipeline, _) if run.started => resume.push(own(run)),
+            (Work::Prepare, _) if !run.pipeline.visits.is_empty() => resume.push(own(run)),
             _ => {}
         }
         Some(Claimed {
@@ -497,5 +494,14 @@ impl Drive {
             resume,
             over,
         })
+    }
+}
+
+/// How far the run's own pipeline came.
+fn own(run: &engine::Run) -> Resume {
+    Resume {
+        iteration: None,
+        continuation: run.pipeline.clone(),
+        started: true,
     }
 }

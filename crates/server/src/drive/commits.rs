@@ -423,7 +423,7 @@ impl Issuing {
             .net
             .as_ref()
             .and_then(|net| net.playbook.step(step.as_str()));
-        let tasks = step.map(|step| step.tasks.as_slice()).unwrap_or_default();
+        let tasks = step.into_iter().flat_map(model::playbook::Step::all_tasks);
         let mut kinds: Vec<Name> = Vec::with_capacity(1);
         for task in tasks {
             if !kinds.contains(&task.kind) {

@@ -21,7 +21,7 @@ impl Declared {
     pub(super) fn of(playbook: &Playbook) -> Self {
         let steps = playbook.steps.iter().filter_map(|step| {
             let opens = Opens::of_step(step);
-            let kinds = step.tasks.iter().map(|task| task.kind.clone()).collect();
+            let kinds = step.all_tasks().map(|task| task.kind.clone()).collect();
             (!opens.is_empty()).then(|| (step.name.clone(), (opens, kinds)))
         });
         Self {

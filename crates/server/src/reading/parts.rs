@@ -140,11 +140,15 @@ impl Parts {
         each(store, execution, (items.started, items.until), |event| {
             let index = event.at.iteration.filter(|index| is_meant(*index));
             let index = index.and_then(|index| usize::try_from(index).ok());
-            if let Some(place) = index.and_then(|index| places.get_mut(index))
+            if let Some(index) = index
                 && is_outcome(event)
                 && event.at.step_run_id() == run
             {
-                *place = Some((log, event.seq));
+                // A loop that claims its rows begins before it knows how many there are.
+                if index >= places.len() {
+                    places.resize(index + 1, None);
+                }
+                places[index] = Some((log, event.seq));
             }
         })
         .await

@@ -29,7 +29,8 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
         name(step.name.as_str(), "step", step.span, reader);
         if let Some(looped) = &step.loop_ {
             name(looped.iterator.as_str(), "iterator", looped.span, reader);
-            if looped.mode == LoopMode::Parallel && looped.max_in_flight.is_none() {
+            let is_silent = looped.mode == LoopMode::Parallel && looped.max_in_flight.is_none();
+            if is_silent && step.claim().is_none() {
                 let message = format!(
                     "the parallel loop of step `{}` does not say how many run at once",
                     step.name

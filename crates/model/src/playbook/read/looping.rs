@@ -1,7 +1,8 @@
 //! `loop`: run a step's pipeline for each element.
 
+use crate::playbook::read::cursor::Around;
 use crate::playbook::read::reader::{Fields, Reader};
-use crate::playbook::read::shapes::{LOOP, LOOP_POLICY, LOOP_RESULTS, LOOP_SPEC};
+use crate::playbook::read::shapes::{LOOP, LOOP_FRAME, LOOP_POLICY, LOOP_RESULTS, LOOP_SPEC};
 use crate::playbook::read::uses::Place;
 use crate::playbook::read::values::is_template;
 use crate::playbook::{Collection, Loop, LoopMode};
@@ -23,13 +24,21 @@ const MODES: &[(&str, Mode)] = &[
 /// What `loop.spec` says.
 #[derive(Default)]
 struct Knobs {
-    mode: LoopMode,
+    mode: Option<Mode>,
     max_in_flight: Option<Tree>,
     local: bool,
+    frame: Frame,
+}
+
+/// How a cursor loop takes its rows.
+#[derive(Default)]
+struct Frame {
+    max_rows: Option<Tree>,
+    row_concurrency: Option<Tree>,
 }
 
 impl Reader {
-    pub(crate) fn looping(&mut self, node: &Node, title: &str) -> Option<Loop> {
+    pub(crate) fn looping(&mut self, node: &Node, title: &str, step: &Around<'_>) -> Option<Loop> {
         self.place = Place::Loop;
         let title = format!("the loop of {title}");
         if node.as_map().is_none() {
@@ -38,52 +47,58 @@ impl Reader {
         }
         let fields = self.fields(node, &LOOP, &title);
         let knobs = match fields.get("spec") {
-            Some(spec) => self.loop_spec(spec),
+            Some(spec) => self.loop_spec(spec, fields.get("cursor")),
             None => Some(Knobs::default()),
         };
-        let over = self.over(&fields, knobs.is_none(), &title);
+        let over = self.over(&fields, knobs.as_ref(), &title, step);
         let iterator = fields.get("iterator");
-        if iterator.is_none() && fields.get("cursor").is_none() && !fields.has_bad_keys() {
+        if iterator.is_none() && !fields.has_bad_keys() {
             self.missing("iterator", &title, node.span, "iterator: item");
         }
         let iterator = iterator.and_then(|iterator| self.name(iterator, "iterator"));
-        let knobs = knobs?;
+        let (knobs, over) = (knobs?, over?);
+        let is_cursor = matches!(over, Collection::Cursor(_));
         Some(Loop {
-            over: Collection::In(over?),
             iterator: iterator?,
-            mode: knobs.mode,
-            max_in_flight: knobs.max_in_flight,
+            mode: match (knobs.mode, is_cursor) {
+                (Some(Mode::Plain(mode)), _) => mode,
+                (_, true) => LoopMode::Parallel,
+                (_, false) => LoopMode::default(),
+            },
+            max_in_flight: knobs.frame.row_concurrency.or(knobs.max_in_flight),
             local: knobs.local,
             span: node.span,
+            over,
         })
     }
 
-    fn over(&mut self, fields: &Fields<'_>, is_cursor: bool, title: &str) -> Option<Tree> {
+    fn over(
+        &mut self,
+        fields: &Fields<'_>,
+        knobs: Option<&Knobs>,
+        title: &str,
+        step: &Around<'_>,
+    ) -> Option<Collection> {
         let advice = "give it one of `in` and `cursor`";
         match (fields.get("in"), fields.entry("cursor")) {
-            (Some(list), None) => self.collection(list),
+            (Some(list), None) => self.collection(list).map(Collection::In),
             (Some(_), Some(cursor)) => {
                 let message = format!("{title} has both `in` and `cursor`");
                 self.error("E0115", message, cursor.span, advice);
                 None
             }
-            (None, None) if fields.has_bad_keys() || is_cursor => None,
+            (None, None) if fields.has_bad_keys() || knobs.is_none() => None,
             (None, None) => {
                 let message = format!("{title} has neither `in` nor `cursor`");
                 self.error("E0115", message, fields.span, advice);
                 None
             }
             (None, Some(cursor)) => {
-                self.no_cursor(&cursor.value);
-                None
+                let max_rows = knobs.and_then(|knobs| knobs.frame.max_rows.clone());
+                let claim = self.claim(&cursor.value, max_rows, step)?;
+                Some(Collection::Cursor(Box::new(claim)))
             }
         }
-    }
-
-    fn no_cursor(&mut self, node: &Node) {
-        let message = "cursor loops are not built into this version";
-        let label = "read the rows in a task, and loop over them with `in`";
-        self.error("E0116", message, node.span, label);
     }
 
     fn collection(&mut self, node: &Node) -> Option<Tree> {
@@ -99,8 +114,8 @@ impl Reader {
         Some(self.tree(node))
     }
 
-    /// Nothing for a cursor loop, which is reported.
-    fn loop_spec(&mut self, node: &Node) -> Option<Knobs> {
+    /// Nothing where it speaks of a cursor that the loop does not have.
+    fn loop_spec(&mut self, node: &Node, cursor: Option<&Node>) -> Option<Knobs> {
         let fields = self.fields(node, &LOOP_SPEC, "loop.spec");
         let mut knobs = Knobs::default();
         if let Some(max) = fields.get("max_in_flight") {
@@ -109,22 +124,34 @@ impl Reader {
         if let Some(policy) = fields.get("policy") {
             knobs.local = self.loop_policy(policy);
         }
-        let mode = fields.get("mode");
-        match mode.and_then(|mode| self.word(mode, "loop.spec.mode", MODES)) {
-            Some(Mode::Cursor) => {
-                if let Some(mode) = mode {
-                    self.no_cursor(mode);
-                }
-                return None;
+        let advice = "add `cursor: {kind: postgres, auth: …, claim: …}` to the loop";
+        let mut is_whole = true;
+        if let Some(mode) = fields.get("mode") {
+            knobs.mode = self.word(mode, "loop.spec.mode", MODES);
+            if knobs.mode == Some(Mode::Cursor) && cursor.is_none() {
+                let message = "`mode: cursor` needs a `cursor` that claims rows";
+                self.error("E0116", message, mode.span, advice);
+                is_whole = false;
             }
-            Some(Mode::Plain(mode)) => knobs.mode = mode,
-            None => {}
         }
         if let Some(frame) = fields.entry("frame") {
-            let message = "`frame` belongs to cursor loops, which are not built into this version";
-            self.error("E0116", message, frame.span, "remove it");
+            if cursor.is_none() {
+                let message = "`frame` belongs to a loop with a `cursor`";
+                self.error("E0116", message, frame.span, advice);
+                is_whole = false;
+            }
+            knobs.frame = self.frame(&frame.value);
         }
-        Some(knobs)
+        is_whole.then_some(knobs)
+    }
+
+    fn frame(&mut self, node: &Node) -> Frame {
+        let fields = self.fields(node, &LOOP_FRAME, "loop.spec.frame");
+        let mut count = |key: &str| self.count(fields.get(key)?, key);
+        Frame {
+            max_rows: count("max_rows"),
+            row_concurrency: count("row_concurrency"),
+        }
     }
 
     /// Whether one worker takes the whole loop.

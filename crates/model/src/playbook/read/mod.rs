@@ -4,6 +4,7 @@
 //! shape of `playbook::shape`, and nothing is ignored: what is not known is reported.
 
 mod admission;
+mod cursor;
 mod executor;
 mod keychain;
 mod layers;

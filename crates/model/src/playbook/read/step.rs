@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::id::Name;
+use crate::playbook::read::cursor::Around;
 use crate::playbook::read::layers::{inheritable, stack};
 use crate::playbook::read::reader::{Fields, Reader};
 use crate::playbook::read::shapes::{LIFECYCLE, STEP, STEP_POLICY, STEP_SPEC};
@@ -36,7 +37,13 @@ impl Reader {
         let fields = self.fields(node, &STEP, &title);
         let name = self.step_name(&fields, node);
         let knobs = self.step_spec(fields.get("spec"));
-        let loop_ = fields.get("loop").map(|node| self.looping(node, &title));
+        let called = name.clone().unwrap_or_else(|| "step".into());
+        let around = Around {
+            name: called.clone(),
+            book,
+        };
+        let loop_ = fields.get("loop");
+        let loop_ = loop_.map(|node| self.looping(node, &title, &around));
         let inherited = layers(&fields, defaults);
         self.place = Place::Call;
         let input = fields.get("input").map(|input| self.step_input(input));
@@ -44,7 +51,6 @@ impl Reader {
             inherited: inherited.as_ref(),
             book,
         };
-        let called = name.clone().unwrap_or_else(|| "step".into());
         let mut tasks = match fields.get("tool") {
             Some(tool) => self.with_output(tool, &fields, &called, &home),
             None => Vec::new(),

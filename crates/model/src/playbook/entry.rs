@@ -1,0 +1,20 @@
+//! The id of a catalog entry, `path@version`.
+
+/// The path that an id names, and the version if it names one.
+pub fn entry_named(id: &str) -> (&str, Option<u32>) {
+    let parts = id.rsplit_once('@');
+    let parts = parts.and_then(|(path, version)| Some((path, version.parse().ok()?)));
+    parts.map_or((id, None), |(path, version)| (path, Some(version)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_path_with_or_without_a_version() {
+        assert_eq!(entry_named("team/load@3"), ("team/load", Some(3)));
+        assert_eq!(entry_named("team/load"), ("team/load", None));
+        assert_eq!(entry_named("a@b"), ("a@b", None));
+    }
+}
