@@ -93,7 +93,7 @@ async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
     let mut make = Call::new("duckdb");
     dir.clone_into(&mut make.place.base_dir);
     make.fields = map(json!({"database": "x.duckdb"}));
-    let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, at TIMESTAMP)".to_owned();
+    let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, \"at\" TIMESTAMP)".to_owned();
     let pieces = vec![vec![model::template::Piece::Text(table)]];
     make.pieces.insert("command".to_owned(), pieces);
     run(&tools, make).await?;

@@ -26,7 +26,7 @@ fn peak_kib() -> u64 {
 #[expect(clippy::print_stdout, reason = "the child says what it took")]
 async fn carry(url: &str, dir: &Path) {
     let tools = tools(dir);
-    let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, at TIMESTAMP)";
+    let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, \"at\" TIMESTAMP)";
     result(run(&tools, sql(dir, table, json!({"database": "x.duckdb"}))).await);
     let auth = json!({"dsn": url, "sslmode": "disable"});
     let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": auth});

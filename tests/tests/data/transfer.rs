@@ -276,7 +276,7 @@ async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
     ask(&world.database, "INSERT INTO a VALUES (true, 5, 12345678901234567890.1234, 0.1, 'x', '2024-02-29', '2024-02-29 01:02:03.5', \
         '2024-02-29 01:02:03+02', '6ffa0b5d-1f3c-4a0e-9d4f-0123456789ab', '1 year 2 days 00:00:03', '{\"k\": [1]}', '\\x00ff', '{1,NULL,3}'); INSERT INTO a (b) VALUES (NULL)").await;
     ask(&world.database, "CREATE TABLE back (LIKE a)").await;
-    let made = format!("CREATE TABLE a ({columns}, j JSON, by BLOB, l INTEGER[])");
+    let made = format!("CREATE TABLE a ({columns}, j JSON, \"by\" BLOB, l INTEGER[])");
     result(
         run(
             &world.tools,

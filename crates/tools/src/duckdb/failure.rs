@@ -27,8 +27,11 @@ impl Fault {
         self.message.is_empty()
     }
 
-    /// The word before `Error`, in capitals: `PARSER`.
+    /// The word before `Error`, in capitals: `PARSER`. An appender leaves it out.
     fn class(&self) -> String {
+        if self.message.starts_with("Failed to append") && self.message.contains("constraint") {
+            return "CONSTRAINT".to_owned();
+        }
         let head = self
             .message
             .split_once(" Error")
@@ -133,6 +136,8 @@ mod tests {
     #[test]
     fn errors_are_told_apart_by_their_class() {
         let code = |text: &str| failed(&Fault::new(text.to_owned())).code;
+        let appended = "Failed to append: Duplicate key \"id: 2\" violates primary key constraint.";
+        assert_eq!(code(appended), "DUCKDB_CONSTRAINT");
         assert_eq!(
             code("Parser Error: syntax error at or near \"x\""),
             "DUCKDB_SYNTAX"
