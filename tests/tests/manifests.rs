@@ -182,6 +182,7 @@ async fn iterations(writer: &mut Writer) {
         collection_ref: None,
         sha256: String::new(),
         reused: None,
+        more: false,
     };
     let begin = vec![
         scheduled("looped"),

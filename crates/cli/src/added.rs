@@ -31,7 +31,10 @@ pub(crate) fn parse(name: &str, bytes: &[u8], settings: &Settings, runner: Runne
 }
 
 fn findings(playbook: &Playbook, settings: &Settings, runner: Runner) -> Vec<Diagnostic> {
-    let tasks = playbook.steps.iter().flat_map(model::playbook::Step::all_tasks);
+    let tasks = playbook
+        .steps
+        .iter()
+        .flat_map(model::playbook::Step::all_tasks);
     let tasks = tasks.filter(|task| is_external(task.kind.as_str()));
     tasks
         .flat_map(|task| of_task(playbook, task, settings, runner))

@@ -33,7 +33,10 @@ async fn is_whole(house: &House) {
     assert_eq!(house.value("SELECT sum(taken) FROM work").await, 25);
     assert_eq!(house.value("SELECT max(taken) FROM work").await, 1);
     assert_eq!(house.value("SELECT count(DISTINCT id) FROM done").await, 25);
-    assert_eq!(house.value("SELECT count(DISTINCT key) FROM done").await, 25);
+    assert_eq!(
+        house.value("SELECT count(DISTINCT key) FROM done").await,
+        25
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +77,9 @@ async fn a_claim_whose_worker_is_killed_is_found_again() {
     until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await;
     tokio::task::block_in_place(|| going.kill());
     // The database hears of it only when it has committed.
-    ask("SELECT pg_advisory_unlock(7)").await.expect("an unlock");
+    ask("SELECT pg_advisory_unlock(7)")
+        .await
+        .expect("an unlock");
     until(&eye, "SELECT sum(taken) = 20 FROM work").await;
     let (code, _) = tokio::task::block_in_place(|| desk.start(&["resume", "last", "-q"]).finish());
     assert_eq!(code, Some(0));

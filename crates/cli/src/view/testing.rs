@@ -85,6 +85,7 @@ pub(crate) fn loop_started(total: u64) -> Body {
         collection_ref: None,
         sha256: String::new(),
         reused: None,
+        more: false,
     }))
 }
 

@@ -11,7 +11,7 @@ use model::playbook::{LoopMode, Step};
 use crate::decide::Undecided;
 use crate::decide::turn::{Turn, at_run};
 use crate::decision::CommandChange;
-use crate::state::LoopRun;
+use crate::state::{LoopRun, Run};
 
 /// A range holds at most this many indices.
 const RANGE_MAX: u64 = 1_000;
@@ -232,7 +232,9 @@ impl Turn<'_> {
 fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
     let unfinished = progress.returned.iter().filter_map(|range| {
         let parts = progress.unfinished(range.from, range.to);
-        let first = parts.first().map(|(from, to)| (*from, (*to).min(progress.frame_end(*from))));
+        let first = parts
+            .first()
+            .map(|(from, to)| (*from, (*to).min(progress.frame_end(*from))));
         first.map(|part| (part, range.strikes))
     });
     let ((from, to), strikes) = unfinished.min()?;

@@ -133,7 +133,9 @@ impl LoopRun {
     /// One past the last index that the same event holds.
     pub fn frame_end(&self, index: u64) -> u64 {
         let behind = self.frames.partition_point(|(from, _)| *from <= index);
-        self.frames.get(behind).map_or(self.total, |(from, _)| *from)
+        self.frames
+            .get(behind)
+            .map_or(self.total, |(from, _)| *from)
     }
 
     /// The event that holds the elements of this work.

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::body::{
     Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed,
-    CommandIssued, CtxPatched, Ending, Failed, Finished, FrameClaimed, IterationDone, IterationScheduled,
-    LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated, RequestEvaluated,
-    Requested, ResultStored, Retried, Signal, StepScheduled, TaskEnded, TaskStarted, TimerFired,
-    TimerSet, WorkflowStarted, Written,
+    CommandIssued, CtxPatched, Ending, Failed, Finished, FrameClaimed, IterationDone,
+    IterationScheduled, LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated,
+    RequestEvaluated, Requested, ResultStored, Retried, Signal, StepScheduled, TaskEnded,
+    TaskStarted, TimerFired, TimerSet, WorkflowStarted, Written,
 };
 use crate::event::control::{StopRequested, Switched};
 use crate::event::kind::{Kind, Source};

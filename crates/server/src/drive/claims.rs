@@ -437,10 +437,7 @@ impl Drive {
             dispatch: run.dispatches.max(1),
             pool: "".into(),
             args: run.args.clone(),
-            loop_started: run
-                .loop_
-                .as_ref()
-                .map(|loop_| loop_.holder_of(live.work)),
+            loop_started: run.loop_.as_ref().map(|loop_| loop_.holder_of(live.work)),
         };
         self.build_from(&command, epoch)
     }

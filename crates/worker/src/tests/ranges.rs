@@ -47,6 +47,7 @@ pub(super) fn over(house: &House, total: u64) {
             collection_ref: None,
             sha256: String::new(),
             reused: None,
+            more: false,
         })),
     });
 }

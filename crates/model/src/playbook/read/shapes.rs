@@ -229,11 +229,8 @@ pub(crate) const LOOP_SPEC: Shape<'static> = shape(
     &[],
 );
 
-pub(crate) const LOOP_FRAME: Shape<'static> = shape(
-    "frame",
-    &[("max_rows", &[]), ("row_concurrency", &[])],
-    &[],
-);
+pub(crate) const LOOP_FRAME: Shape<'static> =
+    shape("frame", &[("max_rows", &[]), ("row_concurrency", &[])], &[]);
 
 pub(crate) const LOOP_POLICY: Shape<'static> = shape(
     "loop policy",
