@@ -325,6 +325,55 @@ fn a_body_that_is_lost_or_damaged_is_made_again() {
     }
 }
 
+const LOST_ELEMENTS: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: lost_elements, path: tests/lost_elements}
+workload: {when: before}
+workflow:
+  - step: make
+    tool:
+      kind: python
+      code: "result = {'data': ['x' * 30000] * 100}"
+      spec: {result: {store: {compression: none}}}
+    next: {arcs: [{step: pass}]}
+  - step: pass
+    tool: &spoil
+      kind: python
+      input: {now: before, when: "{{ workload.when }}", seen: "{{ ctx.seen | default('') }}"}
+      code: |
+        import pathlib
+        if now == when and not seen:
+            for file in pathlib.Path(".noetl/bodies").rglob("*"):
+                if file.is_file() and file.stat().st_size > 1000000:
+                    file.unlink()
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: "{{ make.data }}", iterator: text}
+    tool:
+      - spoil:
+          <<: *spoil
+          input: {now: "{{ 'during' if iter.index == 0 else '' }}", when: "{{ workload.when }}", seen: "{{ ctx.seen | default('') }}"}
+      - count: {kind: noop, result: "{{ text | length }}"}
+    next:
+      arcs:
+        - {step: end, when: "{{ event.name == 'loop.done' }}"}
+        - {step: make, when: "{{ each.error.code == 'REFERENCE_NOT_AVAILABLE' }}", set: {seen: "{{ each.error.code }}"}}
+  - step: end
+    tool: {kind: noop, result: {sum: "{{ each.data | sum }}", seen: "{{ ctx.seen }}"}}
+"#;
+
+#[test]
+fn the_elements_of_a_loop_that_are_lost_are_made_again() {
+    for when in ["before", "during"] {
+        let desk = Desk::new();
+        desk.write("lost.yaml", LOST_ELEMENTS);
+        let result = desk.json(&["run", "lost.yaml", "--set", &format!("when={when}")]);
+        let expected = json!({"sum": 3_000_000, "seen": "REFERENCE_NOT_AVAILABLE"});
+        assert_eq!(result, expected, "{when}");
+    }
+}
+
 const ASKED: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook

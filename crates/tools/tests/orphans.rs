@@ -21,6 +21,9 @@ use tools::{Call, LogSink, NoLog, Registry, Stream, Tool};
 const SHELL: &str =
     "sleep 600 & setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
 
+/// So many processes that makes, the shell among them.
+const RUNNING: usize = 6;
+
 const PYTHON: &str = "
 import os, subprocess, time
 subprocess.Popen(['sleep', '600'], start_new_session=True)
@@ -131,7 +134,13 @@ async fn a_process_that_runs_is_counted() {
     struct Count(std::sync::Mutex<usize>, CancellationToken);
     impl LogSink for Count {
         fn line(&self, _stream: Stream, _text: &str) {
-            *self.0.lock().unwrap() = left().len();
+            // The children say nothing; they are up when they are seen.
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let mut seen = left().len();
+            while seen < RUNNING && Instant::now() < deadline {
+                seen = left().len();
+            }
+            *self.0.lock().unwrap() = seen;
             self.1.cancel();
         }
     }
@@ -139,7 +148,7 @@ async fn a_process_that_runs_is_counted() {
     let seen = Count(std::sync::Mutex::default(), stop.clone());
     shell.call(call("shell"), stop, &seen).await;
     assert!(
-        *seen.0.lock().unwrap() >= 4,
+        *seen.0.lock().unwrap() >= RUNNING,
         "the shell and its children: {:?}",
         seen.0
     );

@@ -25,6 +25,7 @@ pub enum Recipe {
     Join,
     Processes,
     Tally,
+    Cursor,
 }
 
 /// Started by other playbooks only.
@@ -32,7 +33,7 @@ const CHILD: (&str, &str) = ("e2e/child", include_str!("../../e2e/child.yaml"));
 
 impl Recipe {
     /// All of them; each gets its turn.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Chain,
         Self::Parallel,
         Self::Sequential,
@@ -51,6 +52,7 @@ impl Recipe {
         Self::Join,
         Self::Processes,
         Self::Tally,
+        Self::Cursor,
     ];
 
     /// Everything that must be in the catalog: path and text.
@@ -87,6 +89,7 @@ impl Recipe {
             Self::Join => ("e2e/join", include_str!("../../e2e/join.yaml")),
             Self::Processes => ("e2e/processes", include_str!("../../e2e/processes.yaml")),
             Self::Tally => ("e2e/tally", include_str!("../../e2e/tally.yaml")),
+            Self::Cursor => ("e2e/cursor", include_str!("../../e2e/cursor.yaml")),
         }
     }
 
@@ -112,6 +115,7 @@ impl Recipe {
             | Self::Tally => vec![json!(n)],
             Self::Parallel => vec![json!({"sum": 28, "count": 8})],
             Self::Sequential => vec![json!([1, 2, 3, 4])],
+            Self::Cursor => vec![json!([1, 2, 3, 4, 5, 6, 7])],
             Self::Jump => vec![json!(3)],
             Self::Parent => vec![json!([10, 20, 30])],
             Self::Once => vec![json!(n), json!("unknown")],

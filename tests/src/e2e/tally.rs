@@ -19,7 +19,8 @@ impl Tally {
         // No key is unique here: what happens twice must show.
         let sql = format!(
             "CREATE ROLE {ROLE} LOGIN PASSWORD '{ROLE}'; GRANT ALL ON SCHEMA public TO {ROLE}; \
-             CREATE TABLE tally (key text); GRANT ALL ON tally TO {ROLE}"
+             CREATE TABLE tally (key text); GRANT ALL ON tally TO {ROLE}; \
+             CREATE TABLE work (run text, id int, taken bool NOT NULL DEFAULT false); GRANT ALL ON work TO {ROLE}"
         );
         let made = tally.client().await.batch_execute(&sql).await;
         made.expect("tables can be made");

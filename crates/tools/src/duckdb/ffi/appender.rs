@@ -69,7 +69,7 @@ impl<'c> Appender<'c> {
     /// Adds a row: a value for each column.
     pub(crate) fn row(&mut self, values: &[Value]) -> Result<(), Fault> {
         for (at, value) in values.iter().enumerate() {
-            let state = self.value(value, self.types.get(at) == Some(&Type::Blob));
+            let state = self.value(value, self.types.get(at));
             self.check(state)?;
         }
         // SAFETY: the appender is alive.
@@ -82,7 +82,7 @@ impl<'c> Appender<'c> {
         self.check(unsafe { (self.connection.api().appender_close)(self.handle) })
     }
 
-    fn value(&self, value: &Value, is_blob: bool) -> u32 {
+    fn value(&self, value: &Value, type_: Option<&Type>) -> u32 {
         let (api, handle) = (self.connection.api(), self.handle);
         let as_text = |text: &str| {
             let (pointer, length) = (text.as_ptr().cast::<c_char>(), text.len() as u64);
@@ -103,15 +103,29 @@ impl<'c> Appender<'c> {
                 (.., Some(n)) => unsafe { (api.append_double)(handle, n) },
                 _ => as_text(&n.to_string()),
             },
-            Value::String(text) if is_blob => match STANDARD.decode(text) {
+            Value::String(text) if type_ == Some(&Type::Blob) => match STANDARD.decode(text) {
                 // SAFETY: as above; the bytes are copied before the call returns.
                 Ok(bytes) => unsafe {
                     (api.append_blob)(handle, bytes.as_ptr().cast(), bytes.len() as u64)
                 },
                 Err(_) => as_text(text),
             },
+            Value::String(text) if type_ == Some(&Type::Interval) => self.cast(text),
             Value::String(text) => as_text(text),
             Value::Array(_) | Value::Object(_) => as_text(&value.to_string()),
+        }
+    }
+
+    /// Adds a value that the library makes of a text; its own way with texts knows fewer types.
+    fn cast(&self, text: &str) -> u32 {
+        let api = self.connection.api();
+        // SAFETY: the text is copied before the first call returns, and the value is ours until we give it back.
+        unsafe {
+            let pointer = text.as_ptr().cast::<c_char>();
+            let mut value = (api.create_varchar_length)(pointer, text.len() as u64);
+            let state = (api.append_value)(self.handle, value);
+            (api.destroy_value)(&raw mut value);
+            state
         }
     }
 

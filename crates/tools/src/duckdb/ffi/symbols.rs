@@ -133,4 +133,7 @@ symbols! {
     append_double(Handle, f64) -> State;
     append_varchar_length(Handle, *const c_char, u64) -> State;
     append_blob(Handle, *const c_void, u64) -> State;
+    append_value(Handle, Handle) -> State;
+    create_varchar_length(*const c_char, u64) -> Handle;
+    destroy_value(*mut Handle);
 }

@@ -1,0 +1,96 @@
+//! Entries that come over the network, by the real binary: a secret manager gives what a token endpoint asks for, and the
+//! token opens an API.
+
+use serde_json::{Value, json};
+use tests::binary::{Desk, Said};
+use tests::http::{Answer, Http, Request};
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: away, path: tests/away}
+workload: {url: ""}
+keychain:
+  - {name: client, kind: vault, map: {id: "team/api#client_id", secret: "team/api#client_secret"}}
+  - {name: api, kind: oauth2, endpoint: "{{ workload.url }}/token", client_id: "{{ keychain.client.id }}", client_secret: "{{ keychain.client.secret }}"}
+workflow:
+  - step: ask
+    loop: {in: [1, 2, 3], iterator: n}
+    tool: {kind: http, url: "{{ workload.url }}/items/{{ n }}", auth: api}
+"#;
+
+/// Vault, a token endpoint and an API, each of which knows who may ask.
+fn peers(request: &Request, _before: usize) -> Answer {
+    let refused = |why: &str| (403, json!({"errors": [why]}));
+    match request.path.as_str() {
+        "/v1/secret/data/team/api" => match request.header("x-vault-token") {
+            Some("vault-canary") => {
+                let values = json!({"client_id": "us", "client_secret": "client-canary"});
+                (
+                    200,
+                    json!({"data": {"data": values, "metadata": {"version": 4}}}),
+                )
+            }
+            _ => refused("permission denied"),
+        },
+        "/token" if request.method == "POST" => (
+            200,
+            json!({"access_token": "token-canary", "expires_in": 3600}),
+        ),
+        path if path.starts_with("/items/") => match request.header("authorization") {
+            Some("Bearer token-canary") => (200, json!({"path": path})),
+            _ => refused("who are you"),
+        },
+        _ => (404, Value::Null),
+    }
+}
+
+fn run(desk: &Desk, http: &Http, token: &str) -> Said {
+    desk.write("away.yaml", PLAYBOOK);
+    let url = format!("url={}", http.url());
+    let mut command = desk.command(&["run", "away.yaml", "--set", &url, "-j", "-v"]);
+    command.env("NOETL_VAULT_ADDR", http.url());
+    command.env("NOETL_VAULT_TOKEN", token);
+    let output = command.output().unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn a_secret_manager_and_a_token_endpoint_are_asked_once_and_open_an_api() {
+    let (desk, http) = (Desk::new(), Http::start(peers));
+    let said = run(&desk, &http, "vault-canary");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let paths: Vec<String> = http.requests().into_iter().map(|one| one.path).collect();
+    let asked = |path: &str| paths.iter().filter(|one| *one == path).count();
+    assert_eq!(
+        asked("/v1/secret/data/team/api"),
+        2,
+        "one for each field: {paths:?}"
+    );
+    assert_eq!(asked("/token"), 1, "{paths:?}");
+    for secret in ["vault-canary", "client-canary", "token-canary"] {
+        let told = format!("{}{}", said.out, said.err);
+        assert!(!told.contains(secret), "{secret} in {told}");
+        let below = crate::scan::hits_below(&desk.path(".noetl"), secret);
+        assert_eq!(below, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_secret_manager_that_refuses_fails_the_run_by_the_entrys_name() {
+    let (desk, http) = (Desk::new(), Http::start(peers));
+    let said = run(&desk, &http, "wrong-canary");
+    assert_ne!(said.code, Some(0), "{said:?}");
+    let told = format!("{}{}", said.out, said.err);
+    assert!(told.contains("client") && told.contains("403"), "{told}");
+    assert!(!told.contains("wrong-canary"), "{told}");
+    assert!(
+        http.requests()
+            .iter()
+            .all(|one| !one.path.starts_with("/items"))
+    );
+}
