@@ -15,8 +15,20 @@ pub(crate) const MARK: &str = "NOETL_PROCESS";
 /// A process may start another while it is looked for; after so many looks it is left.
 const LOOKS_MAX: usize = 200;
 
+/// What was killed needs a moment to go, and what becomes another program to become it.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
+
 /// After this long, numbers of processes may have begun again.
 const ORDERED_FOR: Duration = Duration::from_secs(60);
+
+/// What a look at all processes came to.
+#[derive(Debug, Default)]
+struct Look {
+    /// Those with the mark.
+    marked: Vec<Pid>,
+    /// Whether one could not be told.
+    is_unsure: bool,
+}
 
 /// The mark of one program and everything it starts.
 #[derive(Debug)]
@@ -54,33 +66,37 @@ impl Mark {
     /// Kills every process that has the mark, except the first, which its group takes care of.
     pub(crate) fn sweep(&self) {
         for _ in 0..LOOKS_MAX {
-            let found = self.found();
-            if found.is_empty() {
+            let look = self.look();
+            if look.marked.is_empty() && !look.is_unsure {
                 return;
             }
-            for process in found {
+            for process in look.marked {
                 // One that is gone already needs no signal.
                 let _ = kill_process(process, Signal::KILL);
             }
-            std::thread::yield_now();
+            std::thread::sleep(BETWEEN_LOOKS);
         }
     }
 
-    /// The processes that have the mark and run.
-    fn found(&self) -> Vec<Pid> {
+    /// Looks at the processes that began after the first.
+    fn look(&self) -> Look {
+        let mut look = Look::default();
         let (Some(leader), Ok(all)) = (self.leader, std::fs::read_dir("/proc")) else {
-            return Vec::new();
+            return look;
         };
         let mark = format!("{MARK}={}", self.text);
         let first = if self.are_ordered(leader) { leader } else { 0 };
         let numbers = all
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        numbers
-            .filter(|number| *number > first && *number != leader)
-            .filter(|number| has(*number, mark.as_bytes()))
-            .filter_map(|number| Pid::from_raw(number.cast_signed()))
-            .collect()
+        for number in numbers.filter(|number| *number > first && *number != leader) {
+            match has(number, mark.as_bytes()) {
+                Some(true) => look.marked.extend(Pid::from_raw(number.cast_signed())),
+                Some(false) => {}
+                None => look.is_unsure = true,
+            }
+        }
+        look
     }
 
     /// Whether what the leader started has a higher number than it has.
@@ -92,7 +108,21 @@ impl Mark {
     }
 }
 
-fn has(process: u32, mark: &[u8]) -> bool {
-    let environment = std::fs::read(Path::new("/proc").join(process.to_string()).join("environ"));
-    environment.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == mark))
+/// Whether a process has the mark. None where it is just becoming another program: until that has begun, nobody sees
+/// its environment.
+fn has(process: u32, mark: &[u8]) -> Option<bool> {
+    let folder = Path::new("/proc").join(process.to_string());
+    match std::fs::read(folder.join("environ")) {
+        Ok(all) if all.is_empty() => is_settled(&folder).then_some(false),
+        Ok(all) => Some(all.split(|byte| *byte == 0).any(|one| one == mark)),
+        Err(_) => Some(false),
+    }
+}
+
+/// Whether a process without an environment stays so: it has ended, is part of the kernel, or runs its program.
+fn is_settled(folder: &Path) -> bool {
+    // Only a program that has begun has arguments, and what has ended or never was one has no memory.
+    let has_arguments = std::fs::read(folder.join("cmdline")).is_ok_and(|line| !line.is_empty());
+    let memory = std::fs::read_to_string(folder.join("statm")).unwrap_or_default();
+    has_arguments || memory.is_empty() || memory.starts_with("0 ")
 }
