@@ -333,8 +333,17 @@ impl Watch {
         let Some(step) = plan.playbook.step(id.step.as_str()) else {
             return Ok(());
         };
+        // What claims a loop's rows is a pipeline of its own, which begins anew for each frame.
+        let claim = step.claim().filter(|_| event.at.iteration.is_none());
+        let step = claim.map_or(step, |claim| &claim.step);
         let run = self.runs.get_mut(&id).expect("the run is known");
         let pipeline = run.pipelines.entry(event.at.iteration).or_default();
+        if claim.is_some() && matches!(event.body, Body::LoopStarted(_) | Body::FrameClaimed(_)) {
+            let expected = pipeline.expects.take();
+            must(33, expected == Some(Expect::End), || {
+                format!("{id} has rows while its claim expects {expected:?}")
+            })?;
+        }
         let is_end = matches!(event.body, Body::StepDone(_) | Body::IterationDone(_));
         if is_end && !step.tasks.is_empty() {
             must(33, pipeline.expects == Some(Expect::End), || {
