@@ -374,6 +374,43 @@ fn the_elements_of_a_loop_that_are_lost_are_made_again() {
     }
 }
 
+const PARTS: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: parts, path: tests/parts}
+workload: {pad: 10}
+workflow:
+  - step: pages
+    tool:
+      - fetch:
+          kind: python
+          input: {page: "{{ iter.page | default(0) }}", pad: "{{ workload.pad }}"}
+          code: |
+            rows = [[1, 2], [], None, 7, {"a": 1}, "text", [3]]
+            result = {"pad": "x" * pad, "page": page}
+            if rows[page] is not None:
+                result["rows"] = rows[page]
+          spec:
+            result: {accumulate: {strategy: append, merge_path: "$.rows"}, store: {compression: none}}
+            policy:
+              rules:
+                - when: "{{ (iter.page | default(0)) < 6 }}"
+                  then: {do: jump, to: fetch, set_iter: {page: "{{ (iter.page | default(0)) + 1 }}"}}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: "{{ pages.data }}"}
+"#;
+
+#[test]
+fn large_parts_add_what_small_ones_do() {
+    for pad in [10, 300_000] {
+        let desk = Desk::new();
+        desk.write("parts.yaml", PARTS);
+        let result = desk.json(&["run", "parts.yaml", "--set", &format!("pad={pad}")]);
+        assert_eq!(result, json!([1, 2, 7, {"a": 1}, "text", 3]), "{pad}");
+    }
+}
+
 const ASKED: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook

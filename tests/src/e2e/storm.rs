@@ -74,11 +74,9 @@ impl fmt::Display for Report {
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
         writeln!(f, "faults: {}", faults.join(", "))?;
-        writeln!(
-            f,
-            "processes that ended by themselves: {}",
-            self.deeds.ended.len()
-        )?;
+        for ended in &self.deeds.ended {
+            writeln!(f, "{ended}")?;
+        }
         writeln!(
             f,
             "the last run ended {:.1} s after the last fault",
