@@ -41,6 +41,7 @@ mod postgres;
 mod process;
 mod python;
 mod registry;
+mod regular;
 mod rhai;
 mod shell;
 mod sql;
