@@ -54,6 +54,7 @@ mod transform;
 pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
 pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
 pub use isolation::{Abilities, SandboxLevel};
+pub use mark::end_orphans;
 pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
 pub use postgres::PostgresConfig;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};
