@@ -20,8 +20,8 @@ use crate::render::Ready;
 use crate::secrets::Masks;
 use crate::{load, lookup};
 
-/// How long a tool may take to end after it was told to.
-const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long a tool may take to end after it was told to: longer than what it has started is given by the tool.
+const STOP_GRACE: Duration = Duration::from_secs(7);
 
 /// Makes one call. `at` names the attempt.
 pub(crate) async fn make(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use model::id::{CommandId, Name, WorkerId};
@@ -68,8 +68,25 @@ impl Worker {
 
     /// Works until `stop` is cancelled; then lets running tasks end, for a while, and gives the rest back.
     pub async fn run(self, stop: CancellationToken) {
+        end_orphans();
         claim::work(self.shared, stop).await;
     }
+}
+
+/// Ends what workers that were killed have left running on this machine. Whoever starts later in this process finds no
+/// more of it.
+fn end_orphans() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let look = || {
+            let ended = tools::end_orphans();
+            if ended > 0 {
+                tracing::warn!(ended, "ended processes of workers that are gone");
+            }
+        };
+        // A machine that has no thread for it has other worries; the next worker looks again.
+        let _ = std::thread::Builder::new().spawn(look);
+    });
 }
 
 /// What the parts of a worker share.

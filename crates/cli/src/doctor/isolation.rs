@@ -25,7 +25,7 @@ pub(crate) fn isolation(app: &App) -> Vec<Check> {
             "the kernel does not have it, or it is switched off",
             KERNEL,
         ),
-        version => Check::ok("landlock", format!("version {version} or newer")),
+        version => landlock(version, &here.shortcomings()),
     });
     checks.push(if here.seccomp {
         Check::ok("seccomp", "available")
@@ -41,6 +41,17 @@ pub(crate) fn isolation(app: &App) -> Vec<Check> {
         None => Check::ok("bubblewrap", "not installed; no level needs it"),
     });
     checks
+}
+
+fn landlock(version: u32, shortcomings: &[&str]) -> Check {
+    if shortcomings.is_empty() {
+        return Check::ok("landlock", format!("version {version} or newer"));
+    }
+    let detail = format!(
+        "version {version}; in `strict`, {}",
+        shortcomings.join("; ")
+    );
+    Check::warn("landlock", detail, KERNEL)
 }
 
 fn demanded(level: SandboxLevel, here: Abilities) -> Check {

@@ -104,9 +104,14 @@ pub enum BucketError {
 }
 
 impl Bucket {
-    /// A bucket of S3; nothing is asked yet.
-    pub fn s3(config: &S3Config, silence_max: Duration) -> Result<Self, Error> {
-        let client = Arc::new(open::s3(config, silence_max)?);
+    /// A bucket of S3, asked through a client that decides what may be reached; nothing is asked yet.
+    pub fn s3(
+        config: &S3Config,
+        silence_max: Duration,
+        client: reqwest::Client,
+    ) -> Result<Self, Error> {
+        let through = Some(open::Through(client));
+        let client = Arc::new(open::s3(config, silence_max, through)?);
         Ok(Self {
             client: client.clone(),
             signer: client,
@@ -114,14 +119,17 @@ impl Bucket {
         })
     }
 
-    /// A bucket of Google Cloud Storage; nothing is asked yet.
+    /// A bucket of Google Cloud Storage, asked through a client that decides what may be reached; nothing is asked yet.
     pub fn gcs(
         bucket: &str,
         endpoint: Option<&str>,
         identity: &GcsIdentity,
         silence_max: Duration,
+        client: reqwest::Client,
     ) -> Result<Self, Error> {
-        let client = Arc::new(open::gcs_as(bucket, endpoint, identity, silence_max)?);
+        let through = Some(open::Through(client));
+        let client = open::gcs_as(bucket, endpoint, identity, silence_max, through)?;
+        let client = Arc::new(client);
         Ok(Self {
             client: client.clone(),
             signer: client,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
@@ -18,8 +19,22 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
+/// Sends every request of a bucket with a client that somebody else has made.
+#[derive(Debug)]
+pub(super) struct Through(pub(super) reqwest::Client);
+
+impl HttpConnector for Through {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.0.clone()))
+    }
+}
+
 /// A client for a bucket of S3.
-pub(super) fn s3(config: &S3Config, silence_max: Duration) -> Result<AmazonS3, Error> {
+pub(super) fn s3(
+    config: &S3Config,
+    silence_max: Duration,
+    through: Option<Through>,
+) -> Result<AmazonS3, Error> {
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&config.bucket)
         .with_retry(retries(silence_max))
@@ -29,6 +44,9 @@ pub(super) fn s3(config: &S3Config, silence_max: Duration) -> Result<AmazonS3, E
         if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
             builder = builder.with_config(key, value.reveal());
         }
+    }
+    if let Some(through) = through {
+        builder = builder.with_http_connector(through);
     }
     if let Some(region) = &config.region {
         builder = builder.with_region(region);
@@ -52,6 +70,7 @@ pub(super) fn gcs(config: &GcsConfig, silence_max: Duration) -> Result<GoogleClo
         config.endpoint.as_deref(),
         &identity,
         silence_max,
+        None,
     )
 }
 
@@ -61,11 +80,15 @@ pub(super) fn gcs_as(
     endpoint: Option<&str>,
     identity: &GcsIdentity,
     silence_max: Duration,
+    through: Option<Through>,
 ) -> Result<GoogleCloudStorage, Error> {
     let mut builder = GoogleCloudStorageBuilder::new()
         .with_bucket_name(bucket)
         .with_retry(retries(silence_max))
         .with_client_options(options(silence_max, endpoint));
+    if let Some(through) = through {
+        builder = builder.with_http_connector(through);
+    }
     if let Some(endpoint) = endpoint {
         builder = builder.with_base_url(endpoint.trim_end_matches('/'));
     }

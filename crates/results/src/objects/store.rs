@@ -44,7 +44,7 @@ impl Objects {
         scratch: PathBuf,
     ) -> Result<Self, Error> {
         Ok(Self {
-            client: Arc::new(open::s3(config, silence_max)?),
+            client: Arc::new(open::s3(config, silence_max, None)?),
             kind: Kind::S3,
             bucket: config.bucket.clone(),
             scratch,

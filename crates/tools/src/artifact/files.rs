@@ -7,26 +7,12 @@ use model::outcome::{ErrorKind, TaskError};
 use model::result_ref::HELD_BYTES_MAX;
 use serde_json::{Value, json};
 
+use crate::regular::{self, Unreadable};
+
 /// Reads a file: JSON as its value, anything else as text.
 pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
-    let meta = tokio::fs::metadata(file)
-        .await
-        .map_err(|error| named(file, &error))?;
-    if meta.len() > HELD_BYTES_MAX {
-        let message = format!(
-            "`{}` has {} bytes, more than a worker holds in memory",
-            file.display(),
-            meta.len()
-        );
-        return Err(TaskError::new(
-            ErrorKind::Storage,
-            "BODY_TOO_LARGE",
-            message,
-        ));
-    }
-    let bytes = tokio::fs::read(file)
-        .await
-        .map_err(|error| named(file, &error))?;
+    let bytes = regular::read(file, HELD_BYTES_MAX).await;
+    let bytes = bytes.map_err(|error| unreadable(file, &error))?;
     let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
 }
@@ -90,6 +76,19 @@ pub(super) async fn delete(file: &Path) -> Result<Value, TaskError> {
 
 fn uri(file: &Path) -> String {
     format!("file://{}", file.display())
+}
+
+fn unreadable(file: &Path, error: &Unreadable) -> TaskError {
+    let (code, message) = match error {
+        Unreadable::File(error) => return named(file, error),
+        Unreadable::NotRegular => ("FILE_UNUSABLE", error.to_string()),
+        Unreadable::TooLarge(_) => (
+            "BODY_TOO_LARGE",
+            format!("{error}, which is more than a worker holds in memory"),
+        ),
+    };
+    let message = format!("`{}`: {message}", file.display());
+    TaskError::new(ErrorKind::Storage, code, message)
 }
 
 fn named(file: &Path, error: &io::Error) -> TaskError {

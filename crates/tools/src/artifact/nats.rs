@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::object_store::{DeleteErrorKind, GetErrorKind};
 use async_nats::jetstream::{self, Context};
 use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -12,7 +13,7 @@ use tokio::io::AsyncReadExt as _;
 use super::outside::{held, unknown};
 use crate::auth::invalid;
 use crate::call::Call;
-use crate::nats::{Connections, Login};
+use crate::nats::{Connections, Login, no_stream, told};
 
 /// How long the server may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -66,7 +67,11 @@ impl NatsAddress {
             }
             ("delete", true) => {
                 let store = self.objects(&context).await?;
-                let deleted = store.delete(&self.key).await.is_ok();
+                let deleted = match store.delete(&self.key).await {
+                    Ok(()) => true,
+                    Err(error) if error.kind() == DeleteErrorKind::NotFound => false,
+                    Err(error) => return Err(self.away(&error)),
+                };
                 json!({"uri": self.uri, "deleted": deleted})
             }
             (other, _) => return Err(unknown(other)),
@@ -76,7 +81,7 @@ impl NatsAddress {
 
     async fn kv(&self, context: &Context) -> Result<jetstream::kv::Store, TaskError> {
         let found = context.get_key_value(&self.bucket).await;
-        found.map_err(|_| self.missing("there is no such bucket"))
+        found.map_err(|error| self.no_bucket(&error))
     }
 
     async fn objects(
@@ -84,7 +89,7 @@ impl NatsAddress {
         context: &Context,
     ) -> Result<jetstream::object_store::ObjectStore, TaskError> {
         let found = context.get_object_store(&self.bucket).await;
-        found.map_err(|_| self.missing("there is no such bucket"))
+        found.map_err(|error| self.no_bucket(&error))
     }
 
     async fn kv_get(&self, context: &Context) -> Result<Value, TaskError> {
@@ -96,7 +101,12 @@ impl NatsAddress {
 
     async fn object_get(&self, context: &Context) -> Result<Value, TaskError> {
         let found = self.objects(context).await?.get(&self.key).await;
-        let object = found.map_err(|_| self.missing("it is not there"))?;
+        let object = found.map_err(|error| match error.kind() {
+            GetErrorKind::NotFound | GetErrorKind::InvalidName | GetErrorKind::BucketLink => {
+                self.missing("it is not there")
+            }
+            _ => self.away(&error),
+        })?;
         if object.info().size as u64 > HELD_BYTES_MAX {
             let message = format!("`{}` is larger than a worker holds in memory", self.uri);
             return Err(TaskError::new(
@@ -168,6 +178,15 @@ impl NatsAddress {
         TaskError::new(ErrorKind::NotFound, "OBJECT_NOT_FOUND", message)
     }
 
+    /// A bucket that is not there, or that nobody could be asked about.
+    fn no_bucket(&self, error: &(dyn std::error::Error + 'static)) -> TaskError {
+        let found = no_stream(error, self.missing("there is no such bucket"));
+        match found.kind {
+            ErrorKind::NotFound => found,
+            _ => self.away(&told(error)),
+        }
+    }
+
     fn away(&self, error: &dyn std::fmt::Display) -> TaskError {
         let message = format!("`{}` cannot be reached: {error}", self.uri);
         TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
@@ -193,4 +212,68 @@ async fn connect(call: &Call, connections: &Connections) -> Result<Context, Task
     let mut context = jetstream::new(client);
     context.set_timeout(SILENCE_MAX);
     Ok(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::testing::call;
+
+    /// Speaks just enough of the protocol to answer every request with one text.
+    async fn server(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (read, mut write) = stream.split();
+            let info = format!(
+                "INFO {{\"server_id\":\"x\",\"server_name\":\"x\",\"version\":\"2.10.0\",\"host\":\"127.0.0.1\",\
+                 \"port\":{port},\"max_payload\":1048576,\"proto\":1,\"headers\":true}}\r\n"
+            );
+            write.write_all(info.as_bytes()).await.unwrap();
+            let mut lines = BufReader::new(read).lines();
+            let mut subscription = String::new();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let said = match words.as_slice() {
+                    ["PING"] => "PONG\r\n".to_owned(),
+                    ["SUB", _, id] => {
+                        subscription = (*id).to_owned();
+                        continue;
+                    }
+                    ["PUB", _, reply, _] => {
+                        let length = answer.len();
+                        format!("MSG {reply} {subscription} {length}\r\n{answer}\r\n")
+                    }
+                    _ => continue,
+                };
+                write.write_all(said.as_bytes()).await.unwrap();
+            }
+        });
+        format!("nats://127.0.0.1:{port}")
+    }
+
+    async fn failure(uri: &str, answer: &'static str) -> TaskError {
+        let auth = json!({"nats_url": server(answer).await});
+        let asked = call("artifact", json!({"auth": auth}), json!({}));
+        let address = NatsAddress::read(uri).unwrap();
+        let done = address.run(&asked, "get", &Connections::default()).await;
+        done.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_bucket_that_nobody_can_be_asked_about_may_be_tried_again() {
+        let busy = r#"{"error": {"code": 503, "err_code": 10008, "description": "system temporarily unavailable"}}"#;
+        let missing =
+            r#"{"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}"#;
+        for uri in ["nats-kv://b/k", "nats-obj://b/k"] {
+            let error = failure(uri, busy).await;
+            assert_eq!((error.kind, error.retryable), (ErrorKind::Connection, true));
+            assert_eq!(error.code, "OBJECT_UNAVAILABLE");
+            assert_eq!(failure(uri, missing).await.code, "OBJECT_NOT_FOUND");
+        }
+    }
 }

@@ -209,3 +209,64 @@ async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
     let outcome = artifact(&dir, json!({"action": "burn"}), &body).await;
     assert_eq!(error(&outcome).code, "TOOL_INPUT");
 }
+
+#[tokio::test]
+async fn a_bucket_is_not_reached_by_another_way() {
+    let dir = TempDir::new().unwrap();
+    let body = json!([1]);
+    let s3 = json!({"access_key_id": "a", "secret_access_key": "b"});
+    let with = |mut auth: Value, key: &str, value: Value| {
+        auth[key] = value;
+        auth
+    };
+    let key = json!({"private_key": "x", "private_key_id": "x", "client_email": "x", "disable_oauth": true,
+        "gcs_base_url": "http://169.254.169.254"});
+    for (uri, auth, code) in [
+        (
+            "s3://b/k",
+            with(s3.clone(), "region", json!("x.evil/")),
+            "AUTH_INVALID",
+        ),
+        (
+            "gs://b/k",
+            json!({"service_account": key}),
+            "OBJECT_INVALID",
+        ),
+        (
+            "gs://b/k",
+            json!({"service_account": key.to_string()}),
+            "OBJECT_INVALID",
+        ),
+        ("gs://b/k", key.clone(), "OBJECT_INVALID"),
+        (
+            "s3://b/k",
+            with(s3.clone(), "endpoint", json!("http://no-such-host.invalid")),
+            "OBJECT_UNAVAILABLE",
+        ),
+    ] {
+        let outcome = artifact(&dir, json!({"uri": uri, "auth": auth}), &body).await;
+        assert_eq!(error(&outcome).code, code, "{auth}");
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_sends_elsewhere_is_not_followed() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let hits = Arc::new(AtomicU32::new(0));
+    let counted = hits.clone();
+    let elsewhere = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::future::ready("secret")
+    };
+    let app = axum::Router::new()
+        .route("/elsewhere", axum::routing::any(elsewhere))
+        .fallback(|| std::future::ready(axum::response::Redirect::temporary("/elsewhere")));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let dir = TempDir::new().unwrap();
+    let auth = json!({"access_key_id": "a", "secret_access_key": "b", "endpoint": endpoint});
+    let outcome = artifact(&dir, json!({"uri": "s3://b/k", "auth": auth}), &json!([1])).await;
+    assert_eq!(error(&outcome).code, "OBJECT_UNAVAILABLE");
+    assert_eq!(hits.load(Ordering::SeqCst), 0);
+}

@@ -39,13 +39,24 @@ pub(crate) async fn run(
         input: None,
         limit,
     };
-    let (end, printed) = cli.attend(called, stop, log).await?;
+    let attended = cli.attend(called, stop, log);
+    tokio::pin!(attended);
+    let (end, printed) = tokio::select! {
+        biased;
+        attended = &mut attended => attended?,
+        // A call that was stopped has little time: the container goes now, and the client that waits for it with it.
+        () = stop.cancelled() => tokio::join!(attended, remove(cli, plan)).0?,
+    };
     if !matches!(end, End::Exited(_)) {
-        // The client is gone, the container is not.
-        let gone = cli.ask(&words(["rm", "--force", &plan.name]), None).await;
-        drop(gone);
+        // The client is gone; a container that it had only begun to make is not.
+        remove(cli, plan).await;
     }
     Ok(outcome(cli, plan, end, &printed))
+}
+
+async fn remove(cli: &Cli, plan: &Plan) {
+    // What is not there cannot be removed, and that is fine.
+    drop(cli.ask(&words(["rm", "--force", &plan.name]), None).await);
 }
 
 /// Removes what an earlier try of the task left behind, so that no two of them run at once.

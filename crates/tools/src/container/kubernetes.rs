@@ -21,6 +21,9 @@ const KEPT_SECONDS: u64 = 3_600;
 /// A watch that ended is begun again after this long.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// After so many watches in a row that showed nothing, the Job is given up.
+const BLIND_MAX: u32 = 5;
+
 /// How much of the log is the result, and how much of it an error carries.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
 const TAIL_BYTES_MAX: usize = 4 * 1024;
@@ -49,7 +52,14 @@ pub(crate) async fn run(
         }
     };
     let ended = tokio::select! {
-        ended = watch(cli, plan) => ended?,
+        ended = watch(cli, plan) => match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                // Nobody would see what it does, and another try must not run beside it.
+                delete(cli, plan).await;
+                return Err(error.with("job", job(plan)));
+            }
+        },
         () = stop.cancelled() => {
             delete(cli, plan).await;
             return Err(cancelled().with("job", job(plan)));
@@ -189,41 +199,74 @@ async fn create(cli: &Cli, plan: &Plan, limit: Option<Duration>) -> Result<(), T
 
 /// Follows the Job until it has ended.
 async fn watch(cli: &Cli, plan: &Plan) -> Result<Ended, TaskError> {
-    let args = words(["get", "job", &plan.name, "--output", "json", "--watch"]);
-    let args = at(plan, args);
+    let mut blind = 0;
     loop {
-        let mut group = cli.start(&args, cli.env(), std::process::Stdio::null())?;
-        let mut buffer = Vec::new();
-        let status = loop {
-            tokio::select! {
-                biased;
-                () = group.stdout.readable() => {
-                    group.stdout.read_ready(&mut buffer);
-                    if let Some(ended) = newest(&mut buffer) {
-                        return Ok(ended);
-                    }
-                }
-                status = group.child.wait() => break status,
-            }
-        };
-        group.stdout.read_rest(&mut buffer);
-        if let Some(ended) = newest(&mut buffer) {
+        let seen = look(cli, plan).await?;
+        if let Some(ended) = seen.ended {
             return Ok(ended);
         }
-        let mut said = Vec::new();
-        group.stderr.read_rest(&mut said);
-        let said = String::from_utf8_lossy(&said).into_owned();
-        if said.contains("NotFound") {
+        if seen.said.contains("NotFound") {
             let message = format!("the Job `{}` is gone: somebody has deleted it", plan.name);
+            let kind = ErrorKind::NotFound;
+            return Err(TaskError::new(kind, "CONTAINER_LOST", message));
+        }
+        blind = if seen.is_blind { blind + 1 } else { 0 };
+        if blind == BLIND_MAX {
+            let said = tail_of(seen.said.trim(), TAIL_BYTES_MAX);
+            let message = format!(
+                "the Job `{}` cannot be watched, {BLIND_MAX} times in a row: {said}",
+                plan.name
+            );
             return Err(TaskError::new(
-                ErrorKind::NotFound,
+                kind_of(&seen.said),
                 "CONTAINER_LOST",
                 message,
             ));
         }
-        drop(status);
         tokio::time::sleep(AGAIN).await;
     }
+}
+
+/// What one watch came to.
+struct Seen {
+    ended: Option<Ended>,
+    /// Whether it showed nothing at all.
+    is_blind: bool,
+    /// What the client complained about.
+    said: String,
+}
+
+/// Watches the Job until it has ended, or the watch has.
+async fn look(cli: &Cli, plan: &Plan) -> Result<Seen, TaskError> {
+    let args = words(["get", "job", &plan.name, "--output", "json", "--watch"]);
+    let mut group = cli.start(&at(plan, args), cli.env(), std::process::Stdio::null())?;
+    let mut buffer = Vec::new();
+    let mut bytes = 0;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            () = group.stdout.readable() => {
+                bytes += group.stdout.read_ready(&mut buffer);
+                if let Some(ended) = newest(&mut buffer) {
+                    break Some(ended);
+                }
+            }
+            _ = group.child.wait() => {
+                group.stdout.read_rest(&mut buffer);
+                bytes += buffer.len();
+                break newest(&mut buffer);
+            }
+        }
+    };
+    let mut said = Vec::new();
+    if ended.is_none() {
+        group.stderr.read_rest(&mut said);
+    }
+    Ok(Seen {
+        ended,
+        is_blind: bytes == 0,
+        said: String::from_utf8_lossy(&said).into_owned(),
+    })
 }
 
 /// Takes whole states off the buffer; the first that is an end is the end.
@@ -300,14 +343,18 @@ fn check(answer: &Answer, what: &str) -> Result<(), TaskError> {
         return Ok(());
     }
     let said = answer.printed.stderr.trim();
-    let kind = if said.contains("Forbidden") || said.contains("Unauthorized") {
+    let message = format!("{what}: {}", tail_of(said, TAIL_BYTES_MAX));
+    Err(TaskError::new(kind_of(said), "CONTAINER_START", message).with("sent", false))
+}
+
+/// What a complaint of the client is about.
+fn kind_of(said: &str) -> ErrorKind {
+    let passing = ["refused", "no such host", "timeout", "Unable to connect"];
+    if said.contains("Forbidden") || said.contains("Unauthorized") {
         ErrorKind::Auth
-    } else if said.contains("refused") || said.contains("no such host") || said.contains("timeout")
-    {
+    } else if passing.iter().any(|words| said.contains(words)) {
         ErrorKind::Connection
     } else {
         ErrorKind::ClientError
-    };
-    let message = format!("{what}: {}", tail_of(said, TAIL_BYTES_MAX));
-    Err(TaskError::new(kind, "CONTAINER_START", message).with("sent", false))
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::outcome::{ErrorKind, Outcome};
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ shift
 setsid /bin/sh "$@" & pid=$!
 echo $pid > "$FAKE/$name"
 trap 'kill $!; exit 1' TERM
+[ -f "$FAKE/stubborn" ] && trap '' TERM
 wait $pid
 "#;
 
@@ -41,7 +42,8 @@ echo "$*" >> "$FAKE/calls"
 case "$1 $2" in
   "delete job") [ -f "$FAKE/forbidden" ] && { echo "Error from server (Forbidden): no" >&2; exit 1; }; exit 0;;
   "create --filename") [ -f "$FAKE/job" ] && { echo "Error from server (AlreadyExists)" >&2; exit 1; }; cat > "$FAKE/job"; echo job.batch/x;;
-  "get job") [ -f "$FAKE/gone" ] && { echo "Error from server (NotFound)" >&2; exit 1; }
+  "get job") [ -f "$FAKE/blind" ] && { echo "Unable to connect to the server" >&2; exit 1; }
+     [ -f "$FAKE/gone" ] && { echo "Error from server (NotFound)" >&2; exit 1; }
      printf '{"status": {"active": 1}}\n{\n  "status": '; cat "$FAKE/end" 2>/dev/null || exec sleep 100; printf '}\n'; exec sleep 100;;
   "get pods") cat "$FAKE/pods";;
   logs*) echo "one"; echo "two";;
@@ -282,6 +284,44 @@ async fn a_container_that_is_stopped_or_takes_too_long_is_removed() {
     let (outcome, pid) = tokio::join!(fake.tool.call(task(fields), stop.clone(), &NoLog), stopping);
     assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
     gone(&pid).await;
+}
+
+#[tokio::test]
+async fn a_stopped_container_does_not_wait_for_its_client() {
+    let fake = Fake::new("docker", DOCKER);
+    fake.write("stubborn", "");
+    let name = plan(json!({"image": "busybox"})).name;
+    let fields = json!({"image": "busybox", "args": ["-c", "sleep 100"]});
+    let stop = CancellationToken::new();
+    let stopping = async {
+        let pid = fake.written(&name).await;
+        stop.cancel();
+        (pid, Instant::now())
+    };
+    let call = fake.tool.call(task(fields), stop.clone(), &NoLog);
+    let (outcome, (pid, stopped)) = tokio::join!(call, stopping);
+    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    assert!(stopped.elapsed() < crate::process::GRACE, "{stopped:?}");
+    gone(&pid).await;
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_can_watch_is_given_up() {
+    let fake = Fake::new("kubectl", KUBECTL);
+    fake.write("blind", "");
+    let outcome = fake.run(json!({"image": "busybox"})).await;
+    let failed = error(&outcome);
+    assert_eq!(
+        (failed.code.as_str(), failed.kind),
+        ("CONTAINER_LOST", ErrorKind::Connection)
+    );
+    assert!(
+        failed.message.contains("Unable to connect"),
+        "{}",
+        failed.message
+    );
+    let last = fake.calls().last().unwrap().clone();
+    assert!(last.starts_with("delete job"), "{last}");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use model::outcome::{ErrorKind, TaskError};
+use model::result_ref::HELD_BYTES_MAX;
 use reqwest::Url;
 use serde_json::{Map, Value};
 
@@ -12,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::call::Call;
 use crate::objects::allowed;
+use crate::regular;
 
 /// Keys of which a request has at most one; `files` may have `form` or `data` beside it.
 const KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
@@ -138,10 +140,12 @@ async fn file_part(
     let path = file.as_str().or_else(|| text("path"));
     let (bytes, default_name) = if let Some(path) = path {
         let full = allowed(call.resolve(path), forbidden)?;
-        let bytes = tokio::fs::read(&full).await.map_err(|error| {
-            let message = format!("`files.{name}`: `{}`: {error}", full.display());
-            TaskError::new(ErrorKind::NotFound, "FILE_NOT_READABLE", message)
-        })?;
+        let bytes = regular::read(&full, HELD_BYTES_MAX)
+            .await
+            .map_err(|error| {
+                let message = format!("`files.{name}`: `{}`: {error}", full.display());
+                TaskError::new(ErrorKind::NotFound, "FILE_NOT_READABLE", message)
+            })?;
         let base = full.file_name().map(|n| n.to_string_lossy().into_owned());
         (bytes, base)
     } else if let Some(content) = file.get("content") {

@@ -33,6 +33,9 @@ pub(crate) struct Pace {
     pub(crate) read: Option<Duration>,
 }
 
+/// A bucket that does not take a connection by then is not there.
+const BUCKET_CONNECT_MAX: Duration = Duration::from_secs(5);
+
 /// A response whose body is still to be read; its turn at the host lasts as long.
 pub(crate) struct Sent {
     pub(crate) response: Response,
@@ -191,6 +194,30 @@ impl Clients {
             message,
         ))
     }
+}
+
+/// A client for a bucket: it follows no redirects, asks no proxy and connects only to what the guard lets through.
+pub(crate) fn guarded_client(
+    guard: &Arc<Guard>,
+    endpoint: Option<&Url>,
+    silence_max: Duration,
+) -> reqwest::Result<Client> {
+    install_provider();
+    Client::builder()
+        .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(BUCKET_CONNECT_MAX.min(silence_max))
+        .read_timeout(silence_max)
+        .https_only(endpoint.is_none_or(|endpoint| endpoint.scheme() == "https"))
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        // The size of an object is what the bucket says, not what is left of it on the way.
+        .no_gzip()
+        .dns_resolver(Arc::new(GuardedResolver {
+            guard: guard.clone(),
+            lookup: Arc::new(System),
+            port: endpoint.and_then(|endpoint| guard.port_that_matters(endpoint)),
+        }))
+        .build()
 }
 
 fn install_provider() {

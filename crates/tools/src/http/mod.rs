@@ -19,7 +19,7 @@ mod turns;
 mod tests;
 
 pub(crate) use auth::Auth;
-pub(crate) use client::{Clients, Pace, Sent, sort};
+pub(crate) use client::{Clients, Pace, Sent, guarded_client, sort};
 pub(crate) use envelope::{Around, Form, keep};
 pub(crate) use guard::Guard;
 pub(crate) use proof::Proof;

@@ -162,10 +162,21 @@ impl Tokens {
         {
             return Ok(token.value.clone());
         }
-        let refresh = kept.take().and_then(|token| token.refresh);
+        // It stays kept while the peer is asked: a peer that gives a new one each time takes no other.
+        let refresh = kept.as_ref().and_then(|token| token.refresh.clone());
         let refresh = refresh.or_else(|| grant.refresh_token.clone());
-        let token = ask(grant, clients, pace, refresh.as_deref()).await?;
-        Ok(kept.insert(token).value.clone())
+        match ask(grant, clients, pace, refresh.as_deref()).await {
+            Ok(mut token) => {
+                token.refresh = token.refresh.or(refresh);
+                Ok(kept.insert(token).value.clone())
+            }
+            Err(error) => {
+                if error.kind == ErrorKind::Auth {
+                    *kept = None;
+                }
+                Err(error)
+            }
+        }
     }
 
     fn slot(&self, grant: &Grant) -> Slot {

@@ -5,11 +5,11 @@
 use std::time::SystemTime;
 
 use model::outcome::TaskError;
+use reqwest::StatusCode;
 use reqwest::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use reqwest::{Response, StatusCode};
 
 use crate::http::auth::{Auth, bearer};
-use crate::http::client::{Clients, Pace};
+use crate::http::client::{Clients, Pace, Sent};
 use crate::http::digest::Asked;
 use crate::http::request::Request;
 
@@ -48,24 +48,26 @@ impl<'a> Proof<'a> {
         Ok(())
     }
 
-    /// Whether a refusal can be answered; then the request is to be sent again.
-    pub(crate) async fn answers(
+    /// Answers a refusal; then nothing comes back and the request is to be sent again. Anything else comes back.
+    pub(crate) async fn answer(
         &mut self,
-        response: &Response,
+        sent: Sent,
         request: &mut Request,
-    ) -> Result<bool, TaskError> {
-        if !self.may_answer || response.status() != StatusCode::UNAUTHORIZED {
-            return Ok(false);
+    ) -> Result<Option<Sent>, TaskError> {
+        if !self.may_answer || sent.response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(Some(sent));
         }
         self.may_answer = false;
         match self.auth {
             // A redirect that left the origin took the header away, and it stays away.
             Auth::Granted(grant) if request.headers.contains_key(AUTHORIZATION) => {
+                // The token may be had at the same host, where all turns may be held by requests like this one.
+                drop(sent);
                 let refused = self.token.as_deref();
                 let tokens = &self.clients.tokens;
                 let token = tokens.get(grant, self.clients, self.pace, refused).await?;
                 request.authorise(bearer(&token)?);
-                Ok(true)
+                Ok(None)
             }
             Auth::Digest(login) if !request.has_left => {
                 let uri = match request.url.query() {
@@ -77,16 +79,16 @@ impl<'a> Proof<'a> {
                     uri: &uri,
                     cnonce: &cnonce(),
                 };
-                let challenges = response.headers().get_all(WWW_AUTHENTICATE);
+                let challenges = sent.response.headers().get_all(WWW_AUTHENTICATE);
                 for challenge in challenges.iter().filter_map(|value| value.to_str().ok()) {
                     if let Some(answer) = login.answer(challenge, &asked)? {
                         request.authorise(answer);
-                        return Ok(true);
+                        return Ok(None);
                     }
                 }
-                Ok(false)
+                Ok(Some(sent))
             }
-            _ => Ok(false),
+            _ => Ok(Some(sent)),
         }
     }
 }

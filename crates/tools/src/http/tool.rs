@@ -164,9 +164,9 @@ impl Http {
         let mut redirects = 0;
         loop {
             let sent = self.clients.send(&request, pace).await?;
-            if proof.answers(&sent.response, &mut request).await? {
+            let Some(sent) = proof.answer(sent, &mut request).await? else {
                 continue;
-            }
+            };
             let target = if manner.follow_redirects {
                 location(&sent.response)?
             } else {

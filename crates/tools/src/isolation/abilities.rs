@@ -5,6 +5,12 @@ use std::sync::OnceLock;
 
 use crate::isolation::{SandboxLevel, enforce};
 
+/// From this version on, Landlock binds `truncate`.
+pub(super) const LANDLOCK_TRUNCATES: u32 = 3;
+
+/// From this version on, Landlock binds signals and sockets without a file.
+const LANDLOCK_SCOPES: u32 = 6;
+
 /// What this machine can do to hold a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abilities {
@@ -35,6 +41,26 @@ impl Abilities {
             .into_iter()
             .find(|level| self.lacks(*level).is_empty());
         given.unwrap_or_default()
+    }
+
+    /// What `strict` is here beside what it is on a newer kernel, one sentence each.
+    pub fn shortcomings(self) -> Vec<&'static str> {
+        let told = [
+            (
+                LANDLOCK_TRUNCATES,
+                "`truncate` of a file by its name is refused altogether",
+            ),
+            (
+                LANDLOCK_SCOPES,
+                "programs can signal other processes of their user",
+            ),
+            (
+                LANDLOCK_SCOPES,
+                "with `network: true` they reach abstract sockets of other programs",
+            ),
+        ];
+        let lacking = told.iter().filter(|(since, _)| self.landlock < *since);
+        lacking.map(|(_, told)| *told).collect()
     }
 
     /// What is missing for a level.

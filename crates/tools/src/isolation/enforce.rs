@@ -44,7 +44,8 @@ mod linux {
     };
 
     use super::{Confines, io};
-    use crate::isolation::SandboxLevel;
+    use crate::isolation::abilities::LANDLOCK_TRUNCATES;
+    use crate::isolation::{Abilities, SandboxLevel};
 
     /// The version of Landlock whose rights are used as far as the kernel has them.
     const ABI_WANTED: ABI = ABI::V6;
@@ -139,7 +140,9 @@ mod linux {
         rustix::thread::set_no_new_privs(true)?;
         if confines.level >= SandboxLevel::Strict {
             restrict_files(confines).map_err(io::Error::other)?;
-            filter_calls(confines.network).map_err(io::Error::other)?;
+            let rules = refused(confines.network, Abilities::here().landlock);
+            let rules = rules.map_err(io::Error::other)?;
+            filter_calls(rules).map_err(io::Error::other)?;
         }
         Ok(())
     }
@@ -209,10 +212,10 @@ mod linux {
         TargetArch::try_from(std::env::consts::ARCH).is_ok()
     }
 
-    fn filter_calls(network: bool) -> Result<(), seccompiler::Error> {
+    fn filter_calls(rules: Rules) -> Result<(), seccompiler::Error> {
         let denied = SeccompAction::Errno(errno(libc::EPERM));
         let absent = SeccompAction::Errno(errno(libc::ENOSYS));
-        seccompiler::apply_filter(&program(refused(network)?, denied)?)?;
+        seccompiler::apply_filter(&program(rules, denied)?)?;
         // Its flags lie behind a pointer, so it cannot be looked into; programs then use `clone`, which can.
         let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         seccompiler::apply_filter(&program(unseen, absent)?)
@@ -220,8 +223,13 @@ mod linux {
 
     type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-    fn refused(network: bool) -> Result<Rules, seccompiler::Error> {
+    /// The calls that are refused beside a version of Landlock.
+    fn refused(network: bool, landlock: u32) -> Result<Rules, seccompiler::Error> {
         let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+        if landlock < LANDLOCK_TRUNCATES {
+            // Rules about files do not bind it there; whoever has opened a file for writing still empties it.
+            rules.insert(libc::SYS_truncate, Vec::new());
+        }
         if !network {
             rules.insert(libc::SYS_socket, Vec::new());
         }
@@ -255,5 +263,20 @@ mod linux {
 
     fn flag(flag: i32) -> u64 {
         u64::from(flag.unsigned_abs())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn what_landlock_does_not_bind_is_refused() {
+            for (landlock, is_refused) in [(1, true), (2, true), (3, false), (6, false)] {
+                let rules = refused(true, landlock).unwrap();
+                let found = rules.contains_key(&libc::SYS_truncate);
+                assert_eq!(found, is_refused, "version {landlock}");
+                program(rules, SeccompAction::Errno(errno(libc::EPERM))).unwrap();
+            }
+        }
     }
 }

@@ -57,11 +57,10 @@ impl HttpLine {
         if !status.is_success() {
             return Err(refused(status, response).await);
         }
-        let answer = if is_stream {
-            self.listen(id, response, log).await
-        } else {
-            single(id, response).await
-        };
+        if is_stream {
+            return self.listen(id, Sent { response, turn }, log).await;
+        }
+        let answer = single(id, response).await;
         drop(turn);
         answer
     }
@@ -104,19 +103,15 @@ impl HttpLine {
         proof.put_into(&mut request).await?;
         loop {
             let sent = self.clients.send(&request, self.pace).await?;
-            if !proof.answers(&sent.response, &mut request).await? {
+            if let Some(sent) = proof.answer(sent, &mut request).await? {
                 return Ok(sent);
             }
         }
     }
 
     /// Reads events until the answer is among them.
-    async fn listen(
-        &self,
-        id: u64,
-        mut response: Response,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn listen(&self, id: u64, sent: Sent, log: &dyn LogSink) -> Result<Value, TaskError> {
+        let (mut response, mut turn) = (sent.response, Some(sent.turn));
         let mut events = Events::default();
         let mut size = 0;
         while let Some(chunk) = response.chunk().await.map_err(|error| sort(&error))? {
@@ -130,6 +125,8 @@ impl HttpLine {
                         return result_of(answer);
                     }
                     Incoming::Question(question, method) => {
+                        // The reply takes a turn, and all may be held by streams that wait for their replies.
+                        drop(turn.take());
                         self.tell(&reply(&question, &method)).await?;
                     }
                     Incoming::News(method, params) => Incoming::log(&method, &params, log),

@@ -9,4 +9,5 @@ mod tool;
 mod value;
 
 pub(crate) use connection::{Connections, Login};
+pub(crate) use failure::{no_stream, told};
 pub(crate) use tool::Nats;

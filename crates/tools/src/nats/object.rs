@@ -60,7 +60,7 @@ pub(crate) async fn put(session: &Session<'_>) -> Result<Value, TaskError> {
     let put = match session.call.text("file")? {
         Some(path) => {
             let path = allowed(session.call.resolve(path), &session.reach.forbidden)?;
-            let opened = tokio::fs::File::open(&path).await;
+            let opened = crate::regular::open(&path).await;
             let mut file = opened.map_err(|error| {
                 let message = format!("`file`: `{}`: {error}", path.display());
                 failed(ErrorKind::NotFound, "FILE_NOT_READABLE", message)

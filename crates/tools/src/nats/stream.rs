@@ -1,6 +1,6 @@
 //! Messages of a stream: published once, consumed in batches, read by their number.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::header::{
     NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_MESSAGE_ID,
@@ -24,6 +24,9 @@ const BATCH_MAX: u64 = 10_000;
 const WAIT: Duration = Duration::from_secs(1);
 /// A batch holds no more.
 const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// So many acknowledgements wait for their answers at once, and all of them no longer than this.
+const ACKS_AT_ONCE: usize = 256;
+const ACK_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) async fn publish(session: &Session<'_>) -> Result<Value, TaskError> {
     let subject = session.need("subject")?;
@@ -61,6 +64,7 @@ pub(crate) async fn publish(session: &Session<'_>) -> Result<Value, TaskError> {
 }
 
 pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
+    let started = Instant::now();
     let stream = stream(session).await?;
     let durable = session.call.text("consumer")?;
     let consumer = match durable {
@@ -84,19 +88,34 @@ pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
         let message = message.map_err(|error| other(&*error))?;
         messages.push((shown(session, &message)?, message));
     }
-    let mut shown = Vec::with_capacity(messages.len());
-    for (value, message) in messages {
-        if acknowledges {
-            // The server says that it knows, so that a message is not here and there.
-            let told = message.double_ack().await;
-            told.map_err(|error| other(&*error))?;
+    let (shown, messages): (Vec<Value>, Vec<Message>) = messages.into_iter().unzip();
+    let mut result = json!({
+        "stream": session.need("stream")?, "consumer": durable, "count": shown.len(), "messages": shown,
+    });
+    if acknowledges {
+        let left = session.total.saturating_sub(started.elapsed()) / 2;
+        let unacknowledged = acknowledge(&messages, left.min(ACK_WITHIN)).await;
+        if unacknowledged > 0 {
+            result["unacknowledged"] = unacknowledged.into();
         }
-        shown.push(value);
     }
-    let count = shown.len();
-    Ok(
-        json!({"stream": session.need("stream")?, "consumer": durable, "messages": shown, "count": count}),
-    )
+    Ok(result)
+}
+
+/// Acknowledges messages; says of how many the server has not said that it knows. Those may come again, but the others
+/// never do, so they are all handed on.
+async fn acknowledge(messages: &[Message], within: Duration) -> usize {
+    let mut known = 0;
+    let told = futures_util::stream::iter(messages)
+        .map(Message::double_ack)
+        .buffer_unordered(ACKS_AT_ONCE)
+        .for_each(|told| {
+            known += usize::from(told.is_ok());
+            std::future::ready(())
+        });
+    // One that takes too long is as good as lost.
+    let _ = tokio::time::timeout(within, told).await;
+    messages.len() - known
 }
 
 pub(crate) async fn get_message(session: &Session<'_>) -> Result<Value, TaskError> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
-use reqwest::Url;
+use reqwest::{Client, Url};
 use results::{Bucket, BucketError, Found};
 use serde_json::{Value, json};
 
 use super::credential::{self, Endpoint};
 use super::files;
 use crate::call::Call;
-use crate::http::Guard;
+use crate::http::{Guard, guarded_client};
 
 /// How long a bucket may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -75,16 +75,17 @@ impl Address {
             Self::S3 { bucket, key } => {
                 check_name(&bucket)?;
                 let config = credential::s3(bucket, auth)?;
-                check_endpoint(config.endpoint.as_deref(), &reach.guard).await?;
-                let bucket = Bucket::s3(&config, SILENCE_MAX);
+                let client = client(config.endpoint.as_deref(), &reach.guard).await?;
+                let bucket = Bucket::s3(&config, SILENCE_MAX, client);
                 let bucket = bucket.map_err(|error| invalid(&error))?;
                 Ok(Place::Object { bucket, key })
             }
             Self::Gcs { bucket, key } => {
                 check_name(&bucket)?;
                 let Endpoint { endpoint, identity } = credential::gcs(auth)?;
-                check_endpoint(endpoint.as_deref(), &reach.guard).await?;
-                let bucket = Bucket::gcs(&bucket, endpoint.as_deref(), &identity, SILENCE_MAX);
+                let client = client(endpoint.as_deref(), &reach.guard).await?;
+                let endpoint = endpoint.as_deref();
+                let bucket = Bucket::gcs(&bucket, endpoint, &identity, SILENCE_MAX, client);
                 let bucket = bucket.map_err(|error| invalid(&error))?;
                 Ok(Place::Object { bucket, key })
             }
@@ -155,11 +156,21 @@ fn check_name(bucket: &str) -> Result<(), TaskError> {
     Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with("key", "uri"))
 }
 
-/// Refuses an endpoint that leads where `http` may not go either.
-async fn check_endpoint(endpoint: Option<&str>, guard: &Guard) -> Result<(), TaskError> {
-    let Some(endpoint) = endpoint else {
-        return Ok(());
+/// What asks a bucket: it reaches no address that `http` may not reach either, whatever a name leads to by then.
+async fn client(endpoint: Option<&str>, guard: &Arc<Guard>) -> Result<Client, TaskError> {
+    let url = match endpoint {
+        Some(endpoint) => Some(checked(endpoint, guard).await?),
+        None => None,
     };
+    let made = guarded_client(guard, url.as_ref(), SILENCE_MAX);
+    made.map_err(|error| {
+        let message = format!("the client of a bucket cannot be made: {error}");
+        TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
+    })
+}
+
+/// Refuses an endpoint that leads where `http` may not go, before anything is asked: a refusal says why.
+async fn checked(endpoint: &str, guard: &Guard) -> Result<Url, TaskError> {
     let blocked = |problem: String| {
         TaskError::new(
             ErrorKind::ClientError,
@@ -177,15 +188,16 @@ async fn check_endpoint(endpoint: Option<&str>, guard: &Guard) -> Result<(), Tas
         .trim_matches(['[', ']'])
         .to_owned();
     let port = url.port_or_known_default().unwrap_or(443);
-    // A name that leads nowhere is the client's to tell of.
-    let Ok(addresses) = tokio::net::lookup_host((host.as_str(), port)).await else {
-        return Ok(());
-    };
+    let addresses = tokio::net::lookup_host((host.as_str(), port)).await;
+    let addresses = addresses.map_err(|error| {
+        let message = format!("`endpoint`: `{host}` leads nowhere: {error}");
+        TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
+    })?;
     for address in addresses {
         let checked = guard.check(&host, address.ip(), Some(port));
         checked.map_err(|why| blocked(why.to_string()))?;
     }
-    Ok(())
+    Ok(url)
 }
 
 fn invalid(error: &results::Error) -> TaskError {

@@ -43,12 +43,21 @@ pub(super) fn s3(bucket: String, auth: Option<&Value>) -> Result<S3Config, TaskE
     if is_anonymous {
         credentials.push(("aws_skip_signature".to_owned(), Secret::new("true")));
     }
+    let region = text(auth, &["region", "aws_region"]);
+    let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+    // It becomes a part of a host's name.
+    if !region
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '-')
+    {
+        return Err(invalid(
+            "its `region` is not made of letters, digits and `-`",
+        ));
+    }
     Ok(S3Config {
         bucket,
         endpoint: text(auth, &["endpoint", "endpoint_url", "url"]),
-        region: Some(
-            text(auth, &["region", "aws_region"]).unwrap_or_else(|| "us-east-1".to_owned()),
-        ),
+        region: Some(region),
         credentials,
     })
 }
@@ -64,26 +73,44 @@ pub(super) fn gcs(auth: Option<&Value>) -> Result<Endpoint, TaskError> {
         "credentials",
     ];
     let key = key.iter().find_map(|name| auth.get(*name));
-    let identity = match key {
-        Some(Value::Object(key)) => {
-            GcsIdentity::Key(Secret::new(Value::Object(key.clone()).to_string()))
-        }
-        Some(Value::String(key)) => GcsIdentity::Key(Secret::new(key.as_str())),
+    let key = match key {
+        Some(Value::Object(key)) => Some(Value::Object(key.clone()).to_string()),
+        Some(Value::String(key)) => Some(key.clone()),
         // The credential may be the service account's JSON itself.
-        _ if auth.contains_key("private_key") => {
-            GcsIdentity::Key(Secret::new(Value::Object(auth.clone()).to_string()))
+        _ if auth.contains_key("private_key") => Some(Value::Object(auth.clone()).to_string()),
+        _ => None,
+    };
+    if let Some(key) = key {
+        let endpoint = match endpoint {
+            Some(endpoint) => Some(endpoint),
+            None => endpoint_of(&key)?,
+        };
+        return Ok(Endpoint {
+            endpoint,
+            identity: GcsIdentity::Key(Secret::new(key)),
+        });
+    }
+    let identity = match (text(auth, &["access_token", "token"]), &endpoint) {
+        (Some(token), _) => GcsIdentity::Token(Secret::new(token)),
+        (None, Some(_)) => GcsIdentity::Anybody,
+        (None, None) => {
+            return Err(invalid(
+                "it has neither `service_account` nor `access_token`",
+            ));
         }
-        _ => match (text(auth, &["access_token", "token"]), &endpoint) {
-            (Some(token), _) => GcsIdentity::Token(Secret::new(token)),
-            (None, Some(_)) => GcsIdentity::Anybody,
-            (None, None) => {
-                return Err(invalid(
-                    "it has neither `service_account` nor `access_token`",
-                ));
-            }
-        },
     };
     Ok(Endpoint { endpoint, identity })
+}
+
+/// Where a service account's key sends its requests, if not to Google: an endpoint like one that is written out.
+fn endpoint_of(key: &str) -> Result<Option<String>, TaskError> {
+    let key: Value =
+        serde_json::from_str(key).map_err(|_| invalid("its `service_account` is not JSON"))?;
+    match key.get("gcs_base_url") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(url)) => Ok(Some(url.clone())),
+        Some(_) => Err(invalid("its `gcs_base_url` is no text")),
+    }
 }
 
 fn map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {

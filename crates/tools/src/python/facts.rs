@@ -61,16 +61,17 @@ impl Facts {
 pub(crate) struct Known(Mutex<HashMap<PathBuf, Arc<Facts>>>);
 
 impl Known {
-    /// What an interpreter says of itself.
+    /// What an interpreter says of itself, held by these confines while it does.
     pub(crate) async fn of(
         &self,
         python: &Path,
         env: &BTreeMap<String, String>,
+        confines: &Confines,
     ) -> Result<Arc<Facts>, TaskError> {
         if let Some(facts) = self.get(python) {
             return Ok(facts);
         }
-        let facts = Arc::new(ask(python, env).await?);
+        let facts = Arc::new(ask(python, env, confines).await?);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(python.to_owned(), facts.clone());
         Ok(facts)
@@ -82,14 +83,18 @@ impl Known {
     }
 }
 
-async fn ask(python: &Path, env: &BTreeMap<String, String>) -> Result<Facts, TaskError> {
+async fn ask(
+    python: &Path,
+    env: &BTreeMap<String, String>,
+    confines: &Confines,
+) -> Result<Facts, TaskError> {
     let program = Program {
         path: python,
         args: &["-c", QUESTION],
         env,
         cwd: Path::new("/"),
         limits: &Limits::default(),
-        confines: &Confines::default(),
+        confines,
     };
     let mut group = program
         .start(Stdio::null())

@@ -7,6 +7,7 @@ mod libs;
 mod pool;
 mod process;
 pub(crate) mod request;
+mod shut_in;
 mod tool;
 mod version;
 

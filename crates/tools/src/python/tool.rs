@@ -13,14 +13,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled};
 use crate::http::Clients;
-use crate::isolation::{Abilities, Limits, Sandbox, SandboxLevel};
+use crate::isolation::{Abilities, Confines, Limits, Sandbox, SandboxLevel};
 use crate::process::NotStarted;
 use crate::python::answer;
-use crate::python::environments::Environments;
+use crate::python::environments::{Absent, Environments, Wanted};
 use crate::python::facts::Known;
 use crate::python::libs::Needs;
 use crate::python::pool::{Kept, Pool};
 use crate::python::request::{Origin, Request, Source, origin};
+use crate::python::shut_in::{Finder, Housed};
 use crate::registry::PythonConfig;
 
 /// The largest script that is read.
@@ -71,25 +72,26 @@ impl Python {
         // A warm interpreter has no limits, and one with limits must not serve others; nor may one that is shut in.
         let isolate = is_isolated(&call)? || !limits.is_empty() || sandbox.is_strict();
         let needs = Needs::of(&call, &source.code)?;
-        let python = self.provided(&call, needs, stop, log).await?;
-        let timeout = call.timeout.total;
         let own = sandbox.own_dir()?;
         let own = own.as_ref().map(TempDir::path);
+        let confines = |homes: &[PathBuf]| sandbox.confines(own, homes);
+        let Housed { python, homes } = if sandbox.is_strict() {
+            let python = self.interpreter(&call)?;
+            let finder = self.finder(&python, &confines);
+            finder.find(&python, needs, stop, log).await?
+        } else {
+            self.provided(&call, needs, stop, log).await?
+        };
+        let timeout = call.timeout.total;
         let has_cwd = call.field("cwd").is_some();
         let mut request = Request::new(&mut call, source)?;
         if let Some(own) = own {
             request.set_own_dir(own);
         }
-        let (python, homes) = if sandbox.is_strict() {
-            if let Some(own) = own.filter(|_| !has_cwd) {
-                request.set_cwd(own);
-            }
-            let facts = self.known.of(&python, self.pool.env()).await?;
-            (facts.executable.clone(), facts.homes())
-        } else {
-            (python, Vec::new())
-        };
-        let confines = sandbox.confines(own, &homes);
+        if let Some(own) = own.filter(|_| sandbox.is_strict() && !has_cwd) {
+            request.set_cwd(own);
+        }
+        let confines = confines(&homes);
         let _slot = tokio::select! {
             slot = self.pool.slot() => slot,
             () = stop.cancelled() => return Err(cancelled()),
@@ -112,6 +114,21 @@ impl Python {
         Ok(outcome)
     }
 
+    /// What finds the interpreter of a strict task.
+    fn finder<'a>(
+        &'a self,
+        python: &Path,
+        confines: &'a (dyn Fn(&[PathBuf]) -> Confines + Sync),
+    ) -> Finder<'a> {
+        Finder {
+            known: &self.known,
+            environments: &self.environments,
+            env: self.pool.env(),
+            is_own: python == self.command,
+            confines,
+        }
+    }
+
     /// The interpreter with everything that the code needs.
     async fn provided(
         &self,
@@ -119,20 +136,28 @@ impl Python {
         needs: Needs,
         stop: &CancellationToken,
         log: &dyn LogSink,
-    ) -> Result<PathBuf, TaskError> {
+    ) -> Result<Housed, TaskError> {
+        let homeless = |python| Housed {
+            python,
+            homes: Vec::new(),
+        };
         let python = self.interpreter(call)?;
         if needs.is_empty() {
-            return Ok(python);
+            return Ok(homeless(python));
         }
-        let facts = self.known.of(&python, self.pool.env()).await?;
+        let free = Confines::default();
+        let facts = self.known.of(&python, self.pool.env(), &free).await?;
         let needs = needs.met_by(&facts)?;
         if needs.requirements.is_empty() {
-            return Ok(python);
+            return Ok(homeless(python));
         }
-        let requirements = &needs.requirements;
-        self.environments
-            .python(&facts, requirements, stop, log)
-            .await
+        let wanted = Wanted {
+            facts: &facts,
+            requirements: &needs.requirements,
+            absent: Absent::Made,
+        };
+        let python = self.environments.python(&wanted, stop, log).await?;
+        Ok(homeless(python))
     }
 
     async fn source(&self, call: &Call, stop: &CancellationToken) -> Result<Source, TaskError> {
@@ -198,16 +223,10 @@ async fn load(path: &Path) -> Result<Source, TaskError> {
     let failed = |message: String| {
         TaskError::new(ErrorKind::NotFound, "SCRIPT_NOT_READABLE", message).with("key", "script")
     };
-    let size = match tokio::fs::metadata(path).await {
-        Ok(metadata) => metadata.len(),
-        Err(error) => return Err(failed(format!("script `{shown}`: {error}"))),
-    };
-    if size > SCRIPT_BYTES_MAX {
-        let message = format!("script `{shown}` is larger than {SCRIPT_BYTES_MAX} bytes");
-        return Err(failed(message));
-    }
-    let code = tokio::fs::read_to_string(path).await;
-    let code = code.map_err(|error| failed(format!("script `{shown}`: {error}")))?;
+    let bytes = crate::regular::read(path, SCRIPT_BYTES_MAX).await;
+    let bytes = bytes.map_err(|error| failed(format!("script `{shown}`: {error}")))?;
+    let code = String::from_utf8(bytes)
+        .map_err(|_| failed(format!("script `{shown}` is not text in UTF-8")))?;
     Ok(Source {
         code: code.into(),
         file: shown.to_string().into(),

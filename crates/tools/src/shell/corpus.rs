@@ -296,12 +296,17 @@ fn tool() -> Shell {
 }
 
 async fn attack(place: &Place, shell: &str, value: &str, dir: &Path) -> Result<String, String> {
-    let mut call = command("shell", "", dir);
     let pieces = vec![
         Piece::Text(place.before.to_owned()),
         Piece::Value(value.into()),
         Piece::Text(place.after.to_owned()),
     ];
+    run_pieces(pieces, shell, dir).await
+}
+
+/// What a script prints, or the code of its error.
+async fn run_pieces(pieces: Vec<Piece>, shell: &str, dir: &Path) -> Result<String, String> {
+    let mut call = command("shell", "", dir);
     call.pieces.insert("command".to_owned(), vec![pieces]);
     call.fields = json!({"shell": shell}).as_object().unwrap().clone();
     let outcome = run(&tool(), call).await;
@@ -374,6 +379,69 @@ async fn a_raw_heredoc_takes_what_does_not_end_it() {
         assert!(!canary.exists(), "{value:?}");
     }
     assert!(refused >= 3, "those that name the delimiter: {refused}");
+}
+
+/// Scripts with several values, each between `‹` and `›`, that spell something together; `@` is the canary.
+const TOGETHER: &[(&str, Result<&str, &str>)] = &[
+    ("cat <<EOF\n‹EOF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
+    ("cat <<EOF\n‹E›‹OF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
+    ("cat <<EOF\nE‹OF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
+    (
+        "cat <<-EOF\n\t‹EOF›\n\t‹touch @›\n\tEOF\n",
+        Ok("EOF\ntouch @\n"),
+    ),
+    ("cat <<EOF\n‹EO›F‹›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
+    (
+        "cat <<A; cat <<B\n‹A›\nA\n‹B›\n‹touch @›\nB\n",
+        Ok("A\nB\ntouch @\n"),
+    ),
+    ("cat <<EOF\n$(( ‹a[$(touch @)]› ))\nEOF\n", Err(CODE)),
+    ("cat <<'EOF'\n‹EOF›\n‹touch @›\nEOF\n", Err(CODE)),
+    ("cat <<'EOF'\n‹E›‹OF›\n‹touch @›\nEOF\n", Err(CODE)),
+    ("cat <<'EOF'\nE‹OF›\n‹touch @›\nEOF\n", Err(CODE)),
+    ("cat <<'EOF'\n‹EO›F\n‹touch @›\nEOF\n", Err(CODE)),
+    ("cat <<'EOF'\n‹x\nE›‹OF\ntouch @›\nEOF\n", Err(CODE)),
+    ("cat <<\\EOF\n‹›EOF\n‹touch @›\nEOF\n", Err(CODE)),
+    ("cat <<-'EOF'\n\t‹EOF›\n‹touch @›\n\tEOF\n", Err(CODE)),
+    ("cat <<''\n‹›\n‹touch @›\n\n", Err(CODE)),
+    ("x=$(cat <<'EOF'\n‹EOF›); ‹touch @›\nEOF\n)", Err(CODE)),
+    ("x=`cat <<'EOF'\n‹`; touch @; echo `›\nEOF\n`", Err(CODE)),
+    ("cat <<'EOF'\n‹EOF›-‹EOF› EOF\nEOF\n", Ok("EOF-EOF EOF\n")),
+    (
+        "x=`printf a # ‹`; touch @; echo `›\n`; printf %s $x",
+        Ok("a"),
+    ),
+];
+
+const CODE: &str = "SHELL_VALUE";
+
+#[tokio::test]
+async fn values_do_not_become_commands_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let canary = dir.path().join("canary");
+    let canary_text = canary.to_str().unwrap();
+    for (script, wanted) in TOGETHER {
+        let script = script.replace('@', canary_text);
+        let mut pieces = Vec::new();
+        for part in script.split('‹') {
+            match part.split_once('›') {
+                Some((value, text)) => {
+                    pieces.push(Piece::Value(value.into()));
+                    pieces.push(Piece::Text(text.to_owned()));
+                }
+                None => pieces.push(Piece::Text(part.to_owned())),
+            }
+        }
+        let wanted = match wanted {
+            Ok(text) => Ok(text.replace('@', canary_text)),
+            Err(code) => Err((*code).to_owned()),
+        };
+        for shell in BOTH {
+            let came = run_pieces(pieces.clone(), shell, dir.path()).await;
+            assert_eq!(came, wanted, "{shell}: {script}");
+            assert!(!canary.exists(), "{shell}: {script}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -45,6 +45,10 @@ struct Heredoc {
     delimiter: String,
     is_raw: bool,
     strips_tabs: bool,
+    /// What its current line has so far.
+    line: String,
+    /// Whether a part of that line is a value's.
+    has_value: bool,
 }
 
 /// Reads author text piece by piece and knows the place after it.
@@ -52,8 +56,10 @@ struct Heredoc {
 pub(crate) struct Reader {
     open: Vec<Open>,
     pending: Vec<Heredoc>,
-    /// The here-document being read, and its current line.
-    body: Option<(Heredoc, String)>,
+    /// The here-document being read.
+    body: Option<Heredoc>,
+    /// Whether a value has helped to spell a here-document's delimiter.
+    is_ended_by_value: bool,
     /// The last character, for what depends on it.
     before: Option<char>,
 }
@@ -61,11 +67,11 @@ pub(crate) struct Reader {
 impl Reader {
     /// The place right here.
     pub(crate) fn place(&self) -> Place {
-        if let Some((heredoc, _)) = &self.body {
-            return if heredoc.is_raw {
-                Place::RawHeredoc
-            } else {
-                Place::Heredoc
+        if let Some(heredoc) = &self.body {
+            return match heredoc.is_raw {
+                true => Place::RawHeredoc,
+                false if heredoc.is_in_arithmetic() => Place::Arithmetic,
+                false => Place::Heredoc,
             };
         }
         match self.open.last() {
@@ -78,17 +84,38 @@ impl Reader {
         }
     }
 
-    /// The delimiter of the here-document being read.
-    pub(crate) fn delimiter(&self) -> Option<&str> {
-        self.body.as_ref().map(|(h, _)| h.delimiter.as_str())
+    /// Whether the place is inside backticks, whose end the shell looks for before it reads anything else.
+    pub(crate) fn is_in_backticks(&self) -> bool {
+        self.open.contains(&Open::Backtick)
     }
 
-    /// Takes note of a value: a line that holds one is not a delimiter, a word that holds one goes on.
+    /// Whether a value ends a here-document that is taken as it is, alone or with what stands beside it.
+    pub(crate) fn is_ended_by_value(&self) -> bool {
+        self.is_ended_by_value || self.body.as_ref().is_some_and(Heredoc::is_spelled_by_value)
+    }
+
+    /// Takes note of a value that is expanded: a line that holds one is not a delimiter, a word that holds one goes on.
     pub(crate) fn value(&mut self) {
-        if let Some((_, line)) = &mut self.body {
-            line.push('\u{fffd}');
+        if let Some(heredoc) = &mut self.body {
+            heredoc.line.push('\u{fffd}');
         }
         self.before = Some('\u{fffd}');
+    }
+
+    /// Takes note of a value that stands as it is in a here-document.
+    pub(crate) fn raw_value(&mut self, text: &str) {
+        let Some(heredoc) = &mut self.body else {
+            return;
+        };
+        heredoc.has_value = true;
+        for c in text.chars() {
+            if c == '\n' {
+                self.is_ended_by_value |= heredoc.is_spelled_by_value();
+                heredoc.line.clear();
+            } else {
+                heredoc.line.push(c);
+            }
+        }
     }
 
     /// Reads author text.
@@ -253,33 +280,58 @@ impl Reader {
             delimiter,
             is_raw,
             strips_tabs,
+            line: String::new(),
+            has_value: false,
         });
     }
 
     fn begin_body(&mut self) {
         if self.body.is_none() && !self.pending.is_empty() {
-            self.body = Some((self.pending.remove(0), String::new()));
+            self.body = Some(self.pending.remove(0));
         }
     }
 
     fn read_body(&mut self, c: char) {
-        let Some((heredoc, line)) = &mut self.body else {
+        let Some(heredoc) = &mut self.body else {
             return;
         };
         if c != '\n' {
-            line.push(c);
+            heredoc.line.push(c);
             return;
         }
-        let text = if heredoc.strips_tabs {
-            line.trim_start_matches('\t')
-        } else {
-            line.as_str()
-        };
-        if text == heredoc.delimiter {
+        self.is_ended_by_value |= heredoc.is_spelled_by_value();
+        if heredoc.is_ended() {
             self.body = None;
             self.begin_body();
         } else {
-            line.clear();
+            heredoc.line.clear();
+            heredoc.has_value = false;
         }
+    }
+}
+
+impl Heredoc {
+    /// Whether the current line is the delimiter.
+    fn is_ended(&self) -> bool {
+        let line = self.line.as_str();
+        let line = if self.strips_tabs {
+            line.trim_start_matches('\t')
+        } else {
+            line
+        };
+        line == self.delimiter
+    }
+
+    /// Whether the current line has a `$((` that is open.
+    fn is_in_arithmetic(&self) -> bool {
+        let after = self.line.rsplit_once("$((").map(|(_, after)| after);
+        after.is_some_and(|after| !after.contains("))"))
+    }
+
+    /// Whether the current line holds a value and may be taken for the delimiter; shells differ in what may follow it.
+    fn is_spelled_by_value(&self) -> bool {
+        let line = self.line.trim_start_matches('\t').trim_end();
+        let rest = line.strip_prefix(self.delimiter.as_str());
+        self.has_value && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(')'))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A value becomes a variable that is set before the author's text and expanded at its place inside double quotes, so
 //! the shell never parses it. Plain words and numbers stand as they are, which keeps places working where a variable
-//! cannot stand.
+//! cannot stand; not so in here-documents, where a plain word can be the delimiter.
 
 use model::outcome::{ErrorKind, TaskError};
 use model::template::Piece;
@@ -16,8 +16,16 @@ const RESERVED: [&str; 17] = [
     "in", "function", "select", "time", "coproc",
 ];
 
+/// What the shell is given to run.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) text: String,
+    /// Whether values stand in it, which may be secrets.
+    pub(crate) has_values: bool,
+}
+
 /// The script of one or more commands, run in one shell that stops at the first that fails.
-pub(crate) fn script(commands: &[Vec<Piece>]) -> Result<String, TaskError> {
+pub(crate) fn script(commands: &[Vec<Piece>]) -> Result<Script, TaskError> {
     let mut variables = String::new();
     let mut count = 0;
     let mut bodies = Vec::new();
@@ -28,7 +36,11 @@ pub(crate) fn script(commands: &[Vec<Piece>]) -> Result<String, TaskError> {
     if commands.len() > 1 {
         variables.push_str("set -e\n");
     }
-    Ok(variables + body.as_str())
+    let mut pieces = commands.iter().flatten();
+    Ok(Script {
+        text: variables + body.as_str(),
+        has_values: pieces.any(|piece| !matches!(piece, Piece::Text(_))),
+    })
 }
 
 fn body(pieces: &[Piece], variables: &mut String, count: &mut usize) -> Result<String, TaskError> {
@@ -42,18 +54,22 @@ fn body(pieces: &[Piece], variables: &mut String, count: &mut usize) -> Result<S
             }
             Piece::Value(value) | Piece::Ident(value) => {
                 let text = text_of(value)?;
-                let place = reader.place();
                 body.push_str(&placed(&text, &reader, |text| {
                     *count += 1;
                     let name = format!("_noetl_{count}");
                     variables.push_str(&format!("{name}={}\n", quoted(text)));
                     name
                 })?);
-                if place != Place::Comment {
-                    reader.value();
+                match reader.place() {
+                    Place::Comment => {}
+                    Place::RawHeredoc => reader.raw_value(&text),
+                    _ => reader.value(),
                 }
             }
         }
+    }
+    if reader.is_ended_by_value() {
+        return Err(refused("a value would end the here-document it stands in"));
     }
     Ok(body)
 }
@@ -65,7 +81,7 @@ fn placed(
     mut variable: impl FnMut(&str) -> String,
 ) -> Result<String, TaskError> {
     let place = reader.place();
-    if is_plain(text) {
+    if is_plain(text) && place != Place::Heredoc {
         return Ok(text.to_owned());
     }
     match place {
@@ -73,30 +89,25 @@ fn placed(
         Place::Double | Place::Heredoc => Ok(format!("${{{}}}", variable(text))),
         Place::Single => Ok(format!("'\"${{{}}}\"'", variable(text))),
         Place::Ansi => Ok(format!("'\"${{{}}}\"$'", variable(text))),
-        Place::Comment => Ok(text.replace(['\n', '\r'], " ")),
+        // Nothing of it is read; but a comment ends with its line, and backticks around it end at a backtick.
+        Place::Comment => Ok(text.replace(|c| !is_plain_character(c), " ")),
         Place::Arithmetic => Err(refused(
             "only a number can stand inside `$(( … ))`, because the shell would run other text",
         )),
-        Place::RawHeredoc => {
-            let delimiter = reader.delimiter().unwrap_or_default();
-            let ends_it = text
-                .lines()
-                .any(|line| line.trim_start_matches('\t').trim_end() == delimiter);
-            if ends_it {
-                return Err(refused("a value would end the here-document it stands in"));
-            }
-            Ok(text.to_owned())
-        }
+        Place::RawHeredoc if reader.is_in_backticks() => Err(refused(
+            "only a plain word can stand in a quoted here-document inside backticks: write `$( … )`",
+        )),
+        Place::RawHeredoc => Ok(text.to_owned()),
     }
 }
 
 /// Whether a text means itself in every place.
 fn is_plain(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_./:@%+,-".contains(c))
-        && !RESERVED.contains(&text)
+    !text.is_empty() && text.chars().all(is_plain_character) && !RESERVED.contains(&text)
+}
+
+fn is_plain_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_./:@%+,-".contains(c)
 }
 
 /// The text of a value: its own, or JSON.

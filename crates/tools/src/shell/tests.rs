@@ -199,6 +199,20 @@ async fn a_long_script_and_long_values_work() {
 }
 
 #[tokio::test]
+async fn a_value_does_not_show_among_the_arguments() {
+    for secret in ["hunter2", "a $secret; text"] {
+        let call = pieces(&[
+            text(": "),
+            value(secret),
+            text("; tr '\\0' ' ' < /proc/$$/cmdline; stat -c ' %a' \"$0\""),
+        ]);
+        let seen = stdout(call).await;
+        assert!(!seen.contains(secret), "{seen}");
+        assert!(seen.ends_with(" 600\n"), "{seen}");
+    }
+}
+
+#[tokio::test]
 async fn values_of_other_types_are_text_or_json() {
     let call = pieces(&[
         text("printf '[%s]' "),

@@ -18,9 +18,10 @@ use crate::capture::tail_of;
 use crate::isolation::{Abilities, GO, Limits, Sandbox, SandboxLevel, limit_reached};
 use crate::process::{NotStarted, Program};
 use crate::python::request::environment;
-use crate::shell::script::script;
+use crate::shell::script::{Script, script};
 
-/// A script longer than this goes through a file: a single argument has a bound.
+/// A script longer than this goes through a file: a single argument has a bound. So does one with values, because
+/// everyone on the machine may read arguments.
 const ARGUMENT_BYTES_MAX: usize = 100 * 1024;
 
 /// How much of the outputs an error carries.
@@ -61,10 +62,10 @@ impl Shell {
         };
         let input = stdin(call, &limits);
         let failed = |error: NotStarted| not_started(shell, &cwd, &error);
-        let file = long_script(&script, own).map_err(|error| failed(error.into()))?;
+        let file = script_file(&script, own).map_err(|error| failed(error.into()))?;
         let args = match &file {
             Some(file) => vec![file.path().to_str().unwrap_or_default()],
-            None => vec!["-c", &script],
+            None => vec!["-c", &script.text],
         };
         let program = Program {
             path: &PathBuf::from(shell),
@@ -121,8 +122,9 @@ fn stdin(call: &Call, limits: &Limits) -> Option<Vec<u8>> {
     Some([GO, text.unwrap_or_default().as_bytes()].concat())
 }
 
-fn long_script(script: &str, dir: Option<&Path>) -> std::io::Result<Option<NamedTempFile>> {
-    if script.len() <= ARGUMENT_BYTES_MAX {
+/// The file of a script that cannot be an argument: only its owner reads it, and it goes with the call.
+fn script_file(script: &Script, dir: Option<&Path>) -> std::io::Result<Option<NamedTempFile>> {
+    if script.text.len() <= ARGUMENT_BYTES_MAX && !script.has_values {
         return Ok(None);
     }
     let mut builder = tempfile::Builder::new();
@@ -131,7 +133,7 @@ fn long_script(script: &str, dir: Option<&Path>) -> std::io::Result<Option<Named
         Some(dir) => builder.tempfile_in(dir)?,
         None => builder.tempfile()?,
     };
-    file.write_all(script.as_bytes())?;
+    file.write_all(script.text.as_bytes())?;
     Ok(Some(file))
 }
 

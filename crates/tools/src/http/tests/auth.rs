@@ -20,6 +20,8 @@ struct Issuer {
     forms: Mutex<Vec<String>>,
     /// Seconds a token lives; 0 says nothing about it.
     life: AtomicU32,
+    /// Requests for a token that are still to fail.
+    failures: AtomicU32,
 }
 
 async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: String) -> Response {
@@ -38,6 +40,10 @@ async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: Stri
         let body = "{\"error\": \"invalid_scope\", \"error_description\": \"not yours\"}";
         return (StatusCode::BAD_REQUEST, body).into_response();
     }
+    if issuer.failures.load(Ordering::SeqCst) > 0 {
+        issuer.failures.fetch_sub(1, Ordering::SeqCst);
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     // Others come while the first is still waiting.
     tokio::task::yield_now().await;
     let number = issuer.issued.fetch_add(1, Ordering::SeqCst) + 1;
@@ -46,6 +52,9 @@ async fn issue(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, body: Stri
     let life = issuer.life.load(Ordering::SeqCst);
     if life > 0 {
         answer["expires_in"] = json!(life);
+    }
+    if body.contains("rotate=yes") && number < 3 {
+        answer["refresh_token"] = json!(format!("refresh-{number}"));
     }
     answer.to_string().into_response()
 }
@@ -185,6 +194,56 @@ async fn a_token_that_is_refused_is_replaced_once() {
     own.fields
         .insert("headers".to_owned(), json!({"Authorization": "mine"}));
     assert_eq!(result(run(&tool, own).await)["data"], "GET mine");
+}
+
+#[tokio::test]
+async fn a_token_can_be_had_at_a_host_whose_turns_are_all_taken() {
+    let (base, issuer) = start().await;
+    let limits = HttpLimits {
+        per_host_max: 1,
+        ..HttpLimits::default()
+    };
+    let clients = Clients::new(limits, &Network::default());
+    let tool = Http::new(Arc::new(clients), std::env::temp_dir());
+    result(run(&tool, oauth(&base, json!({}))).await);
+    issuer.good.store(99, Ordering::SeqCst);
+    let refused = run(&tool, oauth(&base, json!({})));
+    let outcome = tokio::time::timeout(Duration::from_secs(20), refused).await;
+    assert_eq!(result(outcome.unwrap())["data"], "Bearer token-2");
+}
+
+#[tokio::test]
+async fn a_refresh_token_outlives_a_request_that_failed_and_an_answer_without_another() {
+    let (base, issuer) = start().await;
+    let tool = tool();
+    let call = || {
+        let auth = json!({"refresh_token": "refresh-0", "params": {"rotate": "yes"}});
+        oauth(&base, auth)
+    };
+    result(run(&tool, call()).await);
+    issuer.failures.store(1, Ordering::SeqCst);
+    issuer.good.store(99, Ordering::SeqCst);
+    assert_eq!(error(&run(&tool, call()).await).code, "OAUTH_TOKEN");
+    for _ in 0..3 {
+        result(run(&tool, call()).await);
+        issuer.good.store(99, Ordering::SeqCst);
+    }
+    let forms = issuer.forms.lock().unwrap().clone();
+    let sent = forms.iter().map(|form| {
+        let fields = form.split('&');
+        fields
+            .filter_map(|field| field.strip_prefix("refresh_token="))
+            .collect()
+    });
+    let sent: Vec<String> = sent.collect();
+    let wanted = [
+        "refresh-0",
+        "refresh-1",
+        "refresh-1",
+        "refresh-2",
+        "refresh-2",
+    ];
+    assert_eq!(sent, wanted);
 }
 
 #[tokio::test]

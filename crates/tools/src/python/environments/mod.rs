@@ -7,4 +7,4 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use shelf::Environments;
+pub(crate) use shelf::{Absent, Environments, Wanted};

@@ -33,6 +33,22 @@ struct Used {
     _lock: File,
 }
 
+/// An environment that is asked for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) facts: &'a Facts,
+    pub(crate) requirements: &'a [String],
+    pub(crate) absent: Absent,
+}
+
+/// What becomes of a call whose environment is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// It is made.
+    Made,
+    /// The call fails: making it runs code outside the sandbox that the call asks for.
+    Refused,
+}
+
 impl Environments {
     /// Environments in this directory; pip sees these variables.
     pub(crate) fn new(dir: PathBuf, env: BTreeMap<String, String>) -> Self {
@@ -43,14 +59,18 @@ impl Environments {
         }
     }
 
-    /// The interpreter of the environment with these requirements, made if there is none.
+    /// The interpreter of the environment with these requirements.
     pub(crate) async fn python(
         &self,
-        facts: &Facts,
-        requirements: &[String],
+        wanted: &Wanted<'_>,
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<PathBuf, TaskError> {
+        let Wanted {
+            facts,
+            requirements,
+            absent,
+        } = *wanted;
         let name = name(facts, requirements);
         let place = self.place(&name);
         let mut place = tokio::select! {
@@ -70,8 +90,11 @@ impl Environments {
             env: &self.env,
         };
         let lock = loop {
+            if absent == Absent::Refused && !home.exists() {
+                return Err(not_installed(requirements));
+            }
             let lock = self.lock(&name, stop).await?;
-            if !home.exists() {
+            if absent == Absent::Made && !home.exists() {
                 build::build(&order, stop, log).await?;
             }
             let shared = lock.unlock().and_then(|()| lock.lock_shared());
@@ -145,6 +168,16 @@ fn name(facts: &Facts, requirements: &[String]) -> String {
 /// Takes note that an environment is used.
 fn touch(lock: &File) -> std::io::Result<()> {
     lock.set_modified(SystemTime::now())
+}
+
+/// The error of a strict task whose libraries are not there yet.
+fn not_installed(requirements: &[String]) -> TaskError {
+    let listed = requirements.join(", ");
+    let message = format!(
+        "{listed} would be installed outside the sandbox `strict`: run a task with the same `libs` once on this worker \
+         with `sandbox: basic` or `none`, or give the deployment's own interpreter the libraries and name none"
+    );
+    TaskError::new(ErrorKind::ClientError, "PYTHON_LIBS_SANDBOX", message).with("key", "libs")
 }
 
 /// The error of a directory that cannot be used.

@@ -144,6 +144,47 @@ async fn many_at_once_make_one_environment_and_its_programs_know_their_place() {
     );
 }
 
+async fn strict(tool: &Python, fields: Value) -> model::outcome::Outcome {
+    let mut call = call("python", fields, json!({}));
+    call.knobs.insert("sandbox".to_owned(), json!("strict"));
+    run(tool, call).await
+}
+
+#[tokio::test]
+async fn nothing_is_installed_for_a_strict_task_but_what_is_there_is_used() {
+    let house = House::new();
+    let fields = json!({"libs": ["parcel==1.0"], "code": "import parcel\nreturn parcel.VALUE"});
+    let outcome = strict(&house.tool(), fields.clone()).await;
+    assert_eq!(error(&outcome).code, "PYTHON_LIBS_SANDBOX");
+    assert!(!house.dir.path().join("environments").exists());
+    result(with(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
+    assert_eq!(result(strict(&house.tool(), fields).await), "one");
+}
+
+#[tokio::test]
+async fn an_interpreter_that_a_strict_task_names_runs_in_the_sandbox_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let house = House::new();
+    let python = house.dir.path().join("bin/python");
+    let canary = house.text("canary");
+    std::fs::create_dir(house.dir.path().join("bin")).unwrap();
+    std::fs::write(&python, format!("#!/bin/sh\necho ran > {canary}\n")).unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for libs in [json!(null), json!(["parcel==1.0"])] {
+        let fields = json!({"python": python, "libs": libs, "code": "return 1"});
+        let outcome = strict(&house.tool(), fields).await;
+        error(&outcome);
+        assert!(!Path::new(&canary).exists(), "{outcome:?}");
+    }
+    let venv = std::process::Command::new("python3")
+        .args(["-m", "venv", "--without-pip", &house.text("venv")])
+        .status();
+    assert!(venv.unwrap().success());
+    let fields = json!({"venv": house.text("venv"), "code": "import sys\nreturn sys.prefix"});
+    let prefix = result(strict(&house.tool(), fields).await);
+    assert_eq!(prefix, house.text("venv"));
+}
+
 #[tokio::test]
 async fn what_pip_says_is_the_error() {
     let house = House::new();
