@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use model::outcome::TaskError;
 
@@ -36,7 +36,7 @@ struct Open {
 
 /// The use of a database; whoever drops the last one closes it.
 pub(crate) struct Lease {
-    // Dropped before the slot is looked at, so that closing finds no connection.
+    // Closed before the slot is looked at, so that closing finds no connection. Others hold it weakly.
     connection: Option<Arc<Connection>>,
     slot: Option<Arc<Slot>>,
 }
@@ -115,7 +115,16 @@ impl Databases {
 
 impl Lease {
     /// The connection.
-    pub(crate) fn connection(&self) -> &Arc<Connection> {
+    pub(crate) fn connection(&self) -> &Connection {
+        self.shared()
+    }
+
+    /// What interrupts the connection as long as it is open, and does not keep it open.
+    pub(crate) fn handle(&self) -> Weak<Connection> {
+        Arc::downgrade(self.shared())
+    }
+
+    fn shared(&self) -> &Arc<Connection> {
         let connection = self.connection.as_ref();
         connection.expect("a lease has its connection until it is dropped")
     }
@@ -123,7 +132,12 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        drop(self.connection.take());
+        let mut connection = self.connection.take();
+        while let Some(shared) = connection {
+            // Whoever interrupts it just now lets go of it at once.
+            connection = Arc::try_unwrap(shared).err();
+            std::thread::yield_now();
+        }
         let Some(slot) = self.slot.take() else {
             return;
         };

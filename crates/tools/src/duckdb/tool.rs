@@ -2,7 +2,7 @@
 //! the store of bodies as they come.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -59,7 +59,7 @@ impl Duckdb {
             _ => None,
         };
         let databases = self.databases.clone();
-        let (send_handle, handle) = oneshot::channel::<Arc<Connection>>();
+        let (send_handle, handle) = oneshot::channel::<Weak<Connection>>();
         let (send, pieces) = mpsc::channel(PIECES_MAX);
         let limit = call.timeout.total;
         let locking = async {
@@ -78,7 +78,7 @@ impl Duckdb {
             let _held = held;
             let lease = databases.connect(file.as_deref()).map_err(Outcome::error)?;
             // Nobody listening means that the call is over, and the statements must not run.
-            if send_handle.send(lease.connection().clone()).is_err() {
+            if send_handle.send(lease.handle()).is_err() {
                 return Err(Outcome::error(cancelled()));
             }
             run::run(lease.connection(), &work, &mut Out::new(send))
@@ -91,7 +91,7 @@ impl Duckdb {
             () = stop.cancelled() => cancelled(),
             limit = elapsed(limit) => timed_out(limit),
         };
-        match interrupted(handle.await.ok().as_deref(), answer).await {
+        match interrupted(handle.await.ok(), answer).await {
             Ok(Outcome::Error(failure)) if failure.error.code == "CANCELLED" => Err(why),
             done => done,
         }
@@ -115,7 +115,7 @@ impl Tool for Duckdb {
 type Running = JoinHandle<Result<(), Outcome>>;
 
 /// Interrupts until the work is over: a statement that has just begun does not notice what came before it.
-async fn interrupted<T>(connection: Option<&Connection>, work: impl Future<Output = T>) -> T {
+async fn interrupted<T>(connection: Option<Weak<Connection>>, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     let mut again = tokio::time::interval(INTERRUPT_EVERY);
     loop {
@@ -123,7 +123,7 @@ async fn interrupted<T>(connection: Option<&Connection>, work: impl Future<Outpu
             biased;
             done = &mut work => return done,
             _ = again.tick() => {
-                if let Some(connection) = connection {
+                if let Some(connection) = connection.as_ref().and_then(Weak::upgrade) {
                     connection.interrupt();
                 }
             }

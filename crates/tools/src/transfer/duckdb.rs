@@ -24,8 +24,12 @@ pub(super) struct Base {
 impl Base {
     fn connect(&self) -> Result<Lease, TaskError> {
         let lease = self.databases.connect(self.file.as_deref())?;
-        let connection = lease.connection().clone();
-        self.stops.add(move || connection.interrupt());
+        let connection = lease.handle();
+        self.stops.add(move || {
+            if let Some(connection) = connection.upgrade() {
+                connection.interrupt();
+            }
+        });
         Ok(lease)
     }
 
