@@ -73,7 +73,11 @@ impl Transfer {
         loop {
             tokio::select! {
                 biased;
-                _ = &mut work => break,
+                done = &mut work => match done {
+                    // What was done by then is done.
+                    Ok(totals) => return Ok(shown(&totals)),
+                    Err(_) => break,
+                },
                 () = &mut grace => break,
                 _ = again.tick() => stops.stop(),
             }
