@@ -60,7 +60,16 @@ pub(crate) fn run(
     let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
     let wraps = statements.len() > 1 && statements.iter().all(is_plain);
     if !wraps {
-        return run_each(connection, statements, forbidden);
+        let result = run_each(connection, statements, forbidden)?;
+        if !connection.is_autocommit() {
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "SQLITE_TRANSACTION_OPEN",
+                "the command begins a transaction and does not end it, so it was undone; end it with COMMIT",
+            )
+            .into());
+        }
+        return Ok(result);
     }
     let transaction = connection
         .unchecked_transaction()
