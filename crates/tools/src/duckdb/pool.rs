@@ -8,15 +8,14 @@ use model::outcome::TaskError;
 
 use super::failed;
 use super::ffi::{Connection, Database};
+use super::guard::Guard;
 use super::library::Libraries;
-use crate::sql::{Dialect, literals};
-use crate::sqlite::check_file;
 
 /// The open databases of this process.
 #[derive(Clone)]
 pub(crate) struct Databases {
     libraries: Libraries,
-    forbidden: Arc<[PathBuf]>,
+    guard: Guard,
     files: Arc<Mutex<HashMap<PathBuf, Arc<Slot>>>>,
 }
 
@@ -42,16 +41,16 @@ pub(crate) struct Lease {
 }
 
 impl Databases {
-    pub(crate) fn new(libraries: Libraries, forbidden: &[PathBuf]) -> Self {
+    pub(crate) fn new(libraries: Libraries, guard: Guard) -> Self {
         Self {
             libraries,
-            forbidden: forbidden.into(),
+            guard,
             files: Arc::default(),
         }
     }
 
-    pub(crate) fn forbidden(&self) -> &Arc<[PathBuf]> {
-        &self.forbidden
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// A connection to a file, or to a database in memory of the caller's own. It blocks.
@@ -66,7 +65,7 @@ impl Databases {
                 slot: None,
             });
         };
-        check_file(file, &self.forbidden)?;
+        self.guard.file(file)?;
         let slot = self.slot(file);
         let mut open = lock(&slot.open);
         let database = if let Some(database) = &open.database {
@@ -148,26 +147,6 @@ impl Drop for Lease {
             drop(open.database.take());
         }
     }
-}
-
-/// Refuses a statement that names a file of the engine's own, in quotes or as a value.
-pub(crate) fn check_statement(
-    sql: &str,
-    params: &[serde_json::Value],
-    base: &Path,
-    forbidden: &[PathBuf],
-) -> Result<(), TaskError> {
-    if forbidden.is_empty() {
-        return Ok(());
-    }
-    let values = params.iter().filter_map(serde_json::Value::as_str);
-    let values = values.map(str::to_owned);
-    for name in literals(sql, Dialect::Duckdb).into_iter().chain(values) {
-        let path = name.strip_prefix("file://").unwrap_or(&name);
-        check_file(&base.join(path), forbidden)?;
-        check_file(Path::new(path), forbidden)?;
-    }
-    Ok(())
 }
 
 /// The file under the one name that it has, also if it is not there yet.

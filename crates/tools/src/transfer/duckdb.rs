@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::flow::{Inlet, Outlet, Stops, Totals};
 use super::plan::{Format, Mode, listed, on_conflict, quoted};
-use crate::duckdb::{Appender, Connection, Databases, Fault, Lease, check_statement, failed};
+use crate::duckdb::{Appender, Connection, Databases, Fault, Lease, failed, may_attach};
 use crate::sql::{Statement, unique};
 
 /// Where the rows of an upsert wait.
@@ -34,12 +34,11 @@ impl Base {
     }
 
     fn check(&self, query: &Statement) -> Result<(), TaskError> {
-        check_statement(
-            &query.text,
-            &query.params,
-            &self.folder,
-            self.databases.forbidden(),
-        )
+        if may_attach(query) {
+            let message = "the query of a source attaches a database; it must select";
+            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
+        }
+        self.databases.guard().statement(query, &self.folder)
     }
 }
 
