@@ -13,7 +13,7 @@ use super::failure::outcome;
 use super::ffi::{Answer, Connection, Rows};
 use super::guard::Guard;
 use super::{Fault, failed};
-use crate::sql::{Statement, unique};
+use crate::sql::{Statement, memory_bytes, unique};
 
 /// What is handed on at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -204,7 +204,7 @@ fn answer(mut rows: Rows<'_>, held: &mut usize) -> Result<Value, Failure> {
     let mut found = Vec::new();
     while let Some(chunk) = rows.next()? {
         for values in chunk.rows() {
-            *held += values.iter().map(size).sum::<usize>() + columns.len() * 16;
+            *held += values.iter().map(memory_bytes).sum::<usize>();
             found.push(Value::Object(columns.iter().cloned().zip(values).collect()));
         }
         if *held > HELD_BYTES_MAX {
@@ -272,19 +272,4 @@ fn affected(rows: &mut Rows<'_>) -> Result<Value, Fault> {
 
 fn refused(fault: &Fault) -> Outcome {
     Outcome::error(failed(fault))
-}
-
-/// About as many bytes as a value takes.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 8,
-        Value::Array(items) => items.iter().map(size).sum::<usize>() + 8,
-        Value::Object(map) => {
-            map.iter()
-                .map(|(key, value)| key.len() + size(value))
-                .sum::<usize>()
-                + 8
-        }
-        _ => 8,
-    }
 }

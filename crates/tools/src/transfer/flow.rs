@@ -7,12 +7,16 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use crate::call::cancelled;
+use crate::sql::memory_bytes;
 
 /// A row: a value for each column.
 pub(super) type Row = Vec<Value>;
 
 /// So many chunks are on their way at once.
 const CHUNKS_MAX: usize = 2;
+
+/// A chunk of about so many bytes is full, however few its rows are.
+const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 
 /// Some rows.
 pub(super) struct Batch {
@@ -27,6 +31,7 @@ pub(super) struct Outlet {
     send: mpsc::Sender<Result<Batch, TaskError>>,
     columns: Arc<[String]>,
     rows: Vec<Row>,
+    bytes: usize,
     chunk_size: usize,
 }
 
@@ -66,13 +71,14 @@ impl Stops {
     }
 }
 
-/// A way for chunks of this many rows.
+/// A way for chunks of this many rows, or of fewer large ones.
 pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (Outlet, Inlet) {
     let (send, receive) = mpsc::channel(CHUNKS_MAX);
     let outlet = Outlet {
         send,
         columns: Arc::new([]),
         rows: Vec::new(),
+        bytes: 0,
         chunk_size,
     };
     let inlet = Inlet {
@@ -101,15 +107,17 @@ impl Outlet {
 
     /// Takes a row; whether a chunk is full.
     pub(super) fn push(&mut self, row: Row) -> bool {
+        self.bytes += row.iter().map(memory_bytes).sum::<usize>();
         self.rows.push(row);
-        self.rows.len() >= self.chunk_size
+        self.rows.len() >= self.chunk_size || self.bytes >= CHUNK_BYTES
     }
 
     fn batch(&mut self, is_last: bool) -> Batch {
+        self.bytes = 0;
         Batch {
             is_last,
             columns: self.columns.clone(),
-            rows: std::mem::replace(&mut self.rows, Vec::with_capacity(self.chunk_size)),
+            rows: std::mem::take(&mut self.rows),
         }
     }
 
@@ -228,4 +236,23 @@ fn pick(
 pub(super) fn broken_row(row: u64, problem: &str) -> TaskError {
     let message = format!("row {row} cannot go over: {problem}");
     TaskError::new(ErrorKind::Parse, "TRANSFER_ROW", message).with("row", row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_full_by_its_rows_or_by_its_bytes() {
+        let (mut outlet, _inlet) = flow(3, None);
+        assert!(!outlet.push(vec![1.into()]));
+        assert!(!outlet.push(vec![2.into()]));
+        assert!(outlet.push(vec![3.into()]));
+        assert_eq!(outlet.batch(false).rows.len(), 3);
+        let large = "x".repeat(CHUNK_BYTES / 2);
+        assert!(!outlet.push(vec![large.clone().into()]));
+        assert!(outlet.push(vec![large.into()]));
+        assert_eq!(outlet.batch(true).rows.len(), 2);
+        assert!(!outlet.push(vec![4.into()]));
+    }
 }
