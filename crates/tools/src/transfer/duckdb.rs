@@ -225,7 +225,6 @@ pub(super) fn copy_in(
     let lease = base.connect()?;
     let connection = lease.connection();
     let told = |fault: Fault| failed(&fault);
-    let source = reader(file.0, file.1);
     let name = quoted(table);
     drop(
         connection
@@ -233,11 +232,16 @@ pub(super) fn copy_in(
             .map_err(told)?,
     );
     let rows = connection
-        .run(&format!("SELECT * FROM {source} LIMIT 0"), &[])
+        .run(
+            &format!("SELECT * FROM {} LIMIT 0", reader(file.0, file.1)),
+            &[],
+        )
         .map_err(told)?;
     let found = rows.names().to_vec();
     drop(rows);
     let (columns, picked) = picked(&found, mapping)?;
+    let types = types(connection, &name, &columns)?;
+    let (source, values) = typed(file, &picked, &types);
     connection.execute("BEGIN").map_err(told)?;
     if *mode == Mode::Replace {
         connection
@@ -247,11 +251,65 @@ pub(super) fn copy_in(
     let insert = format!(
         "INSERT INTO {name} ({}) SELECT {} FROM {source}",
         listed(&columns),
-        listed(&picked)
+        values.join(", ")
     );
     let rows = changed(connection, &insert)?;
     connection.execute("COMMIT").map_err(told)?;
     Ok(totals(rows, columns))
+}
+
+/// The types of some columns of a table, as SQL writes them.
+fn types(
+    connection: &Connection,
+    table: &str,
+    columns: &[String],
+) -> Result<Vec<String>, TaskError> {
+    let told = |fault: Fault| failed(&fault);
+    let sql = format!(
+        "SELECT column_type FROM (DESCRIBE SELECT {} FROM {table})",
+        listed(columns)
+    );
+    let mut rows = connection.run(&sql, &[]).map_err(told)?;
+    let mut types = Vec::new();
+    while let Some(chunk) = rows.next().map_err(told)? {
+        let first = chunk.rows().filter_map(|row| row.into_iter().next());
+        types.extend(first.filter_map(|value| value.as_str().map(str::to_owned)));
+    }
+    Ok(types)
+}
+
+/// What reads a file so that nothing is guessed about its values, and what each of these columns is written as: text and JSON
+/// take the types of the target's columns, and bytes in them are base64.
+fn typed(
+    (file, format): (&Path, Format),
+    picked: &[String],
+    types: &[String],
+) -> (String, Vec<String>) {
+    let is_bytes = |of: &String| of == "BLOB" && format != Format::Parquet;
+    let values = picked.iter().zip(types).map(|(name, of)| {
+        let name = listed(std::slice::from_ref(name));
+        if is_bytes(of) {
+            format!("from_base64({name})")
+        } else {
+            name
+        }
+    });
+    let values = values.collect();
+    let layout = match format {
+        Format::Csv | Format::Parquet => return (reader(file, format), values),
+        Format::Ndjson => "newline_delimited",
+        Format::Json => "array",
+    };
+    let columns = picked.iter().zip(types).map(|(name, of)| {
+        let of = if is_bytes(of) { "VARCHAR" } else { of };
+        format!("{}: {}", text(name), text(of))
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let source = format!(
+        "read_json({}, format = '{layout}', columns = {{{columns}}})",
+        literal(file)
+    );
+    (source, values)
 }
 
 fn picked(
@@ -314,12 +372,17 @@ pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), Task
         .map_err(|fault| failed(&fault))
 }
 
+/// What reads a file. CSV is all text; of JSON only the keys of its rows are meant, so all of it is looked at, but not deeply.
 fn reader(file: &Path, format: Format) -> String {
     let file = literal(file);
+    let keys = "sample_size = -1, maximum_depth = 1, map_inference_threshold = -1";
     match format {
-        Format::Csv => format!("read_csv({file}, header = true)"),
-        Format::Ndjson => format!("read_json({file}, format = 'newline_delimited')"),
-        Format::Json => format!("read_json({file}, format = 'array')"),
+        Format::Csv => format!(
+            "read_csv({file}, header = true, all_varchar = true, delim = ',', quote = '\"', escape = '\"', \
+             nullstr = '', allow_quoted_nulls = false, comment = '', skip = 0)"
+        ),
+        Format::Ndjson => format!("read_json({file}, format = 'newline_delimited', {keys})"),
+        Format::Json => format!("read_json({file}, format = 'array', {keys})"),
         Format::Parquet => format!("read_parquet({file})"),
     }
 }
@@ -334,5 +397,9 @@ fn options(format: Format) -> &'static str {
 }
 
 fn literal(file: &Path) -> String {
-    format!("'{}'", file.display().to_string().replace('\'', "''"))
+    text(&file.display().to_string())
+}
+
+fn text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
