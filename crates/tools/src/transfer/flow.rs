@@ -22,6 +22,8 @@ const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 pub(super) struct Batch {
     pub(super) columns: Arc<[String]>,
     pub(super) rows: Vec<Row>,
+    /// Which columns hold JSON as its text; none unless said.
+    json_texts: Arc<[bool]>,
     /// Whether nothing follows: a flow that ends without saying so was broken off.
     is_last: bool,
 }
@@ -30,6 +32,8 @@ pub(super) struct Batch {
 pub(super) struct Outlet {
     send: mpsc::Sender<Result<Batch, TaskError>>,
     columns: Arc<[String]>,
+    json_texts: Arc<[bool]>,
+    keeps_json_text: bool,
     rows: Vec<Row>,
     bytes: usize,
     chunk_size: usize,
@@ -77,6 +81,8 @@ pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (O
     let outlet = Outlet {
         send,
         columns: Arc::new([]),
+        json_texts: Arc::new([]),
+        keeps_json_text: false,
         rows: Vec::new(),
         bytes: 0,
         chunk_size,
@@ -91,10 +97,31 @@ pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (O
     (outlet, inlet)
 }
 
+impl Batch {
+    /// Whether a column holds JSON as its text.
+    pub(super) fn is_json_text(&self, column: usize) -> bool {
+        self.json_texts.get(column).copied().unwrap_or_default()
+    }
+}
+
 impl Outlet {
     /// Says what the columns are; before the first row.
     pub(super) fn begin(&mut self, columns: Vec<String>) {
         self.columns = columns.into();
+    }
+
+    /// Lets JSON go over as its text, where whoever writes can take it so: values lose a null, and digits.
+    pub(super) fn keep_json_text(&mut self) {
+        self.keeps_json_text = true;
+    }
+
+    pub(super) fn keeps_json_text(&self) -> bool {
+        self.keeps_json_text
+    }
+
+    /// Says which columns hold JSON as its text; before the first row.
+    pub(super) fn set_json_texts(&mut self, columns: Vec<bool>) {
+        self.json_texts = columns.into();
     }
 
     pub(super) fn has_columns(&self) -> bool {
@@ -117,6 +144,7 @@ impl Outlet {
         Batch {
             is_last,
             columns: self.columns.clone(),
+            json_texts: self.json_texts.clone(),
             rows: std::mem::take(&mut self.rows),
         }
     }
@@ -183,6 +211,8 @@ impl Inlet {
                 *row = places.iter().map(value).collect();
             }
         }
+        let is_text = |at: &usize| batch.json_texts.get(*at).copied().unwrap_or_default();
+        batch.json_texts = places.iter().map(is_text).collect();
         batch.columns = columns.clone();
         if !batch.rows.is_empty() {
             self.totals.rows += batch.rows.len() as u64;
