@@ -10,7 +10,7 @@ use model::id::Name;
 use crate::artifact::Artifact;
 use crate::call::Tool;
 use crate::container::Container;
-use crate::duckdb::{Databases, Duckdb, Libraries};
+use crate::duckdb::{Databases, Duckdb, Guard, Libraries};
 use crate::external::{External, Manifest};
 use crate::http::{Clients, Http};
 use crate::isolation::SandboxLevel;
@@ -210,7 +210,8 @@ impl Registry {
         registry.insert("transform", Arc::new(Transform));
         let artifact = Artifact::new(reach.clone(), connections);
         registry.insert("artifact", Arc::new(artifact));
-        let databases = Databases::new(Libraries::new(config.duckdb), &config.forbidden_files);
+        let guard = Guard::new(&config.forbidden_files, &config.postgres.allow);
+        let databases = Databases::new(Libraries::new(config.duckdb), guard);
         let transfer = Transfer {
             reach,
             databases: databases.clone(),

@@ -3,6 +3,7 @@
 
 mod bench;
 mod duckdb;
+mod ends;
 mod large;
 mod objects;
 mod transfer;

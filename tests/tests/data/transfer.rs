@@ -309,6 +309,88 @@ async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
 }
 
 #[tokio::test]
+async fn texts_of_files_come_into_duckdb_as_they_are() {
+    let world = World::new().await;
+    let blob = "CREATE TABLE b (id BIGINT, bytes BLOB)";
+    let on = json!({"database": "x.duckdb"});
+    result(run(&world.tools, sql(world.dir.path(), blob, on.clone())).await);
+    let texts = json!([
+        "",
+        null,
+        "2024-01-05T10:00:00Z",
+        "007",
+        "6FFA0B5D-1F3C-4A0E-9D4F-0123456789AB",
+        "a;b|c"
+    ]);
+    let rows: Vec<Value> = (1..)
+        .zip(texts.as_array().unwrap())
+        .map(|(id, name)| json!({"id": id, "name": name}))
+        .collect();
+    let csv = "id,name\n1,\"\"\n2,\n3,2024-01-05T10:00:00Z\n4,007\n5,6FFA0B5D-1F3C-4A0E-9D4F-0123456789AB\n6,a;b|c\n";
+    let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
+    for (name, text) in [
+        ("in.csv", csv.to_owned()),
+        ("in.json", json!(rows).to_string()),
+        ("in.ndjson", lines.join("\n")),
+    ] {
+        std::fs::write(world.dir.path().join(name), text).unwrap();
+        let source = json!({"kind": "file", "uri": format!("file://{name}")});
+        let done = world
+            .go(source, world.end("duckdb"), json!({"mode": "replace"}))
+            .await;
+        assert_eq!(result(done)["rows_transferred"], 6, "{name}");
+        let seen = world.rows("duckdb").await;
+        let seen: Vec<&Value> = seen.iter().map(|row| &row["name"]).collect();
+        assert_eq!(json!(seen), texts, "{name}");
+    }
+    for (name, text) in [
+        ("bytes.csv", "id,bytes\n1,AP8=\n"),
+        ("bytes.json", r#"[{"id": 1, "bytes": "AP8="}]"#),
+    ] {
+        std::fs::write(world.dir.path().join(name), text).unwrap();
+        let source = json!({"kind": "file", "uri": format!("file://{name}")});
+        let target = json!({"kind": "duckdb", "table": "b", "database": "x.duckdb"});
+        result(world.go(source, target, json!({"mode": "replace"})).await);
+        let read = "SELECT hex(bytes) AS h FROM b";
+        let read = result(run(&world.tools, sql(world.dir.path(), read, on.clone())).await);
+        assert_eq!(read["rows"], json!([{"h": "00FF"}]), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn json_goes_from_postgres_to_postgres_as_it_is() {
+    let world = World::new().await;
+    let values = [
+        "null",
+        "12345678901234567890123456789.5",
+        r#""{\"a\": 1}""#,
+        r#"{"a": 1.10, "b": [null]}"#,
+        r#""text""#,
+    ];
+    ask(
+        &world.database,
+        "CREATE TABLE j (id INT, d JSONB, e JSON); CREATE TABLE k (LIKE j); INSERT INTO j VALUES (0, NULL, NULL)",
+    )
+    .await;
+    for (id, value) in (1..).zip(values) {
+        let insert = format!("INSERT INTO j VALUES ({id}, '{value}', '{value}')");
+        ask(&world.database, &insert).await;
+    }
+    let source = json!({"kind": "postgres", "table": "j", "auth": auth(&world.database)});
+    let mut target = json!({"kind": "postgres", "table": "k", "auth": auth(&world.database)});
+    for mapping in [Value::Null, json!({"e": "d", "id": "id", "d": "e"})] {
+        if !mapping.is_null() {
+            target["mapping"] = mapping;
+        }
+        let manner = json!({"mode": "replace"});
+        result(world.go(source.clone(), target.clone(), manner).await);
+        let same = "SELECT count(*) AS n FROM j JOIN k ON j.id = k.id AND j.d IS NOT DISTINCT FROM k.d \
+            AND j.e::jsonb IS NOT DISTINCT FROM k.e::jsonb";
+        assert_eq!(ask(&world.database, same).await[0]["n"], 6);
+    }
+}
+
+#[tokio::test]
 async fn objects_and_the_web_are_ends_too() {
     let world = World::new().await;
     let s3 = S3::private();

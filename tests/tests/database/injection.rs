@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::house::{House, first, params};
 
 /// What may end the place a value stands in.
-const OPENERS: [&str; 24] = [
+const OPENERS: [&str; 25] = [
     "",
     "'",
     "''",
@@ -34,6 +34,7 @@ const OPENERS: [&str; 24] = [
     "%'",
     "]}'",
     "\u{2019}",
+    "\u{a0}",
     "\u{ff07}",
 ];
 
@@ -230,6 +231,22 @@ async fn values_in_programs_are_refused() {
         }
     }
     assert_untouched(&house, "programs").await;
+}
+
+#[tokio::test]
+async fn values_right_after_a_backslash_are_refused() {
+    let house = house().await;
+    for value in corpus() {
+        let pieces = around(
+            "SELECT secret FROM canary WHERE secret = E'dir\\",
+            &value,
+            "'",
+        );
+        let outcome = house.outcome(house.pieces(pieces)).await;
+        let error = outcome.failure().unwrap_or_else(|| panic!("{value:?}"));
+        assert_eq!(error.code, "SQL_BIND", "{error:?}");
+    }
+    assert_untouched(&house, "backslash").await;
 }
 
 #[tokio::test]

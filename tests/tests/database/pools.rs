@@ -1,9 +1,11 @@
 //! Connections: kept, bounded, cleaned, closed; stopped when told; encrypted as asked; and never the engine's own.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::outcome::ErrorKind;
+use model::result_ref::ResultRef;
 use model::template::Piece;
 use serde_json::{Value, json};
 use tests::peers::Postgres;
@@ -104,6 +106,66 @@ async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_us
     )
     .await;
     assert_ne!(house.value(PID).await, pid);
+}
+
+/// A store that never answers, and tells when it was asked.
+struct Silent(tokio::sync::Notify);
+
+#[async_trait::async_trait]
+impl results::Bodies for Silent {
+    async fn put(&self, _: results::Source<'_>) -> Result<results::Stored, results::Error> {
+        self.0.notify_one();
+        std::future::pending().await
+    }
+
+    async fn get(&self, _: &ResultRef) -> Result<bytes::Bytes, results::Error> {
+        std::future::pending().await
+    }
+
+    async fn delete(&self, _: &ResultRef) -> Result<(), results::Error> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_reach_the_call_that_got_the_connection_next() {
+    let house = House::with(PostgresConfig {
+        connections_max: 1,
+        ..PostgresConfig::default()
+    });
+    let eye = house.raw().await;
+    let silent = Arc::new(Silent(tokio::sync::Notify::new()));
+    let mut large = house.sql("SELECT repeat('x', 1000) AS x FROM generate_series(1, 1000)");
+    large.keeper = Some(results::Keeper {
+        bodies: silent.clone(),
+        control: model::playbook::ResultControl::default(),
+        uri: "noetl://execution/7/step/s/task/t/run/1.1/attempt/1".to_owned(),
+        bytes_max: u64::MAX,
+    });
+    let stop = CancellationToken::new();
+    let keeping = house.tool.call(large, stop.clone(), &NoLog);
+    eye.batch_execute("SELECT pg_advisory_lock(7)")
+        .await
+        .expect("a lock");
+    let next = async {
+        silent.0.notified().await;
+        house.value("SELECT 5 AS n FROM pg_advisory_lock(7)").await
+    };
+    let stopping = async {
+        let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT 5%' AND wait_event_type = 'Lock'";
+        until(&eye, waits).await;
+        stop.cancel();
+    };
+    let stopped = async {
+        let (outcome, ()) = tokio::join!(keeping, stopping);
+        eye.batch_execute("SELECT pg_advisory_unlock(7)")
+            .await
+            .expect("the lock was ours");
+        outcome
+    };
+    let (found, outcome) = tokio::join!(next, stopped);
+    assert_eq!(found, 5);
+    assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
 }
 
 #[tokio::test]

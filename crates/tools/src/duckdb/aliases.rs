@@ -1,25 +1,34 @@
 //! Credentials for one call: `auth` maps aliases to them. A database is attached under its alias, a bucket's keys become a
-//! secret; both are taken away when the call is over.
+//! secret; both are taken away when the call is over, however it ends.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};
 
-use super::failed;
 use super::ffi::Connection;
+use super::guard::Guard;
+use super::{Fault, failed};
 use crate::call::Call;
-use crate::sqlite::check_file;
 
 /// What is run before the statements of a call, and after them.
 #[derive(Default)]
 pub(super) struct Aliases {
-    before: Vec<Step>,
-    after: Vec<String>,
+    steps: Vec<Step>,
+}
+
+/// What a call has attached and unlocked. Dropping it takes that away again, the last first.
+pub(super) struct Held<'a> {
+    connection: &'a Connection,
+    /// The database that the connection used at first.
+    home: String,
+    undo: Vec<&'a str>,
 }
 
 struct Step {
     sql: String,
+    /// What takes it away again.
+    undo: Option<String>,
     alias: String,
     /// Whether the text holds a secret, so that an error about it must not show it.
     is_secret: bool,
@@ -27,7 +36,7 @@ struct Step {
 
 impl Aliases {
     /// The credentials of a call.
-    pub(super) fn of(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
+    pub(super) fn of(call: &Call, guard: &Guard) -> Result<Self, TaskError> {
         let auth = match call.field("auth") {
             None => return Ok(Self::default()),
             Some(Value::Object(auth)) => auth,
@@ -37,12 +46,12 @@ impl Aliases {
         let mut aliases = Self::default();
         if let Some(kind) = auth.get("type").and_then(Value::as_str) {
             // One credential is known by its kind.
-            aliases.add(call, kind, auth, forbidden)?;
+            aliases.add(call, kind, auth, guard)?;
             return Ok(aliases);
         }
         for (alias, credential) in auth {
             match credential {
-                Value::Object(credential) => aliases.add(call, alias, credential, forbidden)?,
+                Value::Object(credential) => aliases.add(call, alias, credential, guard)?,
                 Value::String(name) => return Err(unresolved(name)),
                 other => return Err(call.wrong_type(&format!("auth.{alias}"), "a map", other)),
             }
@@ -51,12 +60,25 @@ impl Aliases {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.before.is_empty()
+        self.steps.is_empty()
     }
 
-    /// Attaches and unlocks everything.
-    pub(super) fn begin(&self, connection: &Connection) -> Result<(), TaskError> {
-        for step in &self.before {
+    /// Attaches and unlocks everything, for as long as what is handed out lives.
+    pub(super) fn hold<'a>(
+        &'a self,
+        connection: &'a Connection,
+        guard: &Guard,
+    ) -> Result<Held<'a>, TaskError> {
+        let mut held = Held {
+            connection,
+            home: String::new(),
+            undo: Vec::new(),
+        };
+        if self.steps.is_empty() {
+            return Ok(held);
+        }
+        held.home = home(connection).map_err(|fault| failed(&fault))?;
+        for step in &self.steps {
             connection.execute(&step.sql).map_err(|fault| {
                 let mut error = failed(&fault);
                 if step.is_secret && error.code != "DUCKDB_EXTENSION" {
@@ -65,17 +87,10 @@ impl Aliases {
                 }
                 error.with("alias", step.alias.as_str())
             })?;
+            held.undo.extend(step.undo.as_deref());
         }
-        Ok(())
-    }
-
-    /// Takes everything away again; what was never there does no harm.
-    pub(super) fn end(&self, connection: &Connection) {
-        for sql in self.after.iter().rev() {
-            if let Err(fault) = connection.execute(sql) {
-                tracing::debug!(%fault, "a credential of a call was gone before its end");
-            }
-        }
+        guard.attached(connection)?;
+        Ok(held)
     }
 
     fn add(
@@ -83,7 +98,7 @@ impl Aliases {
         call: &Call,
         alias: &str,
         credential: &Map<String, Value>,
-        forbidden: &[PathBuf],
+        guard: &Guard,
     ) -> Result<(), TaskError> {
         let kind = credential.get("type").or_else(|| credential.get("kind"));
         match kind.and_then(Value::as_str).unwrap_or_default() {
@@ -94,7 +109,7 @@ impl Aliases {
                 let file = text(credential, &["database", "path", "file"]);
                 let file = file.ok_or_else(|| invalid(alias, "it has no `database`"))?;
                 let file = call.resolve(&file);
-                check_file(&file, forbidden)?;
+                guard.file(&file)?;
                 self.file(alias, kind, &file);
                 Ok(())
             }
@@ -122,10 +137,9 @@ impl Aliases {
         let secret = quoted(&secret_name(alias));
         self.step(
             alias,
-            false,
             format!("ATTACH '' AS {name} (TYPE postgres, SECRET {secret})"),
+            Some(format!("DETACH {name}")),
         );
-        self.after.push(format!("DETACH {name}"));
         Ok(())
     }
 
@@ -176,14 +190,13 @@ impl Aliases {
         let path = literal(&file.display().to_string());
         self.step(
             alias,
-            false,
             format!("ATTACH {path} AS {name} (TYPE {kind})"),
+            Some(format!("DETACH {name}")),
         );
-        self.after.push(format!("DETACH {name}"));
     }
 
     fn load(&mut self, alias: &str, extension: &str) {
-        self.step(alias, false, format!("LOAD {extension}"));
+        self.step(alias, format!("LOAD {extension}"), None);
     }
 
     fn secret(
@@ -201,28 +214,64 @@ impl Aliases {
             }
         }
         sql.push(')');
-        self.step(alias, true, sql);
-        self.after.push(format!("DROP SECRET IF EXISTS {name}"));
-    }
-
-    fn step(&mut self, alias: &str, is_secret: bool, sql: String) {
-        self.before.push(Step {
+        self.steps.push(Step {
             sql,
+            undo: Some(format!("DROP SECRET IF EXISTS {name}")),
             alias: alias.to_owned(),
-            is_secret,
+            is_secret: true,
         });
     }
+
+    fn step(&mut self, alias: &str, sql: String, undo: Option<String>) {
+        self.steps.push(Step {
+            sql,
+            undo,
+            alias: alias.to_owned(),
+            is_secret: false,
+        });
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.undo.is_empty() {
+            return;
+        }
+        // An open transaction would bring back what is taken away, and the database in use cannot be detached.
+        let home = format!("USE {}", quoted(&self.home));
+        for sql in ["ROLLBACK", &home]
+            .into_iter()
+            .chain(self.undo.iter().rev().copied())
+        {
+            if let Err(fault) = self.connection.insist(sql) {
+                tracing::debug!(%fault, "a credential of a call was gone before its end");
+            }
+        }
+    }
+}
+
+/// The database that a new connection uses.
+fn home(connection: &Connection) -> Result<String, Fault> {
+    let mut rows = connection.run("SELECT current_database()", &[])?;
+    let mut home = String::new();
+    while let Some(chunk) = rows.next()? {
+        let first = chunk.rows().next().and_then(|row| row.into_iter().next());
+        if let Some(Value::String(name)) = first {
+            home = name;
+        }
+    }
+    Ok(home)
 }
 
 fn secret_name(alias: &str) -> String {
     format!("noetl_{alias}")
 }
 
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

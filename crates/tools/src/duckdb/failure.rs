@@ -27,6 +27,11 @@ impl Fault {
         self.message.is_empty()
     }
 
+    /// Whether the library was told to stop.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        self.class() == "INTERRUPT"
+    }
+
     /// The word before `Error`, in capitals: `PARSER`. An appender leaves it out.
     fn class(&self) -> String {
         if self.message.starts_with("Failed to append") && self.message.contains("constraint") {

@@ -10,6 +10,7 @@ mod failure;
     reason = "a C library is called; nothing else in the workspace is allowed to"
 )]
 mod ffi;
+mod guard;
 mod library;
 mod pool;
 mod run;
@@ -18,6 +19,7 @@ mod tool;
 
 pub(crate) use failure::{Fault, failed};
 pub(crate) use ffi::{Appender, Connection};
+pub(crate) use guard::{Guard, may_attach};
 pub(crate) use library::Libraries;
-pub(crate) use pool::{Databases, Lease, check_statement};
+pub(crate) use pool::{Databases, Lease};
 pub(crate) use tool::Duckdb;

@@ -2,21 +2,20 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use model::outcome::TaskError;
 
 use super::failed;
 use super::ffi::{Connection, Database};
+use super::guard::Guard;
 use super::library::Libraries;
-use crate::sql::{Dialect, literals};
-use crate::sqlite::check_file;
 
 /// The open databases of this process.
 #[derive(Clone)]
 pub(crate) struct Databases {
     libraries: Libraries,
-    forbidden: Arc<[PathBuf]>,
+    guard: Guard,
     files: Arc<Mutex<HashMap<PathBuf, Arc<Slot>>>>,
 }
 
@@ -36,22 +35,22 @@ struct Open {
 
 /// The use of a database; whoever drops the last one closes it.
 pub(crate) struct Lease {
-    // Dropped before the slot is looked at, so that closing finds no connection.
+    // Closed before the slot is looked at, so that closing finds no connection. Others hold it weakly.
     connection: Option<Arc<Connection>>,
     slot: Option<Arc<Slot>>,
 }
 
 impl Databases {
-    pub(crate) fn new(libraries: Libraries, forbidden: &[PathBuf]) -> Self {
+    pub(crate) fn new(libraries: Libraries, guard: Guard) -> Self {
         Self {
             libraries,
-            forbidden: forbidden.into(),
+            guard,
             files: Arc::default(),
         }
     }
 
-    pub(crate) fn forbidden(&self) -> &Arc<[PathBuf]> {
-        &self.forbidden
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// A connection to a file, or to a database in memory of the caller's own. It blocks.
@@ -66,7 +65,7 @@ impl Databases {
                 slot: None,
             });
         };
-        check_file(file, &self.forbidden)?;
+        self.guard.file(file)?;
         let slot = self.slot(file);
         let mut open = lock(&slot.open);
         let database = if let Some(database) = &open.database {
@@ -115,7 +114,16 @@ impl Databases {
 
 impl Lease {
     /// The connection.
-    pub(crate) fn connection(&self) -> &Arc<Connection> {
+    pub(crate) fn connection(&self) -> &Connection {
+        self.shared()
+    }
+
+    /// What interrupts the connection as long as it is open, and does not keep it open.
+    pub(crate) fn handle(&self) -> Weak<Connection> {
+        Arc::downgrade(self.shared())
+    }
+
+    fn shared(&self) -> &Arc<Connection> {
         let connection = self.connection.as_ref();
         connection.expect("a lease has its connection until it is dropped")
     }
@@ -123,7 +131,12 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        drop(self.connection.take());
+        let mut connection = self.connection.take();
+        while let Some(shared) = connection {
+            // Whoever interrupts it just now lets go of it at once.
+            connection = Arc::try_unwrap(shared).err();
+            std::thread::yield_now();
+        }
         let Some(slot) = self.slot.take() else {
             return;
         };
@@ -134,26 +147,6 @@ impl Drop for Lease {
             drop(open.database.take());
         }
     }
-}
-
-/// Refuses a statement that names a file of the engine's own, in quotes or as a value.
-pub(crate) fn check_statement(
-    sql: &str,
-    params: &[serde_json::Value],
-    base: &Path,
-    forbidden: &[PathBuf],
-) -> Result<(), TaskError> {
-    if forbidden.is_empty() {
-        return Ok(());
-    }
-    let values = params.iter().filter_map(serde_json::Value::as_str);
-    let values = values.map(str::to_owned);
-    for name in literals(sql, Dialect::Duckdb).into_iter().chain(values) {
-        let path = name.strip_prefix("file://").unwrap_or(&name);
-        check_file(&base.join(path), forbidden)?;
-        check_file(Path::new(path), forbidden)?;
-    }
-    Ok(())
 }
 
 /// The file under the one name that it has, also if it is not there yet.

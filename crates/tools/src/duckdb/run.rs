@@ -1,7 +1,7 @@
 //! Statements run in order on one connection, and the answer written as JSON text while its rows come.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -11,11 +11,9 @@ use tokio::sync::mpsc;
 use super::aliases::Aliases;
 use super::failure::outcome;
 use super::ffi::{Answer, Connection, Rows};
-use super::pool::check_statement;
+use super::guard::Guard;
 use super::{Fault, failed};
-use crate::call::cancelled;
-use crate::sql::{Statement, unique};
-use crate::sqlite::check_file;
+use crate::sql::{Statement, memory_bytes, unique};
 
 /// What is handed on at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -49,7 +47,7 @@ pub(super) struct Work {
     /// Settings of the database for this call.
     pub(super) settings: Vec<String>,
     pub(super) base: PathBuf,
-    pub(super) forbidden: std::sync::Arc<[PathBuf]>,
+    pub(super) guard: Guard,
 }
 
 /// The text of an answer on its way to whoever keeps it.
@@ -83,20 +81,47 @@ impl Write for Out {
     }
 }
 
+/// Why the statements of a call did not end well.
+pub(super) enum Broken {
+    Failed(Box<Outcome>),
+    /// Nobody takes the answer any more.
+    Left,
+}
+
+impl From<Outcome> for Broken {
+    fn from(outcome: Outcome) -> Self {
+        Self::Failed(Box::new(outcome))
+    }
+}
+
+impl From<TaskError> for Broken {
+    fn from(error: TaskError) -> Self {
+        Outcome::error(error).into()
+    }
+}
+
 /// Runs everything; several statements are one transaction unless they say otherwise.
-pub(super) fn run(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
+pub(super) fn run(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Broken> {
     for setting in &work.settings {
         connection
             .execute(setting)
             .map_err(|fault| refused(&fault))?;
     }
-    work.aliases.begin(connection).map_err(Outcome::error)?;
-    let done = transact(connection, work, out);
-    work.aliases.end(connection);
-    done
+    let _held = work.aliases.hold(connection, &work.guard)?;
+    transact(connection, work, out)?;
+    // There is nothing to undo unless the author has left a transaction open.
+    if connection.insist("ROLLBACK").is_ok() {
+        return Err(TaskError::new(
+            ErrorKind::Schema,
+            "DUCKDB_TRANSACTION_OPEN",
+            "the command begins a transaction and does not end it, so it was undone; end it with COMMIT",
+        )
+        .into());
+    }
+    Ok(())
 }
 
-fn transact(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
+fn transact(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Broken> {
     let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
     let wraps = work.statements.len() > 1
         && work.aliases.is_empty()
@@ -110,33 +135,25 @@ fn transact(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), O
     let done = run_each(connection, work, out);
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = connection.execute(end).map_err(|fault| refused(&fault));
-    done.and(ended)
+    done.and(ended.map_err(Broken::from))
 }
 
-fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Outcome> {
+fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), Broken> {
     let mut earlier = Map::new();
     let mut held = 0;
     let last = work.statements.len() - 1;
     for (index, statement) in work.statements.iter().enumerate() {
         let told = |fault: &Fault| outcome(fault, index, !statement.params.is_empty());
-        check_statement(
-            &statement.text,
-            &statement.params,
-            &work.base,
-            &work.forbidden,
-        )
-        .map_err(Outcome::error)?;
+        work.guard.statement(statement, &work.base)?;
         let rows = connection.run(&statement.text, &statement.params);
         let rows = rows.map_err(|fault| told(&fault))?;
         if index < last {
-            let answer = answer(rows, &mut held).map_err(|failure| failure.outcome(told))?;
+            let answer = answer(rows, &mut held).map_err(|failure| failure.broken(told))?;
             earlier.insert(format!("command_{index}"), answer);
         } else {
-            write(rows, &earlier, out).map_err(|failure| failure.outcome(told))?;
+            write(rows, &earlier, out).map_err(|failure| failure.broken(told))?;
         }
-        if statement.first_word() == "ATTACH" {
-            check_attached(connection, &work.forbidden)?;
-        }
+        work.guard.after(statement, connection)?;
     }
     Ok(())
 }
@@ -150,11 +167,11 @@ enum Failure {
 }
 
 impl Failure {
-    fn outcome(self, told: impl Fn(&Fault) -> Outcome) -> Outcome {
+    fn broken(self, told: impl Fn(&Fault) -> Outcome) -> Broken {
         match self {
-            Self::Fault(fault) => told(&fault),
-            Self::Task(error) => Outcome::error(error),
-            Self::Left => Outcome::error(cancelled()),
+            Self::Fault(fault) => told(&fault).into(),
+            Self::Task(error) => error.into(),
+            Self::Left => Broken::Left,
         }
     }
 }
@@ -187,7 +204,7 @@ fn answer(mut rows: Rows<'_>, held: &mut usize) -> Result<Value, Failure> {
     let mut found = Vec::new();
     while let Some(chunk) = rows.next()? {
         for values in chunk.rows() {
-            *held += values.iter().map(size).sum::<usize>() + columns.len() * 16;
+            *held += values.iter().map(memory_bytes).sum::<usize>();
             found.push(Value::Object(columns.iter().cloned().zip(values).collect()));
         }
         if *held > HELD_BYTES_MAX {
@@ -253,38 +270,6 @@ fn affected(rows: &mut Rows<'_>) -> Result<Value, Fault> {
     Ok(affected)
 }
 
-fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), Outcome> {
-    let mut rows = connection
-        .run(
-            "SELECT path FROM duckdb_databases() WHERE path IS NOT NULL",
-            &[],
-        )
-        .map_err(|fault| refused(&fault))?;
-    while let Some(chunk) = rows.next().map_err(|fault| refused(&fault))? {
-        for row in chunk.rows() {
-            if let Some(Value::String(file)) = row.first() {
-                check_file(Path::new(file), forbidden).map_err(Outcome::error)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 fn refused(fault: &Fault) -> Outcome {
     Outcome::error(failed(fault))
-}
-
-/// About as many bytes as a value takes.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 8,
-        Value::Array(items) => items.iter().map(size).sum::<usize>() + 8,
-        Value::Object(map) => {
-            map.iter()
-                .map(|(key, value)| key.len() + size(value))
-                .sum::<usize>()
-                + 8
-        }
-        _ => 8,
-    }
 }

@@ -2,7 +2,7 @@
 //! the store of bodies as they come.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::aliases::Aliases;
 use super::ffi::Connection;
 use super::pool::Databases;
-use super::run::{self, Out, Work};
+use super::run::{self, Broken, Out, Work};
 use crate::call::{Call, LogSink, Tool, cancelled, elapsed, not_kept, timed_out};
 use crate::sql::{Dialect, statements};
 
@@ -46,20 +46,20 @@ impl Duckdb {
     async fn run(&self, call: &Call, stop: &CancellationToken) -> Result<Outcome, TaskError> {
         let database = call.text("database")?.unwrap_or(MEMORY);
         let file = (database != MEMORY).then(|| call.resolve(database));
-        let forbidden = self.databases.forbidden().clone();
+        let guard = self.databases.guard().clone();
         let work = Work {
             statements: statements(call, Dialect::Duckdb)?,
-            aliases: Aliases::of(call, &forbidden)?,
+            aliases: Aliases::of(call, &guard)?,
             settings: settings(call)?,
             base: call.place.base_dir.clone(),
-            forbidden,
+            guard,
         };
         let secrets = match &file {
             Some(file) if !work.aliases.is_empty() => Some(self.databases.secrets(file)),
             _ => None,
         };
         let databases = self.databases.clone();
-        let (send_handle, handle) = oneshot::channel::<Arc<Connection>>();
+        let (send_handle, handle) = oneshot::channel::<Weak<Connection>>();
         let (send, pieces) = mpsc::channel(PIECES_MAX);
         let limit = call.timeout.total;
         let locking = async {
@@ -76,10 +76,10 @@ impl Duckdb {
         };
         let work = tokio::task::spawn_blocking(move || {
             let _held = held;
-            let lease = databases.connect(file.as_deref()).map_err(Outcome::error)?;
+            let lease = databases.connect(file.as_deref())?;
             // Nobody listening means that the call is over, and the statements must not run.
-            if send_handle.send(lease.connection().clone()).is_err() {
-                return Err(Outcome::error(cancelled()));
+            if send_handle.send(lease.handle()).is_err() {
+                return Err(cancelled().into());
             }
             run::run(lease.connection(), &work, &mut Out::new(send))
         });
@@ -91,7 +91,7 @@ impl Duckdb {
             () = stop.cancelled() => cancelled(),
             limit = elapsed(limit) => timed_out(limit),
         };
-        match interrupted(handle.await.ok().as_deref(), answer).await {
+        match interrupted(handle.await.ok(), answer).await {
             Ok(Outcome::Error(failure)) if failure.error.code == "CANCELLED" => Err(why),
             done => done,
         }
@@ -112,10 +112,10 @@ impl Tool for Duckdb {
     }
 }
 
-type Running = JoinHandle<Result<(), Outcome>>;
+type Running = JoinHandle<Result<(), Broken>>;
 
 /// Interrupts until the work is over: a statement that has just begun does not notice what came before it.
-async fn interrupted<T>(connection: Option<&Connection>, work: impl Future<Output = T>) -> T {
+async fn interrupted<T>(connection: Option<Weak<Connection>>, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     let mut again = tokio::time::interval(INTERRUPT_EVERY);
     loop {
@@ -123,7 +123,7 @@ async fn interrupted<T>(connection: Option<&Connection>, work: impl Future<Outpu
             biased;
             done = &mut work => return done,
             _ = again.tick() => {
-                if let Some(connection) = connection {
+                if let Some(connection) = connection.as_ref().and_then(Weak::upgrade) {
                     connection.interrupt();
                 }
             }
@@ -157,18 +157,21 @@ async fn keep(
         let mut text = StreamReader::new(Box::pin(futures_util::StreamExt::chain(first, rest)));
         let kept = keeper.keep(&mut text).await;
         drop(text);
-        // What the statements say counts: an answer that broke off is their failure.
+        // What the statements say counts: an answer that broke off is their failure, unless nobody took it.
         return Ok(match (ended(work).await, kept) {
-            (Err(failure), _) => failure,
+            (Err(Broken::Failed(failure)), _) => *failure,
             (Ok(()), Ok(reference)) => Outcome::Ok(Success {
                 reference: Some(Box::new(reference)),
                 ..Success::default()
             }),
-            (Ok(()), Err(error)) => Outcome::error(not_kept(&error)),
+            (Ok(()) | Err(Broken::Left), Err(error)) => Outcome::error(not_kept(&error)),
+            (Err(Broken::Left), Ok(_)) => Outcome::error(cancelled()),
         });
     }
-    if let Err(failure) = ended(work).await {
-        return Ok(failure);
+    match ended(work).await {
+        Ok(()) => {}
+        Err(Broken::Failed(failure)) => return Ok(*failure),
+        Err(Broken::Left) => return Err(cancelled()),
     }
     let mut result: Value =
         serde_json::from_slice(&head).map_err(|error| lost(&error.to_string()))?;
@@ -188,10 +191,10 @@ fn name_last(result: &mut Value) {
     );
 }
 
-async fn ended(work: Running) -> Result<(), Outcome> {
+async fn ended(work: Running) -> Result<(), Broken> {
     match work.await {
         Ok(done) => done,
-        Err(error) => Err(Outcome::error(lost(&error.to_string()))),
+        Err(error) => Err(lost(&error.to_string()).into()),
     }
 }
 

@@ -56,6 +56,14 @@ enum Why {
     Time(Duration),
 }
 
+/// What a call and whoever interrupts it tell each other about its connection.
+#[derive(Default)]
+struct Hold {
+    interrupted: AtomicBool,
+    /// Whether another call may have it by now, whose statements must not be stopped.
+    given_back: AtomicBool,
+}
+
 impl Postgres {
     pub(crate) fn new(config: PostgresConfig, scratch_dir: PathBuf) -> Self {
         Self {
@@ -81,16 +89,18 @@ impl Postgres {
             _ = &mut over => return Err(silent(&place)),
         };
         let stopper = lease.stopper();
-        let interrupted = AtomicBool::new(false);
-        let mut work = pin!(self.work(call, lease, &statements, &interrupted));
+        let hold = Hold::default();
+        let mut work = pin!(self.work(call, lease, &statements, &hold));
         let why = tokio::select! {
             biased;
             done = &mut work => return Ok(done.unwrap_or_else(Failure::outcome)),
             () = stop.cancelled() => Why::Stop,
             limit = &mut over => Why::Time(limit),
         };
-        interrupted.store(true, Ordering::Relaxed);
-        stopper.stop().await;
+        hold.interrupted.store(true, Ordering::Relaxed);
+        if !hold.given_back.load(Ordering::Relaxed) {
+            stopper.stop().await;
+        }
         let ended = tokio::time::timeout(STOP_GRACE, work).await;
         Ok(match (ended, why) {
             // What was done by then is done.
@@ -108,7 +118,7 @@ impl Postgres {
         call: &Call,
         lease: Lease,
         statements: &[Statement],
-        interrupted: &AtomicBool,
+        hold: &Hold,
     ) -> Result<Outcome, Failure> {
         let is_reusable = session::is_reusable(statements);
         let mut spool = Spool::new(call, self.scratch_dir.clone());
@@ -121,7 +131,8 @@ impl Postgres {
             done.map(|answers| Done::Answers(answers, spool))
         };
         let is_well = done.as_ref().map_or_else(Failure::is_answer, |_| true);
-        if is_well && is_reusable && !interrupted.load(Ordering::Relaxed) {
+        if is_well && is_reusable && !hold.interrupted.load(Ordering::Relaxed) {
+            hold.given_back.store(true, Ordering::Relaxed);
             lease.give_back();
         }
         match done? {

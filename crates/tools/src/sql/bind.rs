@@ -263,6 +263,11 @@ impl Binder<'_> {
             Place::Text { escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
             Place::Text { .. } if is_escaped_already(&text) => text,
             Place::Text { .. } => text.replace('\'', "''"),
+            Place::Escape => {
+                return Err(BindError::Place(
+                    "right after a backslash in `E'…'`; write a backslash of the text as `\\\\`",
+                ));
+            }
             Place::Unicode(_) => {
                 return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
             }

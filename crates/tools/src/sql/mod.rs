@@ -15,4 +15,4 @@ pub(crate) use bind::Statement;
 #[cfg(test)]
 pub(crate) use bind::{BindError, Params, bind};
 pub(crate) use place::Dialect;
-pub(crate) use task::{bound, literals, statements, unique};
+pub(crate) use task::{bound, literals, memory_bytes, statements, unique};

@@ -22,6 +22,8 @@ pub(crate) enum Place {
     Code,
     /// Inside `'…'`; in an `E'…'` a backslash escapes.
     Text { escapes: bool },
+    /// Inside `E'…'`, right after a backslash: what comes next is escaped by it.
+    Escape,
     /// Inside `U&'…'` or `U&"…"`, which ends with this character.
     Unicode(char),
     /// Inside a quoted identifier, which ends with this character.
@@ -40,7 +42,8 @@ impl Place {
         let (c, next) = (text[0], text.get(1).copied());
         match self {
             Self::Code => Self::from_code(text, before, dialect),
-            Self::Text { escapes: true } if c == '\\' => (self.clone(), 2),
+            Self::Text { escapes: true } if c == '\\' => (Self::Escape, 1),
+            Self::Escape => (Self::Text { escapes: true }, 1),
             Self::Text { .. } if c == '\'' => (Self::Code, 1),
             Self::Ident(end) | Self::Unicode(end) if c == *end => (Self::Code, 1),
             Self::Line if c == '\n' => (Self::Code, 1),
@@ -93,9 +96,9 @@ impl Place {
     }
 }
 
-/// Whether a character can be part of a name: databases take every character beyond ASCII for a letter.
+/// Whether a character can be part of a name. Of those beyond ASCII only letters and digits: some are blanks to a database.
 pub(crate) fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii()
+    c.is_alphanumeric() || c == '_'
 }
 
 /// Whether the text ends with such a prefix of quotes, which is no part of a longer name.

@@ -8,6 +8,9 @@ use crate::call::Call;
 use crate::sql::bind::{BindError, Params, Statement, bind};
 use crate::sql::place::{Dialect, Place};
 
+/// What a value takes in memory besides its text.
+const VALUE_BYTES: usize = 64;
+
 /// The statements of a call, its values and `params` bound.
 pub(crate) fn statements(call: &Call, dialect: Dialect) -> Result<Vec<Statement>, TaskError> {
     bound(call, commands(call)?, call.field("params"), dialect)
@@ -57,6 +60,21 @@ pub(crate) fn literals(sql: &str, dialect: Dialect) -> Vec<String> {
         at = end;
     }
     found
+}
+
+/// About as many bytes of memory as a value takes with its place in a row.
+pub(crate) fn memory_bytes(value: &Value) -> usize {
+    VALUE_BYTES
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(memory_bytes).sum(),
+            Value::Object(map) => {
+                let entries = map.iter();
+                let sizes = entries.map(|(key, value)| key.len() + memory_bytes(value));
+                sizes.sum()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
 }
 
 /// Two columns of one name would be one key, so the second gets a number.

@@ -102,6 +102,39 @@ fn an_identifier_is_quoted_and_a_name_is_only_extended_by_letters() {
 }
 
 #[test]
+fn a_name_is_not_extended_by_what_a_database_takes_for_a_blank() {
+    for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::Duckdb] {
+        for blank in ['\u{a0}', '\u{2003}', '\u{3000}', '\u{200b}', '\u{feff}'] {
+            let wide = format!("a{blank}JOIN{blank}secrets");
+            let pieces = [text("SELECT * FROM log_"), value(wide.as_str())];
+            let refused = bind(&pieces, dialect, &Params::None);
+            assert_eq!(refused, Err(BindError::Ident(wide)));
+            let apart = [
+                text(&format!("SELECT *{blank}FROM t WHERE a ={blank}")),
+                value("b"),
+            ];
+            assert_eq!(one(&apart, dialect).params, [json!("b")]);
+        }
+    }
+    let letters = [text("SELECT * FROM log_"), value("é")];
+    assert_eq!(one(&letters, Dialect::Duckdb).text, "SELECT * FROM log_é");
+}
+
+#[test]
+fn a_value_right_after_a_backslash_is_refused() {
+    for dialect in [Dialect::Postgres, Dialect::Duckdb] {
+        let with = |before: &str| {
+            let pieces = [text(before), value("' OR 1=1 --"), text("'")];
+            bind(&pieces, dialect, &Params::None)
+        };
+        assert!(matches!(with(r"SELECT E'dir\"), Err(BindError::Place(_))));
+        assert!(matches!(with(r"SELECT E'\\\"), Err(BindError::Place(_))));
+        assert!(with(r"SELECT E'dir\\").is_ok());
+        assert!(with(r"SELECT 'dir\").is_ok());
+    }
+}
+
+#[test]
 fn a_list_after_in_becomes_several_parameters() {
     let pieces = [
         text("SELECT 1 WHERE a IN ("),

@@ -10,7 +10,7 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
 
-use crate::sql::{Statement, unique};
+use crate::sql::{Statement, memory_bytes, unique};
 use crate::sqlite::failure::Failure;
 
 /// How long a statement waits for another connection's lock.
@@ -60,7 +60,16 @@ pub(crate) fn run(
     let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
     let wraps = statements.len() > 1 && statements.iter().all(is_plain);
     if !wraps {
-        return run_each(connection, statements, forbidden);
+        let result = run_each(connection, statements, forbidden)?;
+        if !connection.is_autocommit() {
+            return Err(TaskError::new(
+                ErrorKind::Schema,
+                "SQLITE_TRANSACTION_OPEN",
+                "the command begins a transaction and does not end it, so it was undone; end it with COMMIT",
+            )
+            .into());
+        }
+        return Ok(result);
     }
     let transaction = connection
         .unchecked_transaction()
@@ -141,7 +150,7 @@ fn execute(
         let mut map = Map::new();
         for (at, column) in columns.iter().enumerate() {
             let value = json_value(row.get_ref(at)?);
-            *bytes += column.len() + value.as_str().map_or(8, str::len);
+            *bytes += column.len() + memory_bytes(&value);
             map.insert(column.clone(), value);
         }
         rows.push(Value::Object(map));

@@ -123,6 +123,21 @@ async fn a_failing_statement_undoes_the_ones_before_it() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_is_left_open_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = Sqlite::new(Vec::new());
+    let whole = "BEGIN; CREATE TABLE t (a); INSERT INTO t VALUES (1); COMMIT";
+    result(run(&tool, sql(whole, folder.path())).await);
+    for open in ["BEGIN", "SAVEPOINT s"] {
+        let text = format!("{open}; INSERT INTO t VALUES (2)");
+        let outcome = run(&tool, sql(&text, folder.path())).await;
+        assert_eq!(error(&outcome).code, "SQLITE_TRANSACTION_OPEN");
+    }
+    let count = result(run(&tool, sql("SELECT count(*) AS n FROM t", folder.path())).await);
+    assert_eq!(count["rows"][0]["n"], 1);
+}
+
+#[tokio::test]
 async fn a_table_named_by_a_plain_value_gets_advice() {
     let mut call = sql("", Path::new("/tmp"));
     call.fields.insert("database".to_owned(), json!(":memory:"));

@@ -1,9 +1,11 @@
 //! One call of `sqlite`: the command is bound, run on a thread of its own, and interrupted when told to stop.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
+use rusqlite::InterruptHandle;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +14,9 @@ use crate::call::{Call, LogSink, Tool, cancelled, elapsed, timed_out};
 use crate::sql::{Dialect, statements};
 use crate::sqlite::failure::Failure;
 use crate::sqlite::run;
+
+/// A statement that is to stop is told so this often.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
 
 /// The sqlite tool.
 pub(crate) struct Sqlite {
@@ -49,10 +54,16 @@ impl Sqlite {
             () = stop.cancelled() => cancelled(),
             limit = elapsed(limit) => timed_out(limit),
         };
-        if let Ok(handle) = handle.await {
-            handle.interrupt();
+        let handle = handle.await.ok();
+        let mut again = tokio::time::interval(INTERRUPT_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(outcome(done, Some(why))),
+                // Between two statements nobody notices it.
+                _ = again.tick() => handle.iter().for_each(InterruptHandle::interrupt),
+            }
         }
-        Ok(outcome(work.await, Some(why)))
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::flow::{Inlet, Outlet, Stops, Totals};
 use super::plan::{Format, Mode, listed, on_conflict, quoted};
-use crate::duckdb::{Appender, Connection, Databases, Fault, Lease, check_statement, failed};
+use crate::duckdb::{Appender, Connection, Databases, Fault, Lease, failed, may_attach};
 use crate::sql::{Statement, unique};
 
 /// Where the rows of an upsert wait.
@@ -24,18 +24,21 @@ pub(super) struct Base {
 impl Base {
     fn connect(&self) -> Result<Lease, TaskError> {
         let lease = self.databases.connect(self.file.as_deref())?;
-        let connection = lease.connection().clone();
-        self.stops.add(move || connection.interrupt());
+        let connection = lease.handle();
+        self.stops.add(move || {
+            if let Some(connection) = connection.upgrade() {
+                connection.interrupt();
+            }
+        });
         Ok(lease)
     }
 
     fn check(&self, query: &Statement) -> Result<(), TaskError> {
-        check_statement(
-            &query.text,
-            &query.params,
-            &self.folder,
-            self.databases.forbidden(),
-        )
+        if may_attach(query) {
+            let message = "the query of a source attaches a database; it must select";
+            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
+        }
+        self.databases.guard().statement(query, &self.folder)
     }
 }
 
@@ -222,7 +225,6 @@ pub(super) fn copy_in(
     let lease = base.connect()?;
     let connection = lease.connection();
     let told = |fault: Fault| failed(&fault);
-    let source = reader(file.0, file.1);
     let name = quoted(table);
     drop(
         connection
@@ -230,11 +232,16 @@ pub(super) fn copy_in(
             .map_err(told)?,
     );
     let rows = connection
-        .run(&format!("SELECT * FROM {source} LIMIT 0"), &[])
+        .run(
+            &format!("SELECT * FROM {} LIMIT 0", reader(file.0, file.1)),
+            &[],
+        )
         .map_err(told)?;
     let found = rows.names().to_vec();
     drop(rows);
     let (columns, picked) = picked(&found, mapping)?;
+    let types = types(connection, &name, &columns)?;
+    let (source, values) = typed(file, &picked, &types);
     connection.execute("BEGIN").map_err(told)?;
     if *mode == Mode::Replace {
         connection
@@ -244,11 +251,65 @@ pub(super) fn copy_in(
     let insert = format!(
         "INSERT INTO {name} ({}) SELECT {} FROM {source}",
         listed(&columns),
-        listed(&picked)
+        values.join(", ")
     );
     let rows = changed(connection, &insert)?;
     connection.execute("COMMIT").map_err(told)?;
     Ok(totals(rows, columns))
+}
+
+/// The types of some columns of a table, as SQL writes them.
+fn types(
+    connection: &Connection,
+    table: &str,
+    columns: &[String],
+) -> Result<Vec<String>, TaskError> {
+    let told = |fault: Fault| failed(&fault);
+    let sql = format!(
+        "SELECT column_type FROM (DESCRIBE SELECT {} FROM {table})",
+        listed(columns)
+    );
+    let mut rows = connection.run(&sql, &[]).map_err(told)?;
+    let mut types = Vec::new();
+    while let Some(chunk) = rows.next().map_err(told)? {
+        let first = chunk.rows().filter_map(|row| row.into_iter().next());
+        types.extend(first.filter_map(|value| value.as_str().map(str::to_owned)));
+    }
+    Ok(types)
+}
+
+/// What reads a file so that nothing is guessed about its values, and what each of these columns is written as: text and JSON
+/// take the types of the target's columns, and bytes in them are base64.
+fn typed(
+    (file, format): (&Path, Format),
+    picked: &[String],
+    types: &[String],
+) -> (String, Vec<String>) {
+    let is_bytes = |of: &String| of == "BLOB" && format != Format::Parquet;
+    let values = picked.iter().zip(types).map(|(name, of)| {
+        let name = listed(std::slice::from_ref(name));
+        if is_bytes(of) {
+            format!("from_base64({name})")
+        } else {
+            name
+        }
+    });
+    let values = values.collect();
+    let layout = match format {
+        Format::Csv | Format::Parquet => return (reader(file, format), values),
+        Format::Ndjson => "newline_delimited",
+        Format::Json => "array",
+    };
+    let columns = picked.iter().zip(types).map(|(name, of)| {
+        let of = if is_bytes(of) { "VARCHAR" } else { of };
+        format!("{}: {}", text(name), text(of))
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let source = format!(
+        "read_json({}, format = '{layout}', columns = {{{columns}}})",
+        literal(file)
+    );
+    (source, values)
 }
 
 fn picked(
@@ -311,12 +372,17 @@ pub(super) fn parquet(base: &Base, lines: &Path, file: &Path) -> Result<(), Task
         .map_err(|fault| failed(&fault))
 }
 
+/// What reads a file. CSV is all text; of JSON only the keys of its rows are meant, so all of it is looked at, but not deeply.
 fn reader(file: &Path, format: Format) -> String {
     let file = literal(file);
+    let keys = "sample_size = -1, maximum_depth = 1, map_inference_threshold = -1";
     match format {
-        Format::Csv => format!("read_csv({file}, header = true)"),
-        Format::Ndjson => format!("read_json({file}, format = 'newline_delimited')"),
-        Format::Json => format!("read_json({file}, format = 'array')"),
+        Format::Csv => format!(
+            "read_csv({file}, header = true, all_varchar = true, delim = ',', quote = '\"', escape = '\"', \
+             nullstr = '', allow_quoted_nulls = false, comment = '', skip = 0)"
+        ),
+        Format::Ndjson => format!("read_json({file}, format = 'newline_delimited', {keys})"),
+        Format::Json => format!("read_json({file}, format = 'array', {keys})"),
         Format::Parquet => format!("read_parquet({file})"),
     }
 }
@@ -331,5 +397,9 @@ fn options(format: Format) -> &'static str {
 }
 
 fn literal(file: &Path) -> String {
-    format!("'{}'", file.display().to_string().replace('\'', "''"))
+    text(&file.display().to_string())
+}
+
+fn text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use crate::call::cancelled;
+use crate::sql::memory_bytes;
 
 /// A row: a value for each column.
 pub(super) type Row = Vec<Value>;
@@ -14,10 +15,15 @@ pub(super) type Row = Vec<Value>;
 /// So many chunks are on their way at once.
 const CHUNKS_MAX: usize = 2;
 
+/// A chunk of about so many bytes is full, however few its rows are.
+const CHUNK_BYTES: usize = 8 * 1024 * 1024;
+
 /// Some rows.
 pub(super) struct Batch {
     pub(super) columns: Arc<[String]>,
     pub(super) rows: Vec<Row>,
+    /// Which columns hold JSON as its text; none unless said.
+    json_texts: Arc<[bool]>,
     /// Whether nothing follows: a flow that ends without saying so was broken off.
     is_last: bool,
 }
@@ -26,7 +32,10 @@ pub(super) struct Batch {
 pub(super) struct Outlet {
     send: mpsc::Sender<Result<Batch, TaskError>>,
     columns: Arc<[String]>,
+    json_texts: Arc<[bool]>,
+    keeps_json_text: bool,
     rows: Vec<Row>,
+    bytes: usize,
     chunk_size: usize,
 }
 
@@ -66,13 +75,16 @@ impl Stops {
     }
 }
 
-/// A way for chunks of this many rows.
+/// A way for chunks of this many rows, or of fewer large ones.
 pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (Outlet, Inlet) {
     let (send, receive) = mpsc::channel(CHUNKS_MAX);
     let outlet = Outlet {
         send,
         columns: Arc::new([]),
+        json_texts: Arc::new([]),
+        keeps_json_text: false,
         rows: Vec::new(),
+        bytes: 0,
         chunk_size,
     };
     let inlet = Inlet {
@@ -85,10 +97,31 @@ pub(super) fn flow(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (O
     (outlet, inlet)
 }
 
+impl Batch {
+    /// Whether a column holds JSON as its text.
+    pub(super) fn is_json_text(&self, column: usize) -> bool {
+        self.json_texts.get(column).copied().unwrap_or_default()
+    }
+}
+
 impl Outlet {
     /// Says what the columns are; before the first row.
     pub(super) fn begin(&mut self, columns: Vec<String>) {
         self.columns = columns.into();
+    }
+
+    /// Lets JSON go over as its text, where whoever writes can take it so: values lose a null, and digits.
+    pub(super) fn keep_json_text(&mut self) {
+        self.keeps_json_text = true;
+    }
+
+    pub(super) fn keeps_json_text(&self) -> bool {
+        self.keeps_json_text
+    }
+
+    /// Says which columns hold JSON as its text; before the first row.
+    pub(super) fn set_json_texts(&mut self, columns: Vec<bool>) {
+        self.json_texts = columns.into();
     }
 
     pub(super) fn has_columns(&self) -> bool {
@@ -101,15 +134,18 @@ impl Outlet {
 
     /// Takes a row; whether a chunk is full.
     pub(super) fn push(&mut self, row: Row) -> bool {
+        self.bytes += row.iter().map(memory_bytes).sum::<usize>();
         self.rows.push(row);
-        self.rows.len() >= self.chunk_size
+        self.rows.len() >= self.chunk_size || self.bytes >= CHUNK_BYTES
     }
 
     fn batch(&mut self, is_last: bool) -> Batch {
+        self.bytes = 0;
         Batch {
             is_last,
             columns: self.columns.clone(),
-            rows: std::mem::replace(&mut self.rows, Vec::with_capacity(self.chunk_size)),
+            json_texts: self.json_texts.clone(),
+            rows: std::mem::take(&mut self.rows),
         }
     }
 
@@ -175,6 +211,8 @@ impl Inlet {
                 *row = places.iter().map(value).collect();
             }
         }
+        let is_text = |at: &usize| batch.json_texts.get(*at).copied().unwrap_or_default();
+        batch.json_texts = places.iter().map(is_text).collect();
         batch.columns = columns.clone();
         if !batch.rows.is_empty() {
             self.totals.rows += batch.rows.len() as u64;
@@ -228,4 +266,23 @@ fn pick(
 pub(super) fn broken_row(row: u64, problem: &str) -> TaskError {
     let message = format!("row {row} cannot go over: {problem}");
     TaskError::new(ErrorKind::Parse, "TRANSFER_ROW", message).with("row", row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_full_by_its_rows_or_by_its_bytes() {
+        let (mut outlet, _inlet) = flow(3, None);
+        assert!(!outlet.push(vec![1.into()]));
+        assert!(!outlet.push(vec![2.into()]));
+        assert!(outlet.push(vec![3.into()]));
+        assert_eq!(outlet.batch(false).rows.len(), 3);
+        let large = "x".repeat(CHUNK_BYTES / 2);
+        assert!(!outlet.push(vec![large.clone().into()]));
+        assert!(outlet.push(vec![large.into()]));
+        assert_eq!(outlet.batch(true).rows.len(), 2);
+        assert!(!outlet.push(vec![4.into()]));
+    }
 }

@@ -54,6 +54,9 @@ pub(super) async fn read(
         own.join(", ")
     );
     outlet.begin(names);
+    let is_text = |of: &Type| outlet.keeps_json_text() && is_json(of);
+    let json_texts: Vec<bool> = types.iter().map(is_text).collect();
+    outlet.set_json_texts(json_texts.clone());
     let stream = client.copy_out(&copy).await.map_err(told)?;
     tokio::pin!(stream);
     let mut rest = BytesMut::new();
@@ -61,8 +64,13 @@ pub(super) async fn read(
         rest.extend_from_slice(&piece);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = rest.split_to(end + 1);
-            let fields = copy_line(&line[..end]).into_iter().zip(&types);
-            let row = fields.map(|(text, of)| text.map_or(Value::Null, |text| value(text, of)));
+            let kinds = types.iter().zip(&json_texts);
+            let fields = copy_line(&line[..end]).into_iter().zip(kinds);
+            let row = fields.map(|(text, (of, is_text))| match text {
+                None => Value::Null,
+                Some(text) if *is_text => text.into(),
+                Some(text) => value(text, of),
+            });
             if outlet.push(row.collect()) {
                 outlet.send().await?;
             }
@@ -219,7 +227,11 @@ impl Copying {
                 if at > 0 {
                     out.push(b'\t');
                 }
-                let text = field(value, of).map_err(|problem| broken_row(self.count, &problem))?;
+                let text = match value {
+                    Value::String(text) if batch.is_json_text(at) => json_field(text, of),
+                    _ => field(value, of),
+                };
+                let text = text.map_err(|problem| broken_row(self.count, &problem))?;
                 copy_field(text.as_deref(), &mut out);
             }
             out.push(b'\n');
@@ -247,9 +259,23 @@ impl Copying {
     }
 }
 
+fn is_json(of: &Type) -> bool {
+    *of == Type::JSON || *of == Type::JSONB
+}
+
+/// The text of a JSON value as the server reads it into a column of this type: one for JSON takes it as it is.
+fn json_field(text: &str, of: &Type) -> Result<Option<String>, String> {
+    if is_json(of) {
+        return Ok(Some(text.to_owned()));
+    }
+    match serde_json::from_str(text) {
+        Ok(value) => field(&value, of),
+        Err(_) => field(&text.into(), of),
+    }
+}
+
 /// A value as the server reads it into a column of this type.
 fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
-    let is_json = *of == Type::JSON || *of == Type::JSONB;
     Ok(Some(match value {
         Value::Null => return Ok(None),
         Value::String(text) if text.contains('\0') => {
@@ -261,7 +287,7 @@ fn field(value: &Value, of: &Type) -> Result<Option<String>, String> {
                 .map_err(|_| "a binary value is not base64".to_owned())?;
             format!("\\x{}", hex::encode(bytes))
         }
-        Value::String(text) if is_json => {
+        Value::String(text) if is_json(of) => {
             // Text that is JSON already, as a CSV or a text column has it, stays so.
             match serde_json::from_str::<Value>(text) {
                 Ok(Value::Object(_) | Value::Array(_)) => text.clone(),

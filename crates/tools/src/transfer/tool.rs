@@ -73,7 +73,11 @@ impl Transfer {
         loop {
             tokio::select! {
                 biased;
-                _ = &mut work => break,
+                done = &mut work => match done {
+                    // What was done by then is done.
+                    Ok(totals) => return Ok(shown(&totals)),
+                    Err(_) => break,
+                },
                 () = &mut grace => break,
                 _ = again.tick() => stops.stop(),
             }
@@ -196,7 +200,10 @@ impl Transfer {
             }
             (from, to) => {
                 let mode = manner.table_mode();
-                let (outlet, inlet) = flow(manner.chunk_size, manner.mapping);
+                let (mut outlet, inlet) = flow(manner.chunk_size, manner.mapping);
+                if matches!((&from, &to), (From::Postgres(..), To::Postgres(..))) {
+                    outlet.keep_json_text();
+                }
                 let reading = self.read(call, from, outlet);
                 let writing = self.write(call, to, mode, inlet);
                 // Whoever writes knows how it ended: a failure of the source comes to it as the last chunk.

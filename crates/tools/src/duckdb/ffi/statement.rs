@@ -10,6 +10,9 @@ use super::rows::Rows;
 use super::symbols::{Handle, RawResult};
 use crate::duckdb::failure::Fault;
 
+/// So often a short statement is tried that is interrupted.
+const INSIST_MAX: usize = 100;
+
 /// The statements of a text. One of an author's may be several of the library's, as a `PIVOT` is.
 struct Extracted<'c> {
     connection: &'c Connection,
@@ -43,6 +46,20 @@ impl Connection {
         let mut rows = self.run(sql, &[])?;
         while rows.next()?.is_some() {}
         Ok(())
+    }
+}
+
+impl Connection {
+    /// The same for what must be done although the call is told to stop, again and again.
+    pub(crate) fn insist(&self, sql: &str) -> Result<(), Fault> {
+        let mut done = self.execute(sql);
+        for _ in 1..INSIST_MAX {
+            if !done.as_ref().is_err_and(Fault::is_interrupt) {
+                break;
+            }
+            done = self.execute(sql);
+        }
+        done
     }
 }
 

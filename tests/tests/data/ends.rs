@@ -1,0 +1,135 @@
+//! How calls of `duckdb` end: nothing of them stays behind, and what they committed does.
+
+use std::path::Path;
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+use tokio_util::sync::CancellationToken;
+use tools::{NoLog, Registry};
+
+use crate::bench::{error, keeper, result, run, sql, tools};
+
+const ENDLESS: &str =
+    "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
+
+/// What is attached to a database besides itself.
+async fn attached(tools: &Registry, dir: &Path) -> Value {
+    let asked = "SELECT database_name AS n FROM duckdb_databases() WHERE NOT internal AND database_name <> 'near'";
+    let bare = json!({"database": "near.duckdb"});
+    result(run(tools, sql(dir, asked, bare)).await)["rows"].clone()
+}
+
+async fn until_exists(file: &Path) {
+    while !file.exists() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_open_once_although_a_call_has_not_been_told_its_answer() {
+    let dir = tempdir().unwrap();
+    let tools = tools(dir.path());
+    let on = || json!({"database": "one.duckdb"});
+    let make = "CREATE TABLE t AS SELECT 0 AS n";
+    result(run(&tools, sql(dir.path(), make, on())).await);
+    let tool = tools.get("duckdb").unwrap();
+    let insert = |n: u32| sql(dir.path(), &format!("INSERT INTO t VALUES ({n})"), on());
+    // Its statements run on a thread of their own, and nobody asks what became of them.
+    let mut first = tool.call(insert(1), CancellationToken::new(), &NoLog);
+    assert!(first.as_mut().now_or_never().is_none());
+    let count = async || {
+        let count = sql(dir.path(), "SELECT count(*) AS n FROM t", on());
+        result(run(&tools, count).await)["rows"][0]["n"].clone()
+    };
+    while count().await != 2 {
+        tokio::task::yield_now().await;
+    }
+    for n in 2..5 {
+        result(run(&tools, insert(n)).await);
+    }
+    result(first.await);
+    assert_eq!(count().await, 5);
+}
+
+#[tokio::test]
+async fn what_was_attached_for_a_call_is_gone_however_it_ended() {
+    let dir = tempdir().unwrap();
+    let tools = tools(dir.path());
+    let other = json!({"database": "other.duckdb"});
+    let make = "CREATE TABLE t AS SELECT 7 AS n";
+    result(run(&tools, sql(dir.path(), make, other)).await);
+    // As long as somebody uses it, the database and all that is attached to it stays open.
+    let stop = CancellationToken::new();
+    let tool = tools.get("duckdb").unwrap();
+    let near = sql(dir.path(), ENDLESS, json!({"database": "near.duckdb"}));
+    let long = tool.call(near, stop.clone(), &NoLog);
+    let far = json!({"type": "duckdb", "database": "other.duckdb"});
+    let with = |auth: Value| json!({"database": "near.duckdb", "auth": auth});
+    let others = async {
+        until_exists(&dir.path().join("near.duckdb")).await;
+        let using = with(json!({"far": far}));
+        let used = run(&tools, sql(dir.path(), "USE far; SELECT n FROM t", using)).await;
+        assert_eq!(result(used)["rows"][0]["n"], 7);
+        assert_eq!(attached(&tools, dir.path()).await, json!([]));
+        let begun = "BEGIN; CREATE TABLE x(n INTEGER); SELECT n FROM far.t";
+        let begun = run(&tools, sql(dir.path(), begun, with(json!({"far": far})))).await;
+        assert_eq!(error(begun).code, "DUCKDB_TRANSACTION_OPEN");
+        assert_eq!(attached(&tools, dir.path()).await, json!([]));
+        let gone = json!({"type": "duckdb", "database": "no/such/folder.duckdb"});
+        let auth = with(json!({"far": far, "gone": gone}));
+        let failed = error(run(&tools, sql(dir.path(), "SELECT 1", auth)).await);
+        assert_eq!(failed.details["alias"], "gone");
+        assert_eq!(attached(&tools, dir.path()).await, json!([]));
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(long, others);
+    assert_eq!(error(ended).code, "CANCELLED");
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_left_open_is_an_error() {
+    let dir = tempdir().unwrap();
+    let tools = tools(dir.path());
+    let on = || json!({"database": "a.duckdb"});
+    let make = "CREATE TABLE t(n INTEGER)";
+    result(run(&tools, sql(dir.path(), make, on())).await);
+    let open = "BEGIN; INSERT INTO t VALUES (1)";
+    let open = error(run(&tools, sql(dir.path(), open, on())).await);
+    assert_eq!(open.code, "DUCKDB_TRANSACTION_OPEN");
+    let whole = "BEGIN; INSERT INTO t VALUES (2); COMMIT; SELECT n FROM t";
+    let whole = result(run(&tools, sql(dir.path(), whole, on())).await);
+    assert_eq!(whole["rows"], json!([{"n": 2}]));
+}
+
+#[tokio::test]
+async fn a_result_that_cannot_be_kept_is_told_as_that() {
+    let dir = tempdir().unwrap();
+    let tools = tools(dir.path());
+    let many = "SELECT i, 'some text ' || i AS s FROM range(2000000) r(i)";
+    let mut call = sql(dir.path(), many, json!({}));
+    call.keeper = Some(results::Keeper {
+        bytes_max: 200_000,
+        ..keeper(dir.path())
+    });
+    let failed = error(run(&tools, call).await);
+    assert_eq!(
+        failed.kind,
+        model::outcome::ErrorKind::Storage,
+        "{failed:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_is_only_reached_by_attaching_it() {
+    let dir = tempdir().unwrap();
+    let tools = tools(dir.path());
+    for text in [
+        "SELECT * FROM postgres_scan('dbname=noetl', 'noetl', 'command')",
+        "SELECT * FROM \"POSTGRES_SCAN_pushdown\"('dbname=noetl', 'noetl', 'command')",
+        "CALL postgres_attach('dbname=noetl')",
+    ] {
+        let refused = error(run(&tools, sql(dir.path(), text, json!({}))).await);
+        assert_eq!(refused.code, "DATABASE_FORBIDDEN", "{text}");
+    }
+}
