@@ -7,6 +7,9 @@ use tempfile::TempDir;
 
 use super::program::{User, Watch, environment, find, free_port};
 
+/// How often the server is started before it is given up.
+const TRIES: u32 = 100;
+
 /// A running server.
 pub struct Nats {
     port: u16,
@@ -67,10 +70,13 @@ impl Nats {
         let ports = self.dir.path().join("ports");
         // The server writes this folder once it listens.
         let _ = std::fs::remove_dir_all(&ports);
+        // Somebody's connection may have taken the port while nobody listened at it.
         let start = format!(
-            "mkdir -p \"$1/ports\"\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
+            "mkdir -p \"$1/ports\"\nis_up() {{ [ -n \"$(ls -A \"$1/ports\")\" ]; }}\n\
+             for try in $(seq {TRIES}); do\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
              -l \"$1/log\" {} </dev/null >/dev/null 2>&1 & pid=$!\n\
-             while [ -z \"$(ls -A \"$1/ports\")\" ]; do kill -0 $pid || exit 1; sleep 0.02; done",
+             until is_up \"$1\"; do kill -0 $pid 2>/dev/null || break; sleep 0.02; done\n\
+             is_up \"$1\" && break\nsleep 0.2\ndone\nis_up \"$1\" || exit 1",
             self.program.display(),
             self.port,
             self.words
