@@ -126,7 +126,7 @@ fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
     let desk = desk();
     let set = desk.run(&["register", "-f", "credential.json"]);
     assert_eq!(set.code, Some(0), "{set:?}");
-    check(&format!("{set:?}"), "register");
+    check(format!("{set:?}"), "register");
     std::fs::remove_file(desk.path("credential.json")).unwrap();
     let mut command = desk.command(&["run", "canary.yaml", "-j", "-v"]);
     command.env("NOETL_SECRET_CANARY", FROM_ENV);
@@ -261,12 +261,12 @@ async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
             .await
             .unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
-        check(&answer.text().await.unwrap(), path);
+        check(answer.text().await.unwrap(), path);
     }
     let kept = dump(&database.url()).await;
     assert!(kept.contains("api_cred") && kept.contains("***"));
     check(&kept, "the database");
-    check(&served.end(), "what the server says");
+    check(served.end(), "what the server says");
 }
 
 #[test]

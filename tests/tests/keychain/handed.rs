@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use model::id::{LeaseEpoch, WorkerId};
 use serde_json::{Value, json};
 use server::{
-    Actor, Fetch, FetchRequest, Fetched, KeychainConfig, MasterKey, MasterKeys, Server, Submission,
-    SubmitError,
+    Actor, Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, MasterKey, MasterKeys, Server,
+    Submission, SubmitError,
 };
 use store::{AuditOutcome, Sqlite, Store};
 use tempfile::TempDir;
@@ -37,7 +37,7 @@ struct Endpoint(std::sync::Mutex<Vec<Value>>);
 
 #[async_trait]
 impl Fetch for Endpoint {
-    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, String> {
+    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
         let mut asked = self.0.lock().unwrap();
         asked.push(request.form.unwrap_or_default());
         let body =
@@ -170,8 +170,9 @@ async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
         .map(|row| (row.entry.resource.as_str(), row.entry.outcome))
         .collect();
     assert_eq!(uses[0], ("door", AuditOutcome::Done));
-    assert_eq!(uses[1], ("cellar", AuditOutcome::Denied));
+    assert_eq!(uses[1], ("(an undeclared name)", AuditOutcome::Denied));
     assert!(!format!("{audit:?}").contains("canary"));
+    assert!(uses.iter().all(|(name, _)| *name != "nowhere"));
     let door = house
         .store
         .safe()

@@ -1,6 +1,7 @@
 //! A new master key: data keys are wrapped anew one by one. Broken off, it goes on where it was.
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
@@ -53,6 +54,11 @@ impl Server {
 
 impl Keychain {
     async fn rotate(&self) -> Result<Rotated, Error> {
+        let _alone = self.rotating.lock().await;
+        let _locked = match &self.config.keys {
+            MasterKeys::File(file) => Some(locked(file).await?),
+            MasterKeys::Missing | MasterKeys::Given { .. } => None,
+        };
         let file = match &self.config.keys {
             MasterKeys::File(file) => {
                 begin(file)?;
@@ -95,13 +101,63 @@ impl Keychain {
         Ok(self.store.safe().rewrap(place, sealed, &again).await?)
     }
 
-    /// What was sealed while the master key changed is wrapped anew before its old key can be lost.
-    pub(super) async fn confirm(&self, place: &SealedPlace, sealed: &Sealed) -> Result<(), Error> {
-        if self.config.keys.current()?.id() != sealed.key_id {
-            self.rewrap(place, sealed).await?;
+    /// Wraps anew what was sealed while the master key changed. False where its key is lost already: it must be sealed
+    /// again.
+    pub(super) async fn confirm(
+        &self,
+        place: &SealedPlace,
+        sealed: &Sealed,
+    ) -> Result<bool, Error> {
+        let mut sealed = sealed.clone();
+        for _ in 0..ROUNDS_MAX {
+            let current = self.config.keys.current()?;
+            if current.id() == sealed.key_id {
+                return Ok(true);
+            }
+            let Some(old) = self.config.keys.find(&sealed.key_id)? else {
+                return Ok(!self.is_kept(place, &sealed).await?);
+            };
+            let again = seal::rewrap(&old, &current, place, &sealed)?;
+            if !self.store.safe().rewrap(place, &sealed, &again).await? {
+                // Whoever changes the key wrapped it first, or it was replaced.
+                return Ok(true);
+            }
+            sealed = again;
         }
-        Ok(())
+        Ok(false)
     }
+
+    /// Whether this very value is what is kept.
+    async fn is_kept(&self, place: &SealedPlace, sealed: &Sealed) -> Result<bool, Error> {
+        let safe = self.store.safe();
+        let kept = match place {
+            SealedPlace::Credential { name, .. } => {
+                safe.credential(name).await?.map(|row| row.sealed)
+            }
+            SealedPlace::Keychain { scope, name } => {
+                safe.keychain(scope, name).await?.map(|row| row.sealed)
+            }
+        };
+        Ok(kept.is_some_and(|kept| kept.data_key == sealed.data_key))
+    }
+}
+
+/// Keeps other processes on the same directory from changing the key at the same time, until it is dropped.
+async fn locked(file: &Path) -> Result<fs::File, Error> {
+    let path = file.with_extension("key.lock");
+    let lock = {
+        let path = path.clone();
+        move || {
+            let mut options = fs::OpenOptions::new();
+            let options = options.write(true).create(true).truncate(false);
+            let lock = options.mode(0o600).open(&path)?;
+            lock.lock()?;
+            Ok(lock)
+        }
+    };
+    let locked = tokio::task::spawn_blocking(lock).await;
+    let locked = locked.expect("opening a file does not panic");
+    locked.map_err(|error| unusable(&path, error))
 }
 
 /// Puts a new key in place of the old, which stays beside it. A change that was broken off is gone on with.
