@@ -68,19 +68,18 @@ fn credential(bytes: &[u8]) -> Option<CredentialRequest> {
 /// Whether a file that is no credential was probably meant as one: nothing of it may be shown.
 fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let keys = |line: &str| -> Option<String> {
-        let line = line.trim_start_matches(['{', ' ', '\t', ',']);
-        let (key, _) = line.split_once(':')?;
-        Some(key.trim().trim_matches(['"', '\'']).to_owned())
+    let has = |line: &str, word: &str| {
+        let rest = line.strip_prefix(word);
+        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
     };
-    let keys: Vec<String> = text.lines().filter_map(keys).collect();
-    let says = |word: &str| keys.iter().any(|key| key == word);
-    let is_playbook =
-        ["workflow", "steps", "apiVersion"].into_iter().any(says) || text.contains("\"workflow\"");
+    let says = |word: &str| {
+        text.contains(&format!("\"{word}\"")) || text.lines().any(|line| has(line, word))
+    };
+    let is_playbook = ["workflow", "steps", "apiVersion"].into_iter().any(says);
     let is_json = Path::new(name)
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    !is_playbook && (is_json || says("data"))
+    !is_playbook && (is_json || says("data") || says("type"))
 }
 
 /// What is wrong with a file that was meant as a credential, without a line of it.
@@ -177,6 +176,11 @@ mod tests {
             ),
             ("c.json", "{\"token\": \"canary-1\"", "neither"),
             ("c.json", "[\"canary-1\"]", "not a map"),
+            (
+                "c.yaml",
+                "name: c\ntype: bearer\ntoken: canary-1\n",
+                "`data`",
+            ),
         ] {
             let bytes = text.as_bytes();
             assert!(credential(bytes).is_none(), "{text}");

@@ -186,3 +186,93 @@ fn end(file: &Path) -> Result<(), Error> {
         Err(error) => Err(unusable(&old, error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use store::{Sqlite, Store};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::keychain::cached::Kept;
+    use crate::keychain::config::KeychainConfig;
+
+    /// A keychain as one process has it.
+    fn keychain(dir: &TempDir, store: &Arc<dyn Store>) -> Arc<Keychain> {
+        let config = KeychainConfig {
+            keys: MasterKeys::File(dir.path().join("master.key")),
+            ..KeychainConfig::default()
+        };
+        Arc::new(Keychain::new(config, store.clone()))
+    }
+
+    fn kept(value: &str) -> Kept {
+        Kept {
+            value: json!({ "pin": value }),
+            expires_at: None,
+            made_of: None,
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn keys_that_change_in_two_places_at_once_lose_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path()).unwrap());
+        let both = [keychain(&dir, &store), keychain(&dir, &store)];
+        for n in 0..4 {
+            let name = format!("before-{n}");
+            both[0].keep("run:1", &name, &kept("a")).await.unwrap();
+        }
+        let mut tasks = tokio::task::JoinSet::new();
+        for (at, keychain) in both.iter().cloned().enumerate() {
+            let setting = keychain.clone();
+            tasks.spawn(async move {
+                for _ in 0..6 {
+                    keychain.rotate().await.unwrap();
+                }
+            });
+            tasks.spawn(async move {
+                for n in 0..12 {
+                    let name = format!("during-{at}-{n}");
+                    setting.keep("run:1", &name, &kept("a")).await.unwrap();
+                }
+            });
+        }
+        tasks.join_all().await;
+        let last = both[0].rotate().await.unwrap();
+        assert_eq!((last.rewrapped, last.remaining), (28, 0));
+        for n in 0..4 {
+            let name = format!("before-{n}");
+            let found = both[1].kept("run:1", &name).await.unwrap().unwrap();
+            assert_eq!(found.value["pin"], "a");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_no_key_opens_any_more_must_be_sealed_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path()).unwrap());
+        let keychain = keychain(&dir, &store);
+        keychain.keep("run:1", "pin", &kept("a")).await.unwrap();
+        let row = store
+            .safe()
+            .keychain("run:1", "pin")
+            .await
+            .unwrap()
+            .unwrap();
+        let place = SealedPlace::Keychain {
+            scope: "run:1".to_owned(),
+            name: "pin".to_owned(),
+        };
+        assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
+        // As if a whole change of keys passed between sealing and keeping.
+        fs::remove_file(dir.path().join("master.key")).unwrap();
+        assert!(!keychain.confirm(&place, &row.sealed).await.unwrap());
+        keychain.keep("run:1", "pin", &kept("b")).await.unwrap();
+        // Whatever took its place is not this one's to confirm.
+        assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
+        let found = keychain.kept("run:1", "pin").await.unwrap().unwrap();
+        assert_eq!(found.value["pin"], "b");
+    }
+}
