@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::outcome::Outcome;
 use serde_json::{Map, Value};
-use server::{Fetch, FetchRequest, Fetched};
+use server::{Fetch, FetchError, FetchRequest, Fetched};
 use tokio_util::sync::CancellationToken;
 use tools::{Call, Network, NoLog, Timeout, Tool};
 
@@ -43,7 +43,7 @@ fn http(network: Network) -> Arc<dyn Tool> {
 
 #[async_trait]
 impl Fetch for Guarded {
-    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, String> {
+    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
         let tool = if request.is_operators {
             self.trusted.get_or_init(|| {
                 http(Network {
@@ -80,7 +80,7 @@ fn call(request: FetchRequest) -> Call {
 }
 
 /// What came of it. A failure is told by its code alone: its words may quote the request.
-fn answered(outcome: Outcome) -> Result<Fetched, String> {
+fn answered(outcome: Outcome) -> Result<Fetched, FetchError> {
     let status = |value: Option<&Value>| value.and_then(Value::as_u64);
     let status = |value| status(value).and_then(|status| u16::try_from(status).ok());
     match outcome {
@@ -95,10 +95,10 @@ fn answered(outcome: Outcome) -> Result<Fetched, String> {
                     status,
                     body: Value::Null,
                 }),
-                None => Err(format!(
-                    "the endpoint cannot be asked ({})",
-                    failure.error.code
-                )),
+                None => Err(FetchError {
+                    why: format!("the endpoint cannot be asked ({})", failure.error.code),
+                    is_passing: failure.error.retryable,
+                }),
             }
         }
     }

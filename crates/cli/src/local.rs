@@ -305,7 +305,9 @@ impl From<server::KeychainError> for Problem {
         let exit = match &error {
             server::KeychainError::NotFound(_) => Exit::NotFound,
             server::KeychainError::Invalid(_) => Exit::Usage,
-            server::KeychainError::Store(_) => Exit::Unreachable,
+            server::KeychainError::Store(_) | server::KeychainError::Unavailable { .. } => {
+                Exit::Unreachable
+            }
             _ => Exit::NotAllowed,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));

@@ -9,6 +9,7 @@ mod collect;
 mod control;
 mod drive;
 mod error;
+mod inbox;
 mod ingest;
 mod keychain;
 mod loading;
@@ -31,8 +32,8 @@ pub use control::{Control, ControlError};
 pub use drive::Published;
 pub use error::Error;
 pub use keychain::{
-    Fetch, FetchRequest, Fetched, KeychainConfig, KeychainError, MasterKey, MasterKeys, Rotated,
-    VaultConfig,
+    Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, KeychainError, MasterKey, MasterKeys,
+    Rotated, VaultConfig,
 };
 pub use loading::SNAPSHOT_VERSION;
 pub use reading::{Found, Listed, Reader, ResultAddress, ResultPlace};

@@ -1,34 +1,30 @@
-//! Sweeps: timers that are due, messages that came, claims whose holders are gone. Hints only make them quicker.
+//! Sweeps: timers that are due, claims whose holders are gone, runs to take over. Hints only make them quicker.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Input, MessageBody};
-use model::outcome::{ErrorKind, Outcome, TaskError};
-use store::{Message, MessageKey};
+use engine::Input;
+use store::MessageKey;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::Shared;
 use crate::control;
-use crate::drive::{Extras, Order, Posted};
+use crate::drive::{Extras, Order};
 use crate::error::Error;
-use crate::ingest;
-use crate::playbooks::Unusable;
+use crate::inbox;
 use crate::publish;
-use crate::submit::Start;
 use crate::transport::SESSION_TTL;
 
 /// How long a sweep sleeps when nothing calls it.
-const IDLE: Duration = Duration::from_secs(1);
+pub(crate) const IDLE: Duration = Duration::from_secs(1);
 /// How long after a look for offers the next one waits.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// A sweep that comes so late means that the store, or this process, stood still.
 const STANDSTILL: Duration = Duration::from_secs(5);
 /// How many timers or messages one sweep takes up.
-const BATCH: usize = 256;
+pub(crate) const BATCH: usize = 256;
 
 /// What wakes the sweeps early.
 #[derive(Default)]
@@ -45,7 +41,7 @@ pub(crate) struct Hints {
 pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<Part> {
     let mut parts = vec![
         Part::spawn("the timer sweep", shared, timers(shared.clone())),
-        Part::spawn("the message sweep", shared, messages(shared.clone())),
+        Part::spawn("the message sweep", shared, inbox::messages(shared.clone())),
         Part::spawn("the claim sweep", shared, claims(shared.clone())),
     ];
     if shared.takes_over {
@@ -156,119 +152,8 @@ async fn fire_due(shared: &Shared) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes up messages to executions of this process, and those that start new ones.
-async fn messages(shared: Arc<Shared>) {
-    let mut seen: HashSet<MessageKey> = HashSet::new();
-    loop {
-        match shared.store.inbox(Some(&shared.owner), BATCH).await {
-            Ok(inbox) => {
-                let keys: HashSet<MessageKey> = inbox.iter().map(|message| message.key).collect();
-                seen.retain(|key| keys.contains(key));
-                for message in inbox
-                    .into_iter()
-                    .filter(|message| !seen.contains(&message.key))
-                    .collect::<Vec<_>>()
-                {
-                    let key = message.key;
-                    match receive(&shared, message).await {
-                        Ok(()) => {
-                            seen.insert(key);
-                        }
-                        Err(error) => {
-                            tracing::warn!(%error, "cannot take up a message; trying again");
-                        }
-                    }
-                }
-            }
-            Err(error) => tracing::warn!(%error, "cannot read the inbox; trying again"),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(IDLE) => {}
-            () = shared.sweeps.messages.notified() => {}
-            () = shared.store.changed() => {}
-        }
-    }
-}
-
-async fn receive(shared: &Shared, message: Message) -> Result<(), Error> {
-    let consumed = Some(message.key);
-    if let Ok(deferred) = message.body.read::<ingest::Deferred>() {
-        return ingest::decide(shared, deferred, message.key).await;
-    }
-    let Ok(body) = message.body.read::<MessageBody>() else {
-        tracing::error!("a message cannot be read and is left alone");
-        return Ok(());
-    };
-    let input = match body {
-        MessageBody::Start {
-            path,
-            version,
-            input,
-            parent,
-            depth,
-            base,
-        } => {
-            let start = Start {
-                execution: message.to,
-                payload: Some(input),
-                parent: Some(parent.clone()),
-                depth,
-                consumed,
-                reuse: None,
-            };
-            let error = match shared.playbooks.find(&path, version, base.as_str()).await {
-                Ok(registered) => match start.run(shared, registered).await {
-                    Ok(()) => return Ok(()),
-                    Err(Posted::Failed(Error::Keychain(error))) if !error.is_passing() => {
-                        error.failure()
-                    }
-                    Err(Posted::Failed(error)) => return Err(error),
-                    Err(Posted::Refused(refusal)) => refusal.failure(),
-                },
-                Err(Unusable::Store(error)) => return Err(error.into()),
-                Err(unusable) => cannot_start(&path, &unusable),
-            };
-            let input = Input::ChildEnded {
-                child: message.to,
-                seq: parent.seq,
-                outcome: Box::new(Outcome::error(error)),
-            };
-            return post(shared, parent.execution_id, input, consumed).await;
-        }
-        MessageBody::ChildEnded { seq, outcome } => Input::ChildEnded {
-            child: message.key.from,
-            seq,
-            outcome,
-        },
-        MessageBody::Cancel(request) => Input::Cancel(request),
-        MessageBody::Retry { version } => return retry(shared, &message, version).await,
-        MessageBody::Patch { patch } => Input::Patch(patch),
-        MessageBody::Pause { reason } => Input::Pause { reason },
-        MessageBody::Resume => Input::Resume,
-        MessageBody::Signal { name, payload } => Input::Signal { name, payload },
-    };
-    post(shared, message.to, input, consumed).await
-}
-
-/// Redoes what failed, with the version of the playbook that the message names.
-async fn retry(shared: &Shared, message: &Message, version: Option<u32>) -> Result<(), Error> {
-    let switch = match control::switch(shared, message.to, version).await {
-        Ok(switch) => switch,
-        Err(error @ Error::NoVersion { .. }) => {
-            tracing::error!(%error, "a retry asks for a text that is gone and is left alone");
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    };
-    let extras = Extras {
-        switch,
-        ..Extras::consuming(Some(message.key))
-    };
-    let input = Input::Retry { switch: None };
-    shared.drive.tell(message.to, input, extras).await
-}
-
-async fn post(
+/// Tells an execution something, by a message or without one.
+pub(crate) async fn post(
     shared: &Shared,
     to: model::id::ExecutionId,
     input: Input,
@@ -276,25 +161,6 @@ async fn post(
 ) -> Result<(), Error> {
     let extras = Extras::consuming(consumed);
     shared.drive.tell(to, input, extras).await
-}
-
-fn cannot_start(path: &str, unusable: &Unusable) -> TaskError {
-    let (kind, code) = match unusable {
-        Unusable::Invalid(_) => (ErrorKind::Schema, "PLAYBOOK_INVALID"),
-        Unusable::NotFound(_) | Unusable::Store(_) => (ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND"),
-    };
-    let detail = match unusable {
-        Unusable::Invalid(diagnostics) => diagnostics.first().map(|first| first.message.clone()),
-        _ => None,
-    };
-    let message = match detail {
-        Some(detail) => format!("playbook `{path}` has errors: {detail}"),
-        None => unusable.to_string(),
-    };
-    TaskError {
-        retryable: false,
-        ..TaskError::new(kind, code, message)
-    }
 }
 
 /// Finds claims whose holders are gone and commands nobody took.

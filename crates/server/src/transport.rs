@@ -280,6 +280,7 @@ fn denied(command: CommandId, denied: Denied) -> wire::Error {
         Denied::Keychain(error) => wire::Error::Denied {
             code: error.code().to_owned(),
             detail: error.told(),
+            is_passing: error.is_passing(),
         },
     }
 }

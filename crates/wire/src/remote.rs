@@ -232,6 +232,7 @@ impl Transport for Remote {
                 return Err(Error::Denied {
                     code: problem.code,
                     detail: problem.detail,
+                    is_passing: problem.status == 503,
                 });
             }
             Err(error) => return Err(failed(error)),

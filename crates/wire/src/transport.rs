@@ -162,6 +162,8 @@ pub enum Error {
         code: String,
         /// Why, and what to do about it.
         detail: String,
+        /// Whether it may be handed out later without anyone changing anything.
+        is_passing: bool,
     },
     /// The server found the call malformed; repeating it does not help.
     #[error("the report was refused: {0}")]

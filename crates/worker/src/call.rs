@@ -17,7 +17,7 @@ use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper};
 use crate::logs::{LogLine, LogStream, Printed};
 use crate::render::Ready;
-use crate::secrets::Masks;
+use crate::secrets::{CUT_BYTES_MIN, Masks};
 use crate::{load, lookup};
 
 /// How long a tool may take to end after it was told to: longer than what it has started is given by the tool.
@@ -63,6 +63,7 @@ pub(crate) async fn make(
         task,
         printed: Mutex::default(),
         masks: hand.masks(),
+        cut: Mutex::default(),
     };
     guarded(hand, tool, call, &log).await
 }
@@ -194,11 +195,25 @@ struct TaskLog<'a> {
     task: &'a Task,
     printed: Mutex<Printed>,
     masks: Option<Arc<Masks>>,
+    /// Whether the last line of each stream goes on in the next one.
+    cut: Mutex<[bool; 2]>,
 }
 
 impl TaskLog<'_> {
-    fn masked(&self, text: &str) -> String {
-        let masked = self.masks.as_ref().and_then(|masks| masks.text(text));
+    fn masked(&self, stream: Stream, text: &str) -> String {
+        let Some(masks) = &self.masks else {
+            return text.to_owned();
+        };
+        let mut cut = self.cut.lock().expect("masking does not panic");
+        let goes_on = &mut cut[usize::from(stream == Stream::Stderr)];
+        // A line comes in parts, and a word about what is left out stands between two others.
+        let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with("left out …");
+        let masked = if *goes_on || is_cut {
+            masks.cut_text(text)
+        } else {
+            masks.text(text)
+        };
+        *goes_on = is_cut;
         masked.unwrap_or_else(|| text.to_owned())
     }
 
@@ -231,7 +246,7 @@ impl LogSink for TaskLog<'_> {
                 Stream::Stdout => LogStream::Stdout,
                 Stream::Stderr => LogStream::Stderr,
             },
-            text: self.masked(text),
+            text: self.masked(stream, text),
         };
         let passed = self.printed().pass(line);
         if let Some(line) = passed {

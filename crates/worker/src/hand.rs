@@ -1,7 +1,7 @@
 //! A command in hand: everything its pipelines share.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use model::command::Command;
 use model::event::{At, Body, Event, Source};
@@ -17,6 +17,7 @@ use crate::held::Held;
 use crate::lease::{Gone, Lease};
 use crate::playbooks::{Prepared, StepPlan};
 use crate::scratch;
+use crate::secrets::RunSecrets;
 use crate::worker::Shared;
 
 /// A command in hand.
@@ -30,6 +31,8 @@ pub(crate) struct Hand {
     loaded: Mutex<Held>,
     /// Files that its tasks read; made when one is asked for.
     scratch: Mutex<Scratch>,
+    /// The secrets of the execution, once there are any: they stay as long as the command runs.
+    pub(crate) secrets: OnceLock<Arc<RunSecrets>>,
 }
 
 /// A folder of files, numbered.
@@ -82,6 +85,7 @@ impl Hand {
             prepared,
             loaded: Mutex::default(),
             scratch: Mutex::default(),
+            secrets: OnceLock::new(),
         }
     }
 

@@ -28,6 +28,9 @@ const EVENTS_MAX: usize = 1_000;
 /// How often a store that cannot answer is asked for a body.
 const BODY_TRIES_MAX: u32 = 6;
 
+/// How often a secret is asked for that cannot be had now.
+const DENIALS_MAX: u32 = 5;
+
 /// What a rendering with its loading came to.
 pub(crate) type Resolved<T> = Result<T, Unresolved>;
 
@@ -206,9 +209,16 @@ where
     F: Future<Output = Result<T, wire::Error>>,
 {
     let mut backoff = Backoff::default();
+    let mut denials = 0;
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer),
+            Err(wire::Error::Denied {
+                is_passing: true, ..
+            }) if denials < DENIALS_MAX => {
+                denials += 1;
+                pause(hand, &mut backoff).await?;
+            }
             Err(wire::Error::Unavailable(error)) => {
                 tracing::debug!(%error, "the server is asked again");
                 pause(hand, &mut backoff).await?;
@@ -217,10 +227,19 @@ where
                 hand.lease.tell(Order::Gone);
                 return Err(Trouble::Interrupted);
             }
-            Err(wire::Error::Denied { code, detail }) => {
+            Err(wire::Error::Denied {
+                code,
+                detail,
+                is_passing,
+            }) => {
+                let kind = if is_passing {
+                    ErrorKind::Connection
+                } else {
+                    ErrorKind::Auth
+                };
                 let error = TaskError {
-                    retryable: false,
-                    ..TaskError::new(ErrorKind::Auth, code, detail)
+                    retryable: is_passing,
+                    ..TaskError::new(kind, code, detail)
                 };
                 return Err(error.into());
             }

@@ -36,6 +36,7 @@ pub(crate) async fn beat(shared: Arc<Shared>, ended: CancellationToken) {
             Err(wire::Error::Fenced(_)) => shared.tell_all(Order::Gone),
             Err(error) => tracing::debug!(%error, "a heartbeat was not taken"),
         }
+        shared.secrets.sweep();
         tokio::select! {
             () = tokio::time::sleep(shared.config.heartbeat) => {}
             () = ended.cancelled() => return,

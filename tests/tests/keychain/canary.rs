@@ -88,10 +88,16 @@ fn desk() -> Desk {
     desk
 }
 
-fn check(said: &str, what: &str) {
+fn check(said: impl AsRef<[u8]>, what: &str) {
+    let said = said.as_ref();
     for secret in [SECRET, FROM_ENV] {
-        let hits = hits(said.as_bytes(), secret);
-        assert!(hits.is_empty(), "{what} shows a secret as {hits:?}: {said}");
+        let hits = hits(said, secret);
+        let text = || String::from_utf8_lossy(said);
+        assert!(
+            hits.is_empty(),
+            "{what} shows a secret as {hits:?}: {}",
+            text()
+        );
     }
 }
 
@@ -126,7 +132,7 @@ fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
     let desk = desk();
     let set = desk.run(&["register", "-f", "credential.json"]);
     assert_eq!(set.code, Some(0), "{set:?}");
-    check(&format!("{set:?}"), "register");
+    check(format!("{set:?}"), "register");
     std::fs::remove_file(desk.path("credential.json")).unwrap();
     let mut command = desk.command(&["run", "canary.yaml", "-j", "-v"]);
     command.env("NOETL_SECRET_CANARY", FROM_ENV);
@@ -206,21 +212,26 @@ fn serve(desk: &Desk, store: &str) -> Served {
     }
 }
 
-/// Every row of every table, as text.
-async fn dump(url: &str) -> String {
+/// Every value of every table, as it is: a row as text would quote its values once more.
+async fn dump(url: &str) -> Vec<u8> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
         .await
         .unwrap();
     tokio::spawn(connection);
-    let tables = "SELECT table_name::text FROM information_schema.tables
-        WHERE table_schema = 'noetl' AND table_type = 'BASE TABLE'";
-    let mut all = String::new();
-    for table in client.query(tables, &[]).await.unwrap() {
-        let table: String = table.get(0);
-        let rows = format!("SELECT t::text FROM noetl.{table} t");
-        for row in client.query(&rows, &[]).await.unwrap() {
-            all.push_str(row.get(0));
-            all.push('\n');
+    let columns = "SELECT c.table_name::text, c.column_name::text, c.data_type::text
+        FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
+        WHERE c.table_schema = 'noetl' AND t.table_type = 'BASE TABLE'";
+    let mut all = Vec::new();
+    for column in client.query(columns, &[]).await.unwrap() {
+        let [table, column, kind]: [String; 3] = [0, 1, 2].map(|at| column.get(at));
+        let value = match kind.as_str() {
+            "bytea" => format!("t.\"{column}\""),
+            _ => format!("convert_to(t.\"{column}\"::text, 'UTF8')"),
+        };
+        let values = format!("SELECT {value} FROM noetl.\"{table}\" t");
+        for row in client.query(&values, &[]).await.unwrap() {
+            all.extend(row.get::<_, Option<Vec<u8>>>(0).unwrap_or_default());
+            all.push(b'\n');
         }
     }
     all
@@ -261,12 +272,13 @@ async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
             .await
             .unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
-        check(&answer.text().await.unwrap(), path);
+        check(answer.text().await.unwrap(), path);
     }
     let kept = dump(&database.url()).await;
-    assert!(kept.contains("api_cred") && kept.contains("***"));
+    let shows = |word: &[u8]| kept.windows(word.len()).any(|window| window == word);
+    assert!(shows(b"api_cred") && shows(b"***"));
     check(&kept, "the database");
-    check(&served.end(), "what the server says");
+    check(served.end(), "what the server says");
 }
 
 #[test]

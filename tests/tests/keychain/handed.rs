@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use model::id::{LeaseEpoch, WorkerId};
 use serde_json::{Value, json};
 use server::{
-    Actor, Fetch, FetchRequest, Fetched, KeychainConfig, MasterKey, MasterKeys, Server, Submission,
-    SubmitError,
+    Actor, Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, MasterKey, MasterKeys, Server,
+    Submission, SubmitError,
 };
 use store::{AuditOutcome, Sqlite, Store};
 use tempfile::TempDir;
@@ -37,12 +37,22 @@ struct Endpoint(std::sync::Mutex<Vec<Value>>);
 
 #[async_trait]
 impl Fetch for Endpoint {
-    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, String> {
+    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError> {
+        let status = match request.url.strip_prefix("http://peer/") {
+            Some("hangs") => std::future::pending().await,
+            Some("late") => {
+                let why = "too late".to_owned();
+                let is_passing = true;
+                return Err(FetchError { why, is_passing });
+            }
+            Some(status) => status.parse().unwrap_or(200),
+            None => 200,
+        };
         let mut asked = self.0.lock().unwrap();
         asked.push(request.form.unwrap_or_default());
         let body =
             json!({"access_token": format!("tok-canary-{}", asked.len()), "expires_in": 3600});
-        Ok(Fetched { status: 200, body })
+        Ok(Fetched { status, body })
     }
 }
 
@@ -101,10 +111,18 @@ async fn house() -> House {
 
 impl House {
     async fn begin(&self, text: &str) -> Result<model::id::ExecutionId, SubmitError> {
+        self.begin_with(text, json!({})).await
+    }
+
+    async fn begin_with(
+        &self,
+        text: &str,
+        payload: Value,
+    ) -> Result<model::id::ExecutionId, SubmitError> {
         let submission = Submission {
             name: "uses".to_owned(),
             text: text.to_owned(),
-            payload: None,
+            payload: Some(model::raw::Raw::of(&payload)),
         };
         self.server.submit(submission).await
     }
@@ -170,8 +188,9 @@ async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
         .map(|row| (row.entry.resource.as_str(), row.entry.outcome))
         .collect();
     assert_eq!(uses[0], ("door", AuditOutcome::Done));
-    assert_eq!(uses[1], ("cellar", AuditOutcome::Denied));
+    assert_eq!(uses[1], ("(an undeclared name)", AuditOutcome::Denied));
     assert!(!format!("{audit:?}").contains("canary"));
+    assert!(uses.iter().all(|(name, _)| *name != "nowhere"));
     let door = house
         .store
         .safe()
@@ -256,6 +275,77 @@ async fn a_token_is_asked_for_once_and_kept_sealed_for_its_scope() {
     house.begin(&local).await.unwrap();
     house.begin(&local).await.unwrap();
     assert_eq!(house.endpoint.0.lock().unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_given_to_nobody_who_asks_with_something_else() {
+    let house = house().await;
+    let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
+    for which in ["window", "window", "cellar", "cellar"] {
+        let begun = house.begin_with(&text, json!({ "which": which })).await;
+        begun.unwrap();
+    }
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 2);
+    let other = text.replace("client_id: me", "client_id: you");
+    let payload = json!({"which": "cellar"});
+    house.begin_with(&other, payload).await.unwrap();
+    let asked = house.endpoint.0.lock().unwrap().clone();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(asked[2]["client_id"], "you");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_hangs_holds_up_no_other() {
+    let house = Arc::new(house().await);
+    let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
+    let (hanging, hangs) = (house.clone(), text.clone());
+    let hanging = tokio::spawn(async move {
+        let payload = json!({"which": "hangs"});
+        hanging.begin_with(&hangs, payload).await
+    });
+    let payload = json!({"which": "window"});
+    let begun = house.begin_with(&text, payload);
+    let begun = tokio::time::timeout(Duration::from_secs(30), begun).await;
+    begun.expect("it does not wait").unwrap();
+    hanging.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_cannot_answer_now_is_told_from_one_that_refuses() {
+    let house = house().await;
+    for (which, code) in [
+        ("503", "KEYCHAIN_UNAVAILABLE"),
+        ("429", "KEYCHAIN_UNAVAILABLE"),
+        ("late", "KEYCHAIN_UNAVAILABLE"),
+        ("403", "KEYCHAIN_UNRESOLVED"),
+    ] {
+        let text = PLAYBOOK.replace("http://peer/token", &format!("http://peer/{which}"));
+        let SubmitError::Failed(error) = house.begin(&text).await.unwrap_err() else {
+            panic!("the run does not begin");
+        };
+        assert_eq!(error.code(), code, "{which}");
+        assert_eq!(error.is_passing(), code == "KEYCHAIN_UNAVAILABLE");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_quotes_nothing_that_a_template_came_to() {
+    let house = house().await;
+    for entry in [
+        "kind: env, map: {a: \"{{ keychain.door.pin }}\"}",
+        "kind: vault, provider: \"{{ keychain.door.pin }}\", path: a",
+        "kind: credential, credential: \"{{ keychain.door.pin }}\"",
+    ] {
+        let text = PLAYBOOK.replace(
+            "keychain:\n",
+            &format!("keychain:\n  - {{name: first, {entry}}}\n"),
+        );
+        let SubmitError::Failed(error) = house.begin(&text).await.unwrap_err() else {
+            panic!("the run does not begin");
+        };
+        assert_eq!(error.code(), "KEYCHAIN_UNRESOLVED");
+        assert!(!error.to_string().contains("canary"), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,6 +65,44 @@ fn credential(bytes: &[u8]) -> Option<CredentialRequest> {
     is_one.then(|| serde_json::from_value(value).ok()).flatten()
 }
 
+/// Whether a file that is no credential was probably meant as one: nothing of it may be shown.
+fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let has = |line: &str, word: &str| {
+        let rest = line.strip_prefix(word);
+        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    let says = |word: &str| {
+        text.contains(&format!("\"{word}\"")) || text.lines().any(|line| has(line, word))
+    };
+    let is_playbook = ["workflow", "steps", "apiVersion"].into_iter().any(says);
+    let is_json = Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    !is_playbook && (is_json || says("data") || says("type"))
+}
+
+/// What is wrong with a file that was meant as a credential, without a line of it.
+fn broken_credential(name: &str, bytes: &[u8]) -> Problem {
+    let why = match model::playbook::data("credential", bytes) {
+        Err(_) => "it is neither JSON nor YAML".to_owned(),
+        Ok(Value::Object(map)) => {
+            let is_text = |key: &&str| map.get(*key).is_some_and(Value::is_string);
+            let texts = ["name", "type"].into_iter().filter(|key| !is_text(key));
+            let data = (!map.get("data").is_some_and(Value::is_object)).then_some("data");
+            let missing: Vec<String> = texts.chain(data).map(|key| format!("`{key}`")).collect();
+            match missing.as_slice() {
+                [] => "it has keys that a credential does not have".to_owned(),
+                missing => format!("it has no {} of the right form", missing.join(", ")),
+            }
+        }
+        Ok(_) => "it is not a map".to_owned(),
+    };
+    let message = format!("`{name}` is not a credential: {why}");
+    Problem::new(Exit::Usage, "CREDENTIAL_INVALID", message)
+        .help("a credential is a map: {name: NAME, type: TYPE, data: {KEY: VALUE}}")
+}
+
 fn line(kept: &Kept) -> String {
     let word = if kept.is_new { "new" } else { "unchanged" };
     format!("{}@{}   {word}", kept.path, kept.version)
@@ -87,6 +125,9 @@ fn read(app: &App, args: &RegisterArgs) -> Result<Option<Given>, Problem> {
             given.credentials.push(credential);
             continue;
         }
+        if is_asked && looks_like_credential(&name, &bytes) {
+            return Err(broken_credential(&name, &bytes));
+        }
         // A directory may hold other YAML; a file that was named is meant as a playbook.
         if !is_asked && !looks_like_playbook(&bytes) {
             continue;
@@ -108,4 +149,57 @@ fn read(app: &App, args: &RegisterArgs) -> Result<Option<Given>, Problem> {
             .json(&json!({ "status": "INVALID", "diagnostics": findings }));
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_credential_is_told_without_its_lines() {
+        for (name, text, why) in [
+            (
+                "c.yaml",
+                "type: bearer\ndata: {token: canary-1}\n",
+                "`name`",
+            ),
+            (
+                "c.yaml",
+                "name: c\ntype: bearer\ndata: canary-1\n",
+                "`data`",
+            ),
+            ("c.yaml", "name: c\ndata:\n  token: [canary-1\n", "neither"),
+            (
+                "c.json",
+                "{\"name\": \"c\", \"token\": \"canary-1\"}",
+                "`type`, `data`",
+            ),
+            ("c.json", "{\"token\": \"canary-1\"", "neither"),
+            ("c.json", "[\"canary-1\"]", "not a map"),
+            (
+                "c.yaml",
+                "name: c\ntype: bearer\ntoken: canary-1\n",
+                "`data`",
+            ),
+        ] {
+            let bytes = text.as_bytes();
+            assert!(credential(bytes).is_none(), "{text}");
+            assert!(looks_like_credential(name, bytes), "{text}");
+            let problem = broken_credential(name, bytes);
+            assert!(problem.message.contains(why), "{}", problem.message);
+            assert!(!format!("{problem:?}").contains("canary"), "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_playbook_is_still_one() {
+        for (name, text) in [
+            ("p.yaml", "workflow:\n  - step: a\n    data: 1\n"),
+            ("p.yaml", "apiVersion: noetl.io/v2\ndata: 1\n"),
+            ("p.json", "{\"metadata\": {}, \"workflow\": []}"),
+            ("p.yaml", "metadata: {name: p}\n"),
+        ] {
+            assert!(!looks_like_credential(name, text.as_bytes()), "{text}");
+        }
+    }
 }

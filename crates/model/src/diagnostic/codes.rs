@@ -102,6 +102,8 @@ codes! {
         => "Give exactly one of the keys named."
     "E0127" "A task of a kind that this deployment adds does not fit the kind's manifest."
         => "Write the keys that the manifest names, with values of the types it names."
+    "E0128" "`auth` is a template that reads a field of a keychain entry: what it comes to is a secret, not a name."
+        => "Name the entry, `auth: session`, or write the credential as a map: `auth: {type: bearer, token: \"{{ keychain.session.access_token }}\"}`."
     "T0101" "A template that does not parse."
         => "Correct the expression; `!raw` marks text that is never a template."
     "T0201" "A name of `iter` that neither the loop nor any write of this step makes."

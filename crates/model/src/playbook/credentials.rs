@@ -25,6 +25,15 @@ const KEYS: &[&str] = &["auth", "credential"];
 /// Kinds whose `auth` maps aliases to credentials.
 const ALIASING: &[&str] = &["duckdb", "ducklake"];
 
+/// The longest name of a credential.
+pub const NAME_BYTES_MAX: usize = 200;
+
+/// Whether a text can be the name of a credential: names stand in URLs and in playbooks.
+pub fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:@".contains(c);
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_plain)
+}
+
 /// What a task or a step opens.
 #[derive(Debug, Clone, Default)]
 pub struct Opens {
@@ -135,6 +144,23 @@ pub fn entries_read(template: &Template) -> Vec<EntryRead> {
         .iter()
         .filter_map(|found| template.source().get(found.range.clone()));
     places.filter_map(entry_read).collect()
+}
+
+/// The entry of the keychain of which a template reads a field, if there is one.
+pub(crate) fn field_read(template: &Template) -> Option<String> {
+    let uses = template.path_uses();
+    let mut places = uses
+        .iter()
+        .filter_map(|found| template.source().get(found.range.clone()));
+    places.find_map(|text| match entry_read(text)? {
+        EntryRead::Named(name) => {
+            let rest = text.trim_start().strip_prefix("keychain")?;
+            let after = rest.split_once(name.as_str())?.1;
+            let after = after.trim_start_matches(['"', '\'', ' ', ']']);
+            after.starts_with(['.', '[']).then_some(name)
+        }
+        EntryRead::Any => None,
+    })
 }
 
 /// The entry that an expression reads, from its text.
@@ -317,6 +343,22 @@ mod tests {
         assert!(!read.any_entry);
         let any = opens("{kind: noop, input: {x: '{{ keychain[workload.which].a }}'}}");
         assert!(any.any_entry);
+    }
+
+    #[test]
+    fn a_field_under_auth_is_told_from_an_entry() {
+        for (text, entry) in [
+            ("{{ keychain.k.a }}", Some("k")),
+            ("x-{{ keychain['k'].a }}", Some("k")),
+            ("{{ keychain.k[\"a\"] }}", Some("k")),
+            ("{{ keychain.k }}", None),
+            ("{{ keychain['k'] }}", None),
+            ("{{ workload.a.b }}", None),
+        ] {
+            let template = Template::parse(text, crate::source::Span::default());
+            let template = template.expect("the text is a template");
+            assert_eq!(field_read(&template).as_deref(), entry, "{text}");
+        }
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl From<KeychainError> for ApiError {
             }
             KeychainError::NotFound(_) => StatusCode::NOT_FOUND,
             KeychainError::NotDeclared { .. } => StatusCode::FORBIDDEN,
-            KeychainError::MasterKeyMissing => StatusCode::CONFLICT,
+            KeychainError::MasterKeyMissing | KeychainError::Conflict(_) => StatusCode::CONFLICT,
+            KeychainError::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             KeychainError::MasterKeyInvalid(_)
             | KeychainError::MasterKeyFile { .. }
             | KeychainError::MasterKeyWrong { .. }
@@ -232,8 +233,13 @@ impl From<wire::Error> for ApiError {
         match error {
             wire::Error::Fenced(_) => Self::conflict("FENCED", error.to_string()),
             wire::Error::NotFound(_) => Self::not_found("NOT_FOUND", error.to_string()),
-            wire::Error::Denied { code, detail } => {
+            wire::Error::Denied {
+                code,
+                detail,
+                is_passing,
+            } => {
                 let status = match code.as_str() {
+                    _ if is_passing => StatusCode::SERVICE_UNAVAILABLE,
                     "CREDENTIAL_NOT_FOUND" => StatusCode::NOT_FOUND,
                     "CREDENTIAL_NOT_DECLARED" => StatusCode::FORBIDDEN,
                     _ => StatusCode::CONFLICT,

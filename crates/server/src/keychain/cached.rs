@@ -13,15 +13,45 @@ use crate::Server;
 use crate::keychain::credentials::{Done, check_data, check_name};
 use crate::keychain::error::Error;
 use crate::keychain::lookup::Keychain;
+use crate::keychain::seal;
 use crate::tokens::Actor;
 
 /// How deep a tree of executions is looked up.
 const DEPTH_MAX: usize = 64;
+/// How often a value is sealed anew because its master key went away meanwhile.
+pub(super) const SEALS_MAX: usize = 4;
 
 /// A value and how long it is good for.
 pub(super) struct Kept {
     pub(super) value: Value,
     pub(super) expires_at: Option<Time>,
+    /// A digest of what it was asked for with; none where someone set it. It is good for nothing else.
+    pub(super) made_of: Option<String>,
+}
+
+impl Kept {
+    /// What is sealed: a value that was set is a map, one that was asked for a pair.
+    fn sealed(&self) -> Value {
+        match &self.made_of {
+            Some(made_of) => json!([made_of, self.value]),
+            None => self.value.clone(),
+        }
+    }
+
+    fn opened(value: Value, expires_at: Option<Time>) -> Self {
+        let (made_of, value) = match value {
+            Value::Array(mut pair) if pair.len() == 2 => {
+                let value = pair.remove(1);
+                (pair[0].as_str().map(ToOwned::to_owned), value)
+            }
+            value => (None, value),
+        };
+        Self {
+            value,
+            expires_at,
+            made_of,
+        }
+    }
 }
 
 /// Whose entries are meant.
@@ -82,14 +112,11 @@ impl Keychain {
         if row.expires_at.is_some_and(|expires| expires <= now) {
             return Ok(None);
         }
-        let place = place(scope, name);
-        Ok(Some(Kept {
-            value: self.open(&place, &row.sealed)?,
-            expires_at: row.expires_at,
-        }))
+        let value = self.open(&place(scope, name), &row.sealed)?;
+        Ok(Some(Kept::opened(value, row.expires_at)))
     }
 
-    /// What someone set for every run of a playbook.
+    /// What every run of a playbook shares: someone set it, or one of them asked for it.
     pub(super) async fn kept_for_all(&self, path: &str, name: &str) -> Result<Option<Kept>, Error> {
         self.kept(&of_playbook(path), name).await
     }
@@ -97,16 +124,22 @@ impl Keychain {
     /// Keeps what an entry came to.
     pub(super) async fn keep(&self, scope: &str, name: &str, kept: &Kept) -> Result<(), Error> {
         let place = place(scope, name);
-        let row = KeychainRow {
-            scope: scope.to_owned(),
-            name: name.to_owned(),
-            sealed: self.seal(&place, &kept.value)?,
-            resolved_at: self.store.now(),
-            expires_at: kept.expires_at,
-        };
-        let sealed = row.sealed.clone();
-        self.store.safe().put_keychain(row).await?;
-        self.confirm(&place, &sealed).await
+        let value = kept.sealed();
+        for _ in 0..SEALS_MAX {
+            let row = KeychainRow {
+                scope: scope.to_owned(),
+                name: name.to_owned(),
+                sealed: self.seal(&place, &value)?,
+                resolved_at: self.store.now(),
+                expires_at: kept.expires_at,
+            };
+            let sealed = row.sealed.clone();
+            self.store.safe().put_keychain(row).await?;
+            if self.confirm(&place, &sealed).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::Conflict(seal::what(&place)))
     }
 }
 
@@ -150,6 +183,7 @@ impl Server {
         let kept = Kept {
             value: check_data(data)?.clone(),
             expires_at: life.map(|life| self.shared.store.now().after(life)),
+            made_of: None,
         };
         keychain
             .keep(&of_playbook(entry.path), entry.name, &kept)

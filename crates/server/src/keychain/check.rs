@@ -2,6 +2,7 @@
 
 use engine::Net;
 use model::id::ExecutionId;
+use model::playbook::{KeychainKind, Playbook};
 use model::raw::Raw;
 use model::template::{Data, Scope};
 use serde_json::Value;
@@ -45,4 +46,10 @@ impl Keychain {
         }
         Ok(())
     }
+}
+
+/// Whether resolving a playbook's keychain may take a request over the network.
+pub(crate) fn asks_network(playbook: &Playbook) -> bool {
+    let mut entries = playbook.keychain.iter();
+    entries.any(|entry| matches!(entry.kind, KeychainKind::Token | KeychainKind::Vault))
 }

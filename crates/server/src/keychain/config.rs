@@ -57,9 +57,19 @@ pub struct Fetched {
     pub body: Value,
 }
 
+/// Why there is no answer, without any value of the request.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{why}")]
+pub struct FetchError {
+    /// Why.
+    pub why: String,
+    /// Whether the same request may succeed later.
+    pub is_passing: bool,
+}
+
 /// Makes a request under the rules of the http tool. The server cannot make one itself: authors choose the address.
 #[async_trait]
 pub trait Fetch: Send + Sync {
-    /// The answer, or why there is none, without any value of the request.
-    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, String>;
+    /// The answer, or why there is none.
+    async fn fetch(&self, request: FetchRequest) -> Result<Fetched, FetchError>;
 }

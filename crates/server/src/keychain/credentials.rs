@@ -1,5 +1,6 @@
 //! Credentials: set, listed and removed by admins, over HTTP or on the store itself. What was set never comes back.
 
+use model::playbook::credentials::{NAME_BYTES_MAX, is_name};
 use serde_json::{Map, Value, json};
 use store::{AuditEntry, AuditOutcome, CredentialRow, SealedPlace};
 use wire::api::{CredentialEntry, CredentialRequest};
@@ -9,8 +10,6 @@ use crate::keychain::error::Error;
 use crate::keychain::lookup::Keychain;
 use crate::tokens::Actor;
 
-/// The longest name of a credential, an entry or a type.
-const NAME_MAX: usize = 200;
 /// The largest value, as JSON.
 const DATA_BYTES_MAX: usize = 256 * 1024;
 /// How often a version is taken anew when others set the same credential at the same time.
@@ -103,13 +102,13 @@ impl Keychain {
                 updated_at: now,
                 last_used_at: None,
             };
-            if safe.put_credential(row.clone()).await? {
-                self.confirm(&place, &row.sealed).await?;
+            // What can no longer be opened is sealed again, as the version after it.
+            let is_kept = safe.put_credential(row.clone()).await?;
+            if is_kept && self.confirm(&place, &row.sealed).await? {
                 return Ok(row);
             }
         }
-        let busy = "others set the same credential at the same time; set it again";
-        Err(Error::Invalid(busy.to_owned()))
+        Err(Error::Conflict(format!("credential `{}`", request.name)))
     }
 
     /// The value of a credential, with its type beside it.
@@ -141,12 +140,11 @@ impl Keychain {
     }
 }
 
-/// Names stand in URLs and in playbooks.
+/// Credentials, entries and types have names of the same form.
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:@".contains(c);
-    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
+    if !is_name(name) {
         return Err(Error::Invalid(format!(
-            "`{what}` is not a word of 1 to {NAME_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
+            "`{what}` is not a word of 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
         )));
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::playbook::credentials::{EntryRead, entries_read};
 use model::playbook::{KeychainEntry, KeychainKind};
-use model::template::{Data, Scope};
+use model::template::{Data, Scope, Tree};
 use serde_json::{Map, Value};
 
 use crate::keychain::cached::{Kept, Owner};
@@ -70,7 +70,11 @@ impl<'k> Resolving<'k> {
         let entry = &declared.entries[position];
         let name = entry.name.as_str();
         let path = self.owner.path.clone();
-        if let Some(kept) = self.keychain.kept_for_all(&path, name).await? {
+        let (set, shared) = match self.keychain.kept_for_all(&path, name).await? {
+            Some(kept) if kept.made_of.is_none() => (Some(kept), None),
+            shared => (None, shared),
+        };
+        if let Some(kept) = set {
             return Ok(self.resolved(entry, kept));
         }
         let fields = self.fields(position).await?;
@@ -78,21 +82,25 @@ impl<'k> Resolving<'k> {
             KeychainKind::Credential => {
                 let named = text(&fields, &["credential", "ref", "key", "auth"]);
                 let named = named.unwrap_or(name);
-                lasting(self.credential(named).await?)
+                let opened = self.credential(named).await;
+                lasting(opened.map_err(|error| untold(entry, named, error))?)
             }
             KeychainKind::Static => lasting(given(fields)),
-            KeychainKind::Env => lasting(self.each(name, &fields, |this, variable| {
+            KeychainKind::Env => lasting(self.each(entry, &fields, |this, variable| {
                 let allowed = variable.starts_with(ENV_PREFIX);
                 let value = this.keychain.config.env.get(variable).filter(|_| allowed);
                 let value = value.map(|value| Value::from(value.as_str()));
                 value.ok_or_else(|| {
-                    format!("the server has no variable `{variable}`; only those that begin with {ENV_PREFIX} can be read")
+                    let variable = shown(entry, variable);
+                    format!("the server has no variable {variable}; only those that begin with {ENV_PREFIX} can be read")
                 })
             })?),
             KeychainKind::File => {
-                lasting(self.each(name, &fields, Resolving::file)?)
+                lasting(self.each(entry, &fields, |this, path| this.file(entry, path))?)
             }
-            KeychainKind::Token | KeychainKind::Vault => self.fetched(entry, &fields).await?,
+            KeychainKind::Token | KeychainKind::Vault => {
+                self.fetched(entry, &fields, shared).await?
+            }
         };
         Ok(self.resolved(entry, kept))
     }
@@ -143,10 +151,11 @@ impl<'k> Resolving<'k> {
     /// A map of fields to places, or one place, each read.
     fn each(
         &self,
-        name: &str,
+        entry: &KeychainEntry,
         fields: &Map<String, Value>,
         read: impl Fn(&Self, &str) -> Result<Value, String>,
     ) -> Result<Value, Error> {
+        let name = entry.name.as_str();
         let read = |place: &str| read(self, place).map_err(|why| unresolved(name, why));
         if let Some(Value::Object(map)) = fields.get("map").or_else(|| fields.get("data")) {
             let mut all = Map::new();
@@ -168,11 +177,12 @@ impl<'k> Resolving<'k> {
     }
 
     /// A file in the operator's directory: a map where it holds one, else its text.
-    fn file(&self, path: &str) -> Result<Value, String> {
+    fn file(&self, entry: &KeychainEntry, path: &str) -> Result<Value, String> {
         let Some(folder) = &self.keychain.config.files else {
             return Err("the server has no NOETL_SECRETS_DIR to read files from".to_owned());
         };
-        let missing = || format!("there is no file `{path}` in NOETL_SECRETS_DIR");
+        let told = shown(entry, path);
+        let missing = || format!("there is no file {told} in NOETL_SECRETS_DIR");
         let folder = folder.canonicalize().map_err(|_| missing())?;
         let file = folder.join(path).canonicalize().map_err(|_| missing())?;
         if !file.starts_with(&folder) {
@@ -180,7 +190,7 @@ impl<'k> Resolving<'k> {
         }
         let size = file.metadata().map(|meta| meta.len());
         if size.map_err(|_| missing())? > FILE_BYTES_MAX {
-            return Err(format!("`{path}` has more than {FILE_BYTES_MAX} bytes"));
+            return Err(format!("{told} has more than {FILE_BYTES_MAX} bytes"));
         }
         let text = std::fs::read_to_string(&file).map_err(|_| missing())?;
         let text = text.trim_end_matches(['\r', '\n']);
@@ -196,6 +206,7 @@ fn lasting(value: Value) -> Kept {
     Kept {
         value,
         expires_at: None,
+        made_of: None,
     }
 }
 
@@ -231,6 +242,49 @@ pub(super) fn unresolved(name: &str, why: impl Into<String>) -> Error {
     Error::Unresolved {
         name: name.to_owned(),
         why: why.into(),
+    }
+}
+
+/// A place as errors tell it: as the author wrote it. What a template came to may be a secret.
+pub(super) fn shown(entry: &KeychainEntry, place: &str) -> String {
+    if is_shown(entry, place) {
+        format!("`{place}`")
+    } else {
+        "(as a template names it)".to_owned()
+    }
+}
+
+fn is_shown(entry: &KeychainEntry, place: &str) -> bool {
+    let mut trees = entry.fields.values();
+    entry.name == *place || trees.any(|tree| is_written(tree, place))
+}
+
+fn is_written(tree: &Tree, text: &str) -> bool {
+    match tree {
+        Tree::Literal(value) => holds(value, text),
+        Tree::Template(_) => false,
+        Tree::List(trees) => trees.iter().any(|tree| is_written(tree, text)),
+        Tree::Map(pairs) => pairs.iter().any(|(_, tree)| is_written(tree, text)),
+    }
+}
+
+fn holds(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(own) => own == text,
+        Value::Array(items) => items.iter().any(|item| holds(item, text)),
+        Value::Object(map) => map.values().any(|value| holds(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// An error without the name that a template came to.
+fn untold(entry: &KeychainEntry, name: &str, error: Error) -> Error {
+    match error {
+        Error::NotFound(_) if !is_shown(entry, name) => {
+            let why = format!("there is no credential {}", shown(entry, name));
+            unresolved(entry.name.as_str(), why)
+        }
+        error => error,
     }
 }
 

@@ -44,11 +44,20 @@ pub enum Error {
         /// Why, without any value.
         why: String,
     },
-    /// A worker asks for what its command's step does not declare.
-    #[error("step `{step}` does not declare the credential `{name}`")]
-    NotDeclared {
-        /// The credential.
+    /// An endpoint or a secret manager cannot answer now.
+    #[error("keychain entry `{name}` cannot be resolved now: {why}")]
+    Unavailable {
+        /// The entry.
         name: String,
+        /// Why, without any value.
+        why: String,
+    },
+    /// Others changed the same thing at the same time.
+    #[error("others changed {0} at the same time; set it again")]
+    Conflict(String),
+    /// A worker asks for what its command's step does not declare. What it asks for may be a secret, and is not told.
+    #[error("step `{step}` asks for a credential that it does not declare")]
+    NotDeclared {
         /// The step.
         step: String,
     },
@@ -70,6 +79,8 @@ impl Error {
             Self::Tampered(_) => "CREDENTIAL_TAMPERED",
             Self::NotFound(_) => "CREDENTIAL_NOT_FOUND",
             Self::Unresolved { .. } => "KEYCHAIN_UNRESOLVED",
+            Self::Unavailable { .. } => "KEYCHAIN_UNAVAILABLE",
+            Self::Conflict(_) => "CREDENTIAL_CONFLICT",
             Self::NotDeclared { .. } => "CREDENTIAL_NOT_DECLARED",
             Self::Invalid(_) => "CREDENTIAL_INVALID",
             Self::Store(error) => error.code(),
@@ -101,14 +112,24 @@ impl Error {
 
     /// Whether the same request may succeed later without anyone changing it.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Store(error) if error.is_passing())
+        match self {
+            Self::Store(error) => error.is_passing(),
+            Self::Unavailable { .. } => true,
+            _ => false,
+        }
     }
 
     /// How a task fails for it.
     pub(crate) fn failure(&self) -> TaskError {
+        let retryable = self.is_passing();
+        let kind = if retryable {
+            ErrorKind::Connection
+        } else {
+            ErrorKind::Auth
+        };
         TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Auth, self.code(), self.told())
+            retryable,
+            ..TaskError::new(kind, self.code(), self.told())
         }
     }
 

@@ -1,14 +1,17 @@
 //! Entries that come over the network: tokens from an endpoint, values from a secret manager. Kept until they expire.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::playbook::{KeychainEntry, KeychainKind};
 use serde_json::{Map, Value, json};
+use sha2::Digest as _;
 
 use crate::keychain::cached::Kept;
 use crate::keychain::config::{FetchRequest, Fetched};
-use crate::keychain::entries::{Resolving, text, unresolved};
+use crate::keychain::entries::{Resolving, shown, text, unresolved};
 use crate::keychain::error::Error;
+use crate::keychain::lookup::Asked;
 
 /// How long a value is kept whose source does not say.
 const KEPT: Duration = Duration::from_secs(300);
@@ -23,26 +26,50 @@ impl Resolving<'_> {
         &self,
         entry: &KeychainEntry,
         fields: &Map<String, Value>,
+        shared: Option<Kept>,
     ) -> Result<Kept, Error> {
         let name = entry.name.as_str();
-        let scope = self.keychain.scope_key(&self.owner, entry.scope).await?;
-        if let Some(kept) = self.keychain.kept(&scope, name).await? {
+        let asked = Asked {
+            scope: self.keychain.scope_key(&self.owner, entry.scope).await?,
+            name: name.to_owned(),
+            made_of: self.digest(entry, fields),
+        };
+        let fits = |kept: &Kept| kept.made_of.as_ref() == Some(&asked.made_of);
+        if let Some(kept) = shared.filter(fits) {
             return Ok(kept);
         }
-        let _alone = self.keychain.asking.lock().await;
-        if let Some(kept) = self.keychain.kept(&scope, name).await? {
+        if let Some(kept) = self.keychain.kept(&asked.scope, name).await?.filter(fits) {
+            return Ok(kept);
+        }
+        let alone = self.keychain.asking(&asked);
+        let _alone = alone.lock().await;
+        if let Some(kept) = self.keychain.kept(&asked.scope, name).await?.filter(fits) {
             return Ok(kept);
         }
         let (value, life) = match entry.kind {
-            KeychainKind::Vault => (self.vault(name, fields).await?, KEPT),
+            KeychainKind::Vault => (self.vault(entry, fields).await?, KEPT),
             _ => self.token(name, fields).await?,
         };
         let kept = Kept {
             value,
             expires_at: Some(self.keychain.store.now().after(life)),
+            made_of: Some(asked.made_of),
         };
-        self.keychain.keep(&scope, name, &kept).await?;
+        self.keychain.keep(&asked.scope, name, &kept).await?;
         Ok(kept)
+    }
+
+    /// What an entry is asked for with. What came of it is not given to whoever asks with something else.
+    fn digest(&self, entry: &KeychainEntry, fields: &Map<String, Value>) -> String {
+        let vault = self.keychain.config.vault.as_ref();
+        let vault = vault.filter(|_| entry.kind == KeychainKind::Vault);
+        let with = json!([
+            format!("{:?}", entry.kind),
+            fields,
+            vault.map(|vault| &vault.address)
+        ]);
+        let text = zeroize::Zeroizing::new(with.to_string());
+        hex::encode(sha2::Sha256::digest(text.as_bytes()))
     }
 
     async fn ask(&self, name: &str, request: FetchRequest) -> Result<Value, Error> {
@@ -50,11 +77,19 @@ impl Resolving<'_> {
             return Err(unresolved(name, "this process makes no requests"));
         };
         let answer = fetch.fetch(request).await;
-        let Fetched { status, body } = answer.map_err(|why| unresolved(name, why))?;
-        if !(200..300).contains(&status) {
-            return Err(unresolved(name, format!("the endpoint answered {status}")));
+        let Fetched { status, body } = answer.map_err(|error| {
+            if error.is_passing {
+                unavailable(name, error.why)
+            } else {
+                unresolved(name, error.why)
+            }
+        })?;
+        let why = || format!("the endpoint answered {status}");
+        match status {
+            200..300 => Ok(body),
+            408 | 429 | 500.. => Err(unavailable(name, why())),
+            _ => Err(unresolved(name, why())),
         }
-        Ok(body)
     }
 
     /// A token from its endpoint, and how long it is good for.
@@ -100,21 +135,34 @@ impl Resolving<'_> {
     }
 
     /// Values of a secret manager: the whole of a path, or a field for each key.
-    async fn vault(&self, name: &str, fields: &Map<String, Value>) -> Result<Value, Error> {
+    async fn vault(
+        &self,
+        entry: &KeychainEntry,
+        fields: &Map<String, Value>,
+    ) -> Result<Value, Error> {
+        let name = entry.name.as_str();
         if let Some(provider) = text(fields, &["provider"])
             && !matches!(provider, "vault" | "hashicorp")
         {
-            let why = format!("the secret manager `{provider}` is not built in; use `vault`");
+            let provider = shown(entry, provider);
+            let why = format!("the secret manager {provider} is not built in; use `vault`");
             return Err(unresolved(name, why));
         }
         if let Some(map) = fields.get("map").and_then(Value::as_object) {
             let mut all = Map::new();
+            let mut paths = BTreeMap::new();
             for (key, place) in map {
                 let place = place.as_str().unwrap_or_default();
                 let (path, field) = place.split_once('#').unwrap_or((place, key));
-                let values = self.vault_path(name, fields, path).await?;
-                let value = values.get(field).cloned();
-                let why = || unresolved(name, format!("`{path}` has no field `{field}`"));
+                if !paths.contains_key(path) {
+                    paths.insert(path, self.vault_path(name, fields, path).await?);
+                }
+                let value = paths[path].get(field).cloned();
+                let why = || {
+                    let place = shown(entry, place);
+                    let why = format!("its `{key}` names a field that is not there: {place}");
+                    unresolved(name, why)
+                };
                 all.insert(key.clone(), value.ok_or_else(why)?);
             }
             return Ok(Value::Object(all));
@@ -159,6 +207,13 @@ impl Resolving<'_> {
         let values = body.pointer("/data/data").and_then(Value::as_object);
         let why = || unresolved(name, "the secret manager's answer has no values");
         values.cloned().ok_or_else(why)
+    }
+}
+
+fn unavailable(name: &str, why: String) -> Error {
+    Error::Unavailable {
+        name: name.to_owned(),
+        why,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What every part of the keychain shares: its set-up, and values sealed and opened with it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use model::id::PlaybookHash;
 use serde_json::Value;
@@ -12,12 +12,23 @@ use crate::keychain::declared::Declared;
 use crate::keychain::error::Error;
 use crate::keychain::seal;
 
+/// What an endpoint is asked for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    pub(super) scope: String,
+    pub(super) name: String,
+    /// A digest of what it is asked for with.
+    pub(super) made_of: String,
+}
+
 /// The keychain of a server.
 pub(crate) struct Keychain {
     pub(super) config: KeychainConfig,
     pub(super) store: Arc<dyn Store>,
-    /// Held while an endpoint is asked, so that it is asked once.
-    pub(super) asking: tokio::sync::Mutex<()>,
+    /// What is being asked for over the network, and who asks.
+    asking: Mutex<HashMap<Asked, Weak<tokio::sync::Mutex<()>>>>,
+    /// Held while the master key changes.
+    pub(super) rotating: tokio::sync::Mutex<()>,
     declared: Mutex<HashMap<PlaybookHash, Arc<Declared>>>,
 }
 
@@ -26,7 +37,8 @@ impl Keychain {
         Self {
             config,
             store,
-            asking: tokio::sync::Mutex::default(),
+            asking: Mutex::default(),
+            rotating: tokio::sync::Mutex::default(),
             declared: Mutex::default(),
         }
     }
@@ -47,6 +59,18 @@ impl Keychain {
         })?;
         let text = seal::open(&key, place, sealed)?;
         serde_json::from_slice(&text).map_err(|_| Error::Tampered(seal::what(place)))
+    }
+
+    /// Held while an endpoint is asked for this, so that it is asked once; other endpoints do not wait for it.
+    pub(super) fn asking(&self, asked: &Asked) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.asking.lock().expect("looking up does not panic");
+        all.retain(|_, lock| lock.strong_count() > 0);
+        if let Some(lock) = all.get(asked).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::default();
+        all.insert(asked.clone(), Arc::downgrade(&lock));
+        lock
     }
 
     /// What a playbook opens, found out once.

@@ -17,8 +17,8 @@ mod seal;
 mod secrets;
 
 pub(crate) use cached::Global;
-pub(crate) use check::Beginning;
-pub use config::{Fetch, FetchRequest, Fetched, KeychainConfig, VaultConfig};
+pub(crate) use check::{Beginning, asks_network};
+pub use config::{Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, VaultConfig};
 pub use error::Error as KeychainError;
 pub use keys::{MasterKey, MasterKeys};
 pub(crate) use lookup::Keychain;

@@ -1,6 +1,7 @@
 //! A new master key: data keys are wrapped anew one by one. Broken off, it goes on where it was.
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
@@ -53,6 +54,11 @@ impl Server {
 
 impl Keychain {
     async fn rotate(&self) -> Result<Rotated, Error> {
+        let _alone = self.rotating.lock().await;
+        let _locked = match &self.config.keys {
+            MasterKeys::File(file) => Some(locked(file).await?),
+            MasterKeys::Missing | MasterKeys::Given { .. } => None,
+        };
         let file = match &self.config.keys {
             MasterKeys::File(file) => {
                 begin(file)?;
@@ -95,13 +101,63 @@ impl Keychain {
         Ok(self.store.safe().rewrap(place, sealed, &again).await?)
     }
 
-    /// What was sealed while the master key changed is wrapped anew before its old key can be lost.
-    pub(super) async fn confirm(&self, place: &SealedPlace, sealed: &Sealed) -> Result<(), Error> {
-        if self.config.keys.current()?.id() != sealed.key_id {
-            self.rewrap(place, sealed).await?;
+    /// Wraps anew what was sealed while the master key changed. False where its key is lost already: it must be sealed
+    /// again.
+    pub(super) async fn confirm(
+        &self,
+        place: &SealedPlace,
+        sealed: &Sealed,
+    ) -> Result<bool, Error> {
+        let mut sealed = sealed.clone();
+        for _ in 0..ROUNDS_MAX {
+            let current = self.config.keys.current()?;
+            if current.id() == sealed.key_id {
+                return Ok(true);
+            }
+            let Some(old) = self.config.keys.find(&sealed.key_id)? else {
+                return Ok(!self.is_kept(place, &sealed).await?);
+            };
+            let again = seal::rewrap(&old, &current, place, &sealed)?;
+            if !self.store.safe().rewrap(place, &sealed, &again).await? {
+                // Whoever changes the key wrapped it first, or it was replaced.
+                return Ok(true);
+            }
+            sealed = again;
         }
-        Ok(())
+        Ok(false)
     }
+
+    /// Whether this very value is what is kept.
+    async fn is_kept(&self, place: &SealedPlace, sealed: &Sealed) -> Result<bool, Error> {
+        let safe = self.store.safe();
+        let kept = match place {
+            SealedPlace::Credential { name, .. } => {
+                safe.credential(name).await?.map(|row| row.sealed)
+            }
+            SealedPlace::Keychain { scope, name } => {
+                safe.keychain(scope, name).await?.map(|row| row.sealed)
+            }
+        };
+        Ok(kept.is_some_and(|kept| kept.data_key == sealed.data_key))
+    }
+}
+
+/// Keeps other processes on the same directory from changing the key at the same time, until it is dropped.
+async fn locked(file: &Path) -> Result<fs::File, Error> {
+    let path = file.with_extension("key.lock");
+    let lock = {
+        let path = path.clone();
+        move || {
+            let mut options = fs::OpenOptions::new();
+            let options = options.write(true).create(true).truncate(false);
+            let lock = options.mode(0o600).open(&path)?;
+            lock.lock()?;
+            Ok(lock)
+        }
+    };
+    let locked = tokio::task::spawn_blocking(lock).await;
+    let locked = locked.expect("opening a file does not panic");
+    locked.map_err(|error| unusable(&path, error))
 }
 
 /// Puts a new key in place of the old, which stays beside it. A change that was broken off is gone on with.
@@ -128,5 +184,95 @@ fn end(file: &Path) -> Result<(), Error> {
         Ok(()) => sync_folder(file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(unusable(&old, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use store::{Sqlite, Store};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::keychain::cached::Kept;
+    use crate::keychain::config::KeychainConfig;
+
+    /// A keychain as one process has it.
+    fn keychain(dir: &TempDir, store: &Arc<dyn Store>) -> Arc<Keychain> {
+        let config = KeychainConfig {
+            keys: MasterKeys::File(dir.path().join("master.key")),
+            ..KeychainConfig::default()
+        };
+        Arc::new(Keychain::new(config, store.clone()))
+    }
+
+    fn kept(value: &str) -> Kept {
+        Kept {
+            value: json!({ "pin": value }),
+            expires_at: None,
+            made_of: None,
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn keys_that_change_in_two_places_at_once_lose_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path()).unwrap());
+        let both = [keychain(&dir, &store), keychain(&dir, &store)];
+        for n in 0..4 {
+            let name = format!("before-{n}");
+            both[0].keep("run:1", &name, &kept("a")).await.unwrap();
+        }
+        let mut tasks = tokio::task::JoinSet::new();
+        for (at, keychain) in both.iter().cloned().enumerate() {
+            let setting = keychain.clone();
+            tasks.spawn(async move {
+                for _ in 0..6 {
+                    keychain.rotate().await.unwrap();
+                }
+            });
+            tasks.spawn(async move {
+                for n in 0..12 {
+                    let name = format!("during-{at}-{n}");
+                    setting.keep("run:1", &name, &kept("a")).await.unwrap();
+                }
+            });
+        }
+        tasks.join_all().await;
+        let last = both[0].rotate().await.unwrap();
+        assert_eq!((last.rewrapped, last.remaining), (28, 0));
+        for n in 0..4 {
+            let name = format!("before-{n}");
+            let found = both[1].kept("run:1", &name).await.unwrap().unwrap();
+            assert_eq!(found.value["pin"], "a");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_no_key_opens_any_more_must_be_sealed_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(Sqlite::open(dir.path()).unwrap());
+        let keychain = keychain(&dir, &store);
+        keychain.keep("run:1", "pin", &kept("a")).await.unwrap();
+        let row = store
+            .safe()
+            .keychain("run:1", "pin")
+            .await
+            .unwrap()
+            .unwrap();
+        let place = SealedPlace::Keychain {
+            scope: "run:1".to_owned(),
+            name: "pin".to_owned(),
+        };
+        assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
+        // As if a whole change of keys passed between sealing and keeping.
+        fs::remove_file(dir.path().join("master.key")).unwrap();
+        assert!(!keychain.confirm(&place, &row.sealed).await.unwrap());
+        keychain.keep("run:1", "pin", &kept("b")).await.unwrap();
+        // Whatever took its place is not this one's to confirm.
+        assert!(keychain.confirm(&place, &row.sealed).await.unwrap());
+        let found = keychain.kept("run:1", "pin").await.unwrap().unwrap();
+        assert_eq!(found.value["pin"], "b");
     }
 }

@@ -23,6 +23,8 @@ use crate::tokens::Actor;
 const VALID_MAX: Duration = Duration::from_secs(60);
 /// So many names may be asked for at once.
 const NAMES_MAX: usize = 64;
+/// What the audit trail says in place of a name that no step declares: it may be anything, a secret too.
+const UNDECLARED: &str = "(an undeclared name)";
 
 /// Why a worker is given nothing.
 pub(crate) enum Denied {
@@ -158,12 +160,10 @@ async fn check_declared(
         if declared.renders(step, name, &scope) {
             continue;
         }
-        let error = Error::NotDeclared {
-            name: name.clone(),
+        let refused = Err(Error::NotDeclared {
             step: step.to_string(),
-        };
-        let refused = Err(error);
-        used(shared, ask, name, &refused).await?;
+        });
+        used(shared, ask, UNDECLARED, &refused).await?;
         return refused.map_err(Denied::from);
     }
     Ok(())

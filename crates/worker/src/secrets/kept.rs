@@ -12,78 +12,142 @@ use wire::{Secret, SecretValue};
 use crate::secrets::Masks;
 use crate::secrets::forms::texts;
 
-/// An execution that was silent for so long is forgotten when another one asks.
-const SILENCE_MAX: Duration = Duration::from_secs(6 * 3_600);
+/// What no command holds and nobody asked for so long is forgotten.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// The secrets of every execution this worker runs.
 #[derive(Default)]
 pub(crate) struct Secrets {
-    /// Whether any was ever given: without one nothing is looked up.
+    /// Whether any is here: without one nothing is looked up.
     any: AtomicBool,
-    runs: Mutex<HashMap<ExecutionId, Run>>,
+    runs: Mutex<HashMap<ExecutionId, Arc<RunSecrets>>>,
 }
 
-#[derive(Default)]
-struct Run {
+/// The secrets of one execution. Whoever runs one of its commands holds them.
+pub(crate) struct RunSecrets(Mutex<Known>);
+
+struct Known {
     /// By the step that declares it, and its name.
     values: HashMap<(Name, String), (SecretValue, Instant)>,
     texts: BTreeSet<String>,
     masks: Option<Arc<Masks>>,
-    heard: Option<Instant>,
+    heard: Instant,
 }
 
 impl Secrets {
-    /// What masks an execution's secrets; none where it has none.
-    pub(crate) fn masks(&self, execution: ExecutionId) -> Option<Arc<Masks>> {
+    /// The secrets of an execution; none where it has none.
+    pub(super) fn of(&self, execution: ExecutionId) -> Option<Arc<RunSecrets>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
+        self.runs().get(&execution).cloned()
+    }
+
+    /// The secrets of an execution that is about to be given some.
+    pub(super) fn hold(&self, execution: ExecutionId) -> Arc<RunSecrets> {
         let mut runs = self.runs();
-        let run = runs.get_mut(&execution)?;
-        run.heard = Some(Instant::now());
-        run.masks.clone()
+        self.any.store(true, Ordering::Release);
+        let run = runs.entry(execution).or_insert_with(|| {
+            let known = Known {
+                values: HashMap::new(),
+                texts: BTreeSet::new(),
+                masks: None,
+                heard: Instant::now(),
+            };
+            Arc::new(RunSecrets(Mutex::new(known)))
+        });
+        run.clone()
+    }
+
+    /// Forgets what nobody holds any more.
+    pub(crate) fn sweep(&self) {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let now = Instant::now();
+        let mut runs = self.runs();
+        runs.retain(|_, run| Arc::strong_count(run) > 1 || now - run.known().heard < SILENCE_MAX);
+        self.any.store(!runs.is_empty(), Ordering::Release);
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<ExecutionId, Arc<RunSecrets>>> {
+        self.runs.lock().expect("no holder of the secrets panics")
+    }
+}
+
+impl RunSecrets {
+    /// What masks the secrets.
+    pub(super) fn masks(&self) -> Option<Arc<Masks>> {
+        let mut known = self.known();
+        known.heard = Instant::now();
+        known.masks.clone()
     }
 
     /// A value that may still be used.
-    pub(super) fn find(
-        &self,
-        execution: ExecutionId,
-        step: &Name,
-        name: &str,
-    ) -> Option<SecretValue> {
-        let mut runs = self.runs();
-        let run = runs.get_mut(&execution)?;
+    pub(super) fn find(&self, step: &Name, name: &str) -> Option<SecretValue> {
+        let mut known = self.known();
         let key = (step.clone(), name.to_owned());
-        let (value, until) = run.values.get(&key)?;
+        let (value, until) = known.values.get(&key)?;
         if Instant::now() >= *until {
-            run.values.remove(&key);
+            known.values.remove(&key);
             return None;
         }
         Some(value.clone())
     }
 
     /// Keeps what was given, and masks it from now on.
-    pub(super) fn keep(&self, execution: ExecutionId, step: &Name, given: &[Secret]) {
+    pub(super) fn keep(&self, step: &Name, given: &[Secret]) {
         let now = Instant::now();
-        let mut runs = self.runs();
-        let is_heard = |run: &Run| run.heard.is_none_or(|heard| now - heard < SILENCE_MAX);
-        runs.retain(|_, run| is_heard(run));
-        let run = runs.entry(execution).or_default();
-        run.heard = Some(now);
-        let known = run.texts.len();
+        let mut known = self.known();
+        known.heard = now;
+        let before = known.texts.len();
         for secret in given {
-            texts(secret.value.reveal(), &mut run.texts);
+            texts(secret.value.reveal(), &mut known.texts);
             let until = now + secret.valid_for;
             let key = (step.clone(), secret.name.clone());
-            run.values.insert(key, (secret.value.clone(), until));
+            known.values.insert(key, (secret.value.clone(), until));
         }
-        if run.texts.len() != known {
-            run.masks = Masks::of(&run.texts).map(Arc::new);
+        if known.texts.len() != before {
+            known.masks = Masks::of(&known.texts).map(Arc::new);
         }
-        self.any.store(true, Ordering::Release);
     }
 
-    fn runs(&self) -> MutexGuard<'_, HashMap<ExecutionId, Run>> {
-        self.runs.lock().expect("no holder of the secrets panics")
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().expect("no holder of the secrets panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_command_holds_is_masked_however_long_it_runs() {
+        let secrets = Secrets::default();
+        let (long, short) = (ExecutionId(1), ExecutionId(2));
+        let held = secrets.hold(long);
+        for execution in [long, short] {
+            let secret = Secret {
+                name: "api".to_owned(),
+                value: SecretValue::new(json!({"token": "canary-1"})),
+                valid_for: Duration::from_secs(60),
+            };
+            secrets.hold(execution).keep(&"s".into(), &[secret]);
+        }
+        tokio::time::advance(SILENCE_MAX / 2).await;
+        secrets.sweep();
+        assert!(secrets.of(short).is_some());
+        tokio::time::advance(SILENCE_MAX * 60).await;
+        secrets.sweep();
+        assert!(secrets.of(short).is_none());
+        let masks = secrets.of(long).and_then(|run| run.masks());
+        assert!(masks.is_some_and(|masks| masks.text("canary-1").is_some()));
+        drop(held);
+        tokio::time::advance(SILENCE_MAX).await;
+        secrets.sweep();
+        assert!(secrets.of(long).is_none());
+        assert!(!secrets.any.load(Ordering::Acquire));
     }
 }

@@ -1,20 +1,26 @@
 //! Masking by value: every form of every secret of an execution becomes `***`, found in one pass.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use model::outcome::{Facets, Outcome, TaskError};
 use model::result_ref::ResultRef;
 use serde_json::{Map, Value};
 
+use crate::secrets::edges::Edges;
 use crate::secrets::forms::forms;
 
 /// What stands in place of a secret.
 const MASK: &[u8] = b"***";
+/// What tools cut off is no shorter than this. A short text is whole: what it ends with may begin like a secret, as
+/// `https://` does, and stays.
+pub(crate) const CUT_BYTES_MIN: usize = 4_000;
 
 /// The secrets of an execution, in all their forms.
 pub(crate) struct Masks {
     finder: AhoCorasick,
+    edges: Edges,
     longest: usize,
 }
 
@@ -28,9 +34,16 @@ impl Masks {
         let longest = all.iter().map(Vec::len).max()?;
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
+            // Held for every run: small matters more than the last bit of speed.
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&all)
             .expect("the secrets of a run are few and short");
-        Some(Self { finder, longest })
+        let edges = Edges::of(&all);
+        Some(Self {
+            finder,
+            edges,
+            longest,
+        })
     }
 
     /// How long the longest form is.
@@ -59,16 +72,24 @@ impl Masks {
 
     /// The text with what must not show masked; none where it may stay as it is.
     pub(crate) fn text(&self, text: &str) -> Option<String> {
-        self.finder.find(text)?;
-        let mut out = Vec::with_capacity(text.len());
-        let mut at = 0;
-        for found in self.finder.find_iter(text) {
-            out.extend_from_slice(&text.as_bytes()[at..found.start()]);
-            out.extend_from_slice(MASK);
-            at = found.end();
+        if text.len() >= CUT_BYTES_MIN {
+            return self.cut_text(text);
         }
-        out.extend_from_slice(&text.as_bytes()[at..]);
-        Some(String::from_utf8_lossy(&out).into_owned())
+        self.finder.find(text)?;
+        let found = self.finder.find_iter(text).map(|found| found.range());
+        Some(masked(text, found))
+    }
+
+    /// The same for a text that may have been cut off: half a secret at its edges is masked too.
+    pub(crate) fn cut_text(&self, text: &str) -> Option<String> {
+        let begin = self.edges.before(text);
+        let end = self.edges.after(text).max(begin);
+        let all = self.finder.find_iter(text).map(|found| found.range());
+        let mut found: Vec<Range<usize>> = all.collect();
+        found.extend([0..begin, end..text.len()]);
+        found.retain(|range| !range.is_empty());
+        found.sort_by_key(|range| (range.start, range.end));
+        (!found.is_empty()).then(|| masked(text, found.into_iter()))
     }
 
     /// Masks every text, number and key in a value.
@@ -140,6 +161,22 @@ impl Masks {
     }
 }
 
+/// A text with some ranges masked, which come in order and may overlap.
+fn masked(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    for range in ranges {
+        if range.start >= at {
+            out.extend_from_slice(&bytes[at..range.start]);
+            out.extend_from_slice(MASK);
+        }
+        at = at.max(range.end);
+    }
+    out.extend_from_slice(&bytes[at..]);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// A number stays a number, so that a text of JSON stays one.
 fn mask(found: &[u8]) -> Vec<u8> {
     if found.iter().all(u8::is_ascii_digit) {
@@ -164,6 +201,19 @@ mod tests {
         masks(&["canary-1", "7654321"]).value(&mut value);
         let expected = json!({"a *** b": ["x***", "***", 765], "b": {"c": "plain"}});
         assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn half_a_secret_at_the_edge_of_a_text_that_was_cut_is_masked() {
+        let masks = masks(&["canary-of-a-secret"]);
+        let filling = "x".repeat(CUT_BYTES_MIN);
+        let cut = format!("a-secret {filling} canary-of-a-secret canary-o");
+        let expected = format!("*** {filling} *** ***");
+        assert_eq!(masks.text(&cut), Some(expected));
+        assert_eq!(masks.text("canary-o"), None);
+        assert_eq!(masks.cut_text("canary-o").as_deref(), Some("***"));
+        assert_eq!(masks.cut_text("canary-of-a-secret").as_deref(), Some("***"));
+        assert_eq!(masks.cut_text("plain"), None);
     }
 
     #[test]

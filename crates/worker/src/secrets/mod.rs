@@ -1,5 +1,6 @@
 //! Secrets in a worker: asked for at the last moment, held without being shown, and masked in everything it says.
 
+mod edges;
 mod forms;
 mod kept;
 mod masks;
@@ -7,7 +8,7 @@ mod open;
 mod sieve;
 mod userinfo;
 
-pub(crate) use kept::Secrets;
-pub(crate) use masks::Masks;
+pub(crate) use kept::{RunSecrets, Secrets};
+pub(crate) use masks::{CUT_BYTES_MIN, Masks};
 pub(crate) use sieve::MaskedBodies;
 pub(crate) use userinfo::without_userinfo;

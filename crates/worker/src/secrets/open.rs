@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::outcome::Outcome;
+use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::credentials::{self, Opens};
 use model::raw::Raw;
 use model::template::Data;
@@ -15,12 +15,21 @@ use crate::hand::{Hand, Trouble};
 use crate::load;
 use crate::render::Ready;
 use crate::run::Pipeline;
-use crate::secrets::{Masks, without_userinfo};
+use crate::secrets::{Masks, RunSecrets, without_userinfo};
 
 impl Hand {
     /// What masks the secrets of the execution; none where it has none.
     pub(crate) fn masks(&self) -> Option<Arc<Masks>> {
-        self.shared.secrets.masks(self.execution())
+        self.run_secrets()?.masks()
+    }
+
+    /// The secrets of the execution, held from now on.
+    fn run_secrets(&self) -> Option<&Arc<RunSecrets>> {
+        if self.secrets.get().is_none() {
+            let found = self.shared.secrets.of(self.execution())?;
+            return Some(self.secrets.get_or_init(|| found));
+        }
+        self.secrets.get()
     }
 
     /// What names of the command's step come to.
@@ -28,13 +37,12 @@ impl Hand {
         &self,
         names: &BTreeSet<String>,
     ) -> Result<BTreeMap<String, SecretValue>, Trouble> {
-        let execution = self.execution();
         let step = &self.command.run.step;
-        let secrets = &self.shared.secrets;
+        let known = self.run_secrets();
         let mut found = BTreeMap::new();
         let mut missing = Vec::new();
         for name in names {
-            match secrets.find(execution, step, name) {
+            match known.and_then(|known| known.find(step, name)) {
                 Some(value) => {
                     found.insert(name.clone(), value);
                 }
@@ -52,7 +60,8 @@ impl Hand {
             names: missing,
         };
         let given = load::patiently(self, || self.shared.transport.secrets(&ask)).await?;
-        secrets.keep(execution, step, &given);
+        let fresh = || self.shared.secrets.hold(self.execution());
+        self.secrets.get_or_init(fresh).keep(step, &given);
         found.extend(given.into_iter().map(|given| (given.name, given.value)));
         Ok(found)
     }
@@ -102,6 +111,7 @@ impl Pipeline<'_> {
             let kind = run.task.kind.as_str();
             let names = credentials::named(kind, &ready.fields);
             if !names.is_empty() {
+                self.check_names(run, &names)?;
                 let values = self.hand.secrets(&names).await?;
                 credentials::open(kind, &mut ready.fields, &mut |name| {
                     values.get(name).map(|value| value.reveal().clone())
@@ -114,6 +124,33 @@ impl Pipeline<'_> {
             ready.inputs = Some(Raw::of(&shown));
         }
         Ok(ready)
+    }
+
+    /// A template may come to a secret instead of a name; it is not asked for, since the server writes down who asks for
+    /// what.
+    fn check_names(&self, run: &TaskRun<'_>, names: &BTreeSet<String>) -> Result<(), Trouble> {
+        let written = &self.opens(run).names;
+        let entries = &self.hand.prepared.playbook.keychain;
+        let masks = self.hand.masks();
+        let is_secret = |name: &str| {
+            let shows = masks.as_ref().and_then(|masks| masks.text(name));
+            shows.is_some() || !credentials::is_name(name)
+        };
+        let is_known =
+            |name: &str| written.contains(name) || entries.iter().any(|entry| entry.name == *name);
+        if names.iter().any(|name| !is_known(name) && is_secret(name)) {
+            let message = format!(
+                "what `auth` of task `{}` comes to is not the name of a credential; name an entry of the keychain itself, \
+                 not one of its fields",
+                run.task.label
+            );
+            let error = TaskError {
+                retryable: false,
+                ..TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
+            };
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// What leaves the worker without a tool: another run's input is in its log.

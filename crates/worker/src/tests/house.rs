@@ -190,6 +190,7 @@ impl Transport for Server {
         self.asked.lock().unwrap().push(ask.clone());
         let secret = |name: &String| {
             let value = self.secrets.get(name).cloned().ok_or(Error::Denied {
+                is_passing: name.starts_with("passing"),
                 code: "CREDENTIAL_NOT_FOUND".to_owned(),
                 detail: format!("there is no credential `{name}`"),
             })?;

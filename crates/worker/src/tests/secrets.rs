@@ -63,3 +63,28 @@ async fn what_the_server_does_not_hand_out_fails_the_task_by_its_code() {
     let failed = payload(&of_kind(&reports, Kind::StepFailed)[0]);
     assert_eq!(failed["error"]["code"], "CREDENTIAL_NOT_FOUND");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_in_place_of_a_name_is_asked_for_nowhere() {
+    let steps = "- step: s\n  tool: {kind: shell, command: x, auth: '{{ keychain[(\"a\" ~ \"pi\")].token }}', \
+        input: {t: '{{ keychain.api.token }}'}}\n";
+    let house = house(steps, |_| panic!("the tool is not called"));
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let failed = payload(&of_kind(&reports, Kind::StepFailed)[0]);
+    assert_eq!(failed["error"]["code"], "AUTH_UNRESOLVED");
+    assert!(!format!("{reports:?}").contains(CANARY));
+    let asked = house.server.asked.lock().unwrap().clone();
+    assert!(asked.iter().all(|ask| ask.names == ["api"]), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_had_now_is_asked_for_again_and_fails_so_that_a_policy_may_retry() {
+    let steps = "- step: s\n  tool: {kind: shell, command: x, auth: passing}\n";
+    let house = house(steps, |_| panic!("the tool is not called"));
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let failed = payload(&of_kind(&reports, Kind::StepFailed)[0]);
+    assert_eq!(failed["error"]["retryable"], true);
+    assert!(house.server.asked.lock().unwrap().len() > 1);
+}

@@ -1,6 +1,7 @@
 //! Playbooks that can run but probably do something else than their author thinks.
 
 use crate::playbook::check::words::{is_always, matches_every_error};
+use crate::playbook::credentials::{Opens, field_read};
 use crate::playbook::read::Reader;
 use crate::playbook::{
     Directive, Jump, LoopMode, Playbook, Rule, Step, Task, Unmatched, Write, WriteTarget,
@@ -41,6 +42,9 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
                 reader.report(warning);
             }
         }
+        for task in step.all_tasks() {
+            secret_as_name(step, task, reader);
+        }
         for (at, task) in step.tasks.iter().enumerate() {
             if task.label != step.name {
                 name(task.label.as_str(), "task", task.span, reader);
@@ -77,6 +81,21 @@ fn name(name: &str, what: &str, span: Span, reader: &mut Reader) {
         return;
     };
     reader.report(warning);
+}
+
+/// `auth` takes a name; what a field of an entry holds is a secret, which must not be looked for as one.
+fn secret_as_name(step: &Step, task: &Task, reader: &mut Reader) {
+    for tree in Opens::of_task(step, task).rendered {
+        tree.walk(&mut |template| {
+            let Some(entry) = field_read(template) else {
+                return;
+            };
+            let message = format!("`auth` of task `{}` is a secret, not a name", task.label);
+            let label =
+                format!("write `auth: {entry}`, or a map such as `{{type: bearer, token: …}}`");
+            reader.error("E0128", message, template.span(), label);
+        });
+    }
 }
 
 fn unmatched_error(task: &Task, reader: &mut Reader) {
