@@ -23,7 +23,7 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS noetl_effect (\
     idempotency_key text PRIMARY KEY, result json, created_at timestamptz NOT NULL DEFAULT now())";
 
 /// What two who create the table at once are told.
-const CREATED_BY_ANOTHER: [&str; 2] = ["23505", "42P07"];
+const CREATED_BY_ANOTHER: [&str; 3] = ["23505", "42P07", "42710"];
 
 /// Refuses statements that would end the transaction they are in.
 pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
