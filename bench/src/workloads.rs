@@ -252,22 +252,21 @@ fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// What a warm python call costs beyond a no-op: loops of one iteration at a time, by turns, per iteration.
+/// What a warm python call costs beyond a no-op: chains of steps, by turns, per step. Each step is one durable write,
+/// whatever its tool.
 fn beyond_noop(runtime: &Runtime) -> anyhow::Result<Figure> {
     const ROUNDS: usize = 41;
-    const EACH: u64 = 100;
-    let python = "{kind: python, input: {item: \"{{ item }}\"}, code: \"return item\"}";
-    let texts = ["{kind: noop, input: {item: \"{{ item }}\"}}", python];
+    const STEPS: u32 = 20;
+    let noop = chain_of(20);
+    let python = noop.replace("{kind: noop}", "{kind: python, code: \"return 1\"}");
     let medians = runtime.block_on(async {
         let stack = Stack::start()?;
-        let texts = texts.map(|tool| loop_over(tool).replace("parallel", "sequential"));
         let mut times = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
-            for (text, times) in texts.iter().zip(&mut times) {
-                let payload = Some(Raw::of(&json!({"n": EACH})));
+            for (text, times) in [&noop, &python].into_iter().zip(&mut times) {
                 let begin = now();
-                stack.run(text, payload).await?;
-                let each = begin.elapsed().as_secs_f64() * 1e3 / EACH as f64;
+                stack.run(text, None).await?;
+                let each = begin.elapsed().as_secs_f64() * 1e3 / f64::from(STEPS);
                 // The first round starts the interpreter.
                 if round > 0 {
                     times.push(each);
