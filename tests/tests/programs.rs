@@ -302,3 +302,23 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
         child.wait().expect("it ends");
     }
 }
+
+#[test]
+fn what_a_killed_worker_has_left_running_is_ended_by_the_next() {
+    let desk = Desk::new();
+    let leaving =
+        "{kind: shell, command: \"setsid sh -c 'echo $$ > left; exec sleep 600' & wait\"}";
+    desk.write("leaving.yaml", &playbook(leaving));
+    desk.write("next.yaml", &playbook("{kind: shell, command: sleep 2}"));
+    let mut going = desk.start(&["run", "leaving.yaml", "-q"]);
+    let left = || std::fs::read_to_string(desk.path("left")).unwrap_or_default();
+    while !left().ends_with('\n') && going.ended().is_none() {
+        std::thread::yield_now();
+    }
+    let process = Path::new("/proc").join(left().trim());
+    assert!(process.join("stat").exists(), "it has begun");
+    going.kill();
+    assert_eq!(desk.run(&["run", "next.yaml", "-q"]).code, Some(0));
+    let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+}

@@ -12,6 +12,9 @@ const HALF_BYTES_MAX: usize = 512 * 1024;
 /// A line of the log is cut into parts of this size.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
+/// How a line ends that stands for others.
+pub const LEFT_OUT: &str = "left out …";
+
 /// One stream of one call.
 pub(crate) struct Capture {
     stream: Stream,
@@ -60,7 +63,7 @@ impl Capture {
         }
         let mut text = String::from_utf8_lossy(&self.head).into_owned();
         if self.left_out > 0 {
-            let note = format!("… {} bytes left out …", self.left_out);
+            let note = format!("… {} bytes {LEFT_OUT}", self.left_out);
             let tail = self.tail.make_contiguous().to_vec();
             log.line(self.stream, &note);
             for line in tail.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()) {

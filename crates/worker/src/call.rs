@@ -207,7 +207,7 @@ impl TaskLog<'_> {
         let mut cut = self.cut.lock().expect("masking does not panic");
         let goes_on = &mut cut[usize::from(stream == Stream::Stderr)];
         // A line comes in parts, and a word about what is left out stands between two others.
-        let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with("left out …");
+        let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with(tools::LEFT_OUT);
         let masked = if *goes_on || is_cut {
             masks.cut_text(text)
         } else {

@@ -2,6 +2,7 @@
 //! token opens an API.
 
 use std::sync::Mutex;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -128,25 +129,31 @@ workflow:
   - step: first
     tool: {kind: playbook, path: hanging.yaml, input: {url: "{{ workload.url }}"}}
   - step: second
-    tool: {kind: playbook, path: plain.yaml, input: {url: "{{ workload.url }}"}}
+    tool:
+      - wait: {kind: http, url: "{{ workload.url }}/asked"}
+      - child: {kind: playbook, path: plain.yaml, input: {url: "{{ workload.url }}"}}
 "#;
 
 #[test]
 fn a_child_whose_endpoint_hangs_holds_up_no_other_child() {
     let desk = Desk::new();
+    let (token, asked) = std::sync::mpsc::channel();
     let (other, came) = std::sync::mpsc::channel();
-    let (other, came) = (Mutex::new(other), Mutex::new(came));
-    // The endpoint answers when the other child has asked for something, or refuses.
+    let (asked, came) = (Mutex::new(asked), Mutex::new(came));
+    let waits = |signal: &Mutex<Receiver<()>>| {
+        let signal = signal.lock().unwrap();
+        signal.recv_timeout(Duration::from_secs(8)).is_ok()
+    };
+    // The other child begins when the endpoint was asked, which answers when that child has asked for something.
     let http = Http::start(move |request, _| match request.path.as_str() {
-        "/token" => match came.lock().unwrap().recv_timeout(Duration::from_secs(8)) {
-            Ok(()) => (
-                200,
-                json!({"access_token": "token-canary", "expires_in": 3600}),
-            ),
-            Err(_) => (403, Value::Null),
-        },
+        "/token" => {
+            let _ = token.send(());
+            let body = json!({"access_token": "token-canary", "expires_in": 3600});
+            (if waits(&came) { 200 } else { 403 }, body)
+        }
+        "/asked" => (if waits(&asked) { 200 } else { 404 }, json!({})),
         "/plain" => {
-            let _ = other.lock().unwrap().send(());
+            let _ = other.send(());
             (200, json!({}))
         }
         _ => (404, Value::Null),

@@ -85,3 +85,16 @@ fn namespaces(app: &App) -> Check {
         None => Check::ok("namespaces", "not permitted; no level needs them"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_older_kernel_does_not_give_is_said() {
+        assert_eq!(landlock(6, &[]).remedy, None);
+        let old = landlock(1, &["programs can signal others"]);
+        assert_eq!(old.remedy, Some(KERNEL));
+        assert!(old.detail.contains("programs can signal others"));
+    }
+}

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
 use model::result_ref::ResultRef;
 use object_store::path::Path;
 use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use tokio_util::io::StreamReader;
 
 use super::fault::named;
@@ -191,9 +192,17 @@ impl Bodies for Objects {
         let address = self.address(reference)?;
         let named = |fault| named(fault, &self.place(), Some(&reference.uri));
         let found = self.client.get(&key(&address)).await.map_err(named)?;
-        let bytes = found.bytes().await.map_err(named)?;
-        if sha256(&bytes) == address {
-            return Ok(bytes);
+        let bytes = found.meta.size.min(reference.meta.bytes);
+        let bytes = usize::try_from(bytes).unwrap_or(0);
+        let mut pieces = found.into_stream();
+        let (mut body, mut hash) = (BytesMut::with_capacity(bytes), Sha256::new());
+        // What has come is hashed while the rest is on its way.
+        while let Some(piece) = pieces.try_next().await.map_err(named)? {
+            hash.update(&piece);
+            body.extend_from_slice(&piece);
+        }
+        if hex::encode(hash.finalize()) == address {
+            return Ok(body.freeze());
         }
         Err(self.corrupt(reference))
     }

@@ -7,7 +7,7 @@ use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};
 
 use super::ffi::Connection;
-use super::guard::Guard;
+use super::guard::{Guard, rows};
 use super::{Fault, failed};
 use crate::call::Call;
 
@@ -252,15 +252,9 @@ impl Drop for Held<'_> {
 
 /// The database that a new connection uses.
 fn home(connection: &Connection) -> Result<String, Fault> {
-    let mut rows = connection.run("SELECT current_database()", &[])?;
-    let mut home = String::new();
-    while let Some(chunk) = rows.next()? {
-        let first = chunk.rows().next().and_then(|row| row.into_iter().next());
-        if let Some(Value::String(name)) = first {
-            home = name;
-        }
-    }
-    Ok(home)
+    let found = rows(connection, "SELECT current_database()")?;
+    let name = found.first().and_then(|row| row.first()?.as_str());
+    Ok(name.unwrap_or_default().to_owned())
 }
 
 fn secret_name(alias: &str) -> String {

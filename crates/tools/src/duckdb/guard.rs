@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::aliases::{literal, quoted};
 use super::ffi::Connection;
 use super::{Fault, failed};
+use crate::postgres::{STORE, STORE_TABLES};
 use crate::sql::{Dialect, Statement, literals};
 use crate::sqlite::check_file;
 
@@ -16,12 +17,6 @@ use crate::sqlite::check_file;
 const UNATTACHED: [&str; 2] = ["postgres_scan", "postgres_attach"];
 /// Statements that begin with these may attach a database.
 const ATTACHING: [&str; 2] = ["ATTACH", "IMPORT"];
-/// How many tables of a store there are, and in which database: the tables that every store has.
-const STORE: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-    WHERE n.nspname = 'noetl' AND c.relname IN ('execution', 'event_key', 'command')";
-/// How many of them a store has.
-const STORE_TABLES: i64 = 3;
 
 /// What tasks must not reach.
 #[derive(Clone, Default)]
@@ -128,7 +123,8 @@ pub(crate) fn may_attach(statement: &Statement) -> bool {
     ATTACHING.contains(&statement.first_word())
 }
 
-fn rows(connection: &Connection, sql: &str) -> Result<Vec<Vec<Value>>, Fault> {
+/// All rows of a short answer.
+pub(super) fn rows(connection: &Connection, sql: &str) -> Result<Vec<Vec<Value>>, Fault> {
     let mut rows = connection.run(sql, &[])?;
     let mut found = Vec::new();
     while let Some(chunk) = rows.next()? {

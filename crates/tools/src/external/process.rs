@@ -12,7 +12,7 @@ use tokio::process::ChildStdin;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Stream};
-use crate::capture::Capture;
+use crate::capture::{Capture, LEFT_OUT};
 use crate::external::manifest::Manifest;
 use crate::external::protocol::{Answered, Asked, AskedCall};
 use crate::isolation::{Confines, Limits};
@@ -235,7 +235,7 @@ impl<'a> Talk<'a> {
             capture.feed(text.as_bytes(), self.log);
             capture.finish(self.log);
         } else if was_within {
-            self.log.line(stream, "… more is left out …");
+            self.log.line(stream, &format!("… more is {LEFT_OUT}"));
         }
     }
 

@@ -8,13 +8,13 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::postgres::target::Target;
 
-/// Whether the database holds a store: tables that every store has.
-const IS_STORE: &str = "SELECT count(*) FROM pg_catalog.pg_class c \
+/// How many tables of a store there are, and in which database: the tables that every store has.
+pub(crate) const STORE: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE n.nspname = 'noetl' AND c.relname IN ('execution', 'event_key', 'command')";
 
-/// How many of them there are.
-const TABLES: &str = "3";
+/// How many of them a store has.
+pub(crate) const STORE_TABLES: i64 = 3;
 
 /// Refuses the database of an engine unless it is allowed by its name, or as `host:port/name`.
 pub(super) async fn check(
@@ -27,9 +27,12 @@ pub(super) async fn check(
     if allowed.iter().any(is_allowed) {
         return Ok(Ok(()));
     }
-    let answer = client.simple_query(IS_STORE).await?;
+    let answer = client.simple_query(STORE).await?;
     let is_store = answer.iter().any(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0) == Some(TABLES),
+        SimpleQueryMessage::Row(row) => {
+            let count = row.get(0).and_then(|count| count.parse().ok());
+            count == Some(STORE_TABLES)
+        }
         _ => false,
     });
     if !is_store {

@@ -17,6 +17,7 @@ mod tls;
 mod tool;
 
 pub(crate) use failure::told;
+pub(crate) use guard::{STORE, STORE_TABLES};
 pub(crate) use pool::{Pools, Stopper};
 pub(crate) use target::Target;
 pub(crate) use tool::Postgres;
