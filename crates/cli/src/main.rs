@@ -17,6 +17,7 @@ mod init;
 mod inputs;
 mod local;
 mod log;
+mod memory;
 mod out;
 mod problem;
 mod progress;
@@ -35,6 +36,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    memory::keep_few_heaps();
     let cli = args::Cli::parse();
     ExitCode::from(app::run(cli).number())
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::{Error, Pieces};
 
@@ -17,9 +19,21 @@ pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 /// A draft untouched for so long was left by a process that died.
 const DRAFT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// So many threads wait for disks at once; more work waits for one of them. Each has memory of its own.
+static TURNS: Semaphore = Semaphore::const_new(16);
+
 /// Some of a file, piece by piece.
 pub(crate) fn pieces(file: File, range: Range<u64>) -> Pieces {
     Box::pin(stream::unfold(Rest { file, range }, Rest::next))
+}
+
+/// The same, whose first piece is read at once: for who is on a thread that may wait for the disk.
+pub(crate) fn begun(file: File, range: Range<u64>) -> Pieces {
+    if range.is_empty() {
+        return Box::pin(stream::empty());
+    }
+    let (first, rest) = Rest { file, range }.chunk();
+    Box::pin(stream::iter([first]).chain(stream::unfold(rest, Rest::next)))
 }
 
 /// Removes what dead processes left; what cannot be removed does no harm.
@@ -67,7 +81,7 @@ impl Rest {
         if self.range.is_empty() {
             return None;
         }
-        let read = tokio::task::spawn_blocking(move || self.chunk()).await;
+        let read = in_turn(move || self.chunk()).await;
         Some(read.expect("reading a file does not panic"))
     }
 
@@ -92,7 +106,20 @@ impl Rest {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work)
+    in_turn(work)
         .await
         .map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
+}
+
+/// The same for work that has no error of ours.
+pub(crate) async fn in_turn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let turn = TURNS.acquire().await.expect("turns are never closed");
+    let work = move || {
+        let done = work();
+        drop(turn);
+        done
+    };
+    spawn_blocking(work).await
 }

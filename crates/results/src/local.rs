@@ -23,7 +23,7 @@ use tokio::io::AsyncReadExt as _;
 use self::checked::{Checked, Seen};
 use crate::bodies::{Old, within};
 use crate::draft::Draft;
-use crate::files::{CHUNK_BYTES, blocking, name, pieces, sweep, sync_dir};
+use crate::files::{CHUNK_BYTES, begun, blocking, name, sweep, sync_dir};
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored};
 
@@ -221,13 +221,16 @@ impl Bodies for Local {
         };
         // The file that was checked is the one that is read: another takes its name, but not its place.
         let checked = Arc::clone(&self.checked);
-        let (file, bytes) = blocking(move || open(&path, &sha256, uri, &checked)).await?;
-        let range = within(range, bytes);
-        Ok(Reading {
-            bytes,
-            range: range.clone(),
-            pieces: pieces(file, range),
+        blocking(move || {
+            let (file, bytes) = open(&path, &sha256, uri, &checked)?;
+            let range = within(range, bytes);
+            Ok(Reading {
+                bytes,
+                range: range.clone(),
+                pieces: begun(file, range),
+            })
         })
+        .await
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {

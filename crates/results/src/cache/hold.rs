@@ -8,14 +8,13 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use tokio::task::spawn_blocking;
 
 use super::lru::Lru;
 use super::rate::Rate;
 use crate::Error;
 use crate::config::CacheConfig;
 use crate::draft::Draft;
-use crate::files::{CHUNK_BYTES, name, sweep};
+use crate::files::{CHUNK_BYTES, in_turn, name, sweep};
 use crate::stage::{Held, Staged};
 
 /// A body up to this size is a small one: it has the pool `meta`, and a place in memory.
@@ -105,7 +104,7 @@ impl Cache {
             self.dir.join(part).join(sha256)
         };
         let expected = sha256.to_owned();
-        let found = spawn_blocking(move || checked(&path, &expected)).await;
+        let found = in_turn(move || checked(&path, &expected)).await;
         let found = found.ok().flatten().filter(|(_, found)| *found == bytes);
         if found.is_none() {
             self.remove(sha256, bytes);
@@ -123,7 +122,7 @@ impl Cache {
             return;
         }
         let (here, name) = (self.clone(), name.to_owned());
-        let written = spawn_blocking(move || {
+        let written = in_turn(move || {
             let mut draft = Draft::begin(&here.fresh())?;
             draft.write(&body)?;
             here.adopt_draft(&name, &draft)
@@ -142,7 +141,7 @@ impl Cache {
             return;
         }
         let here = self.clone();
-        let _ = spawn_blocking(move || here.adopt_draft(&staged.sha256, &draft)).await;
+        let _ = in_turn(move || here.adopt_draft(&staged.sha256, &draft)).await;
     }
 
     fn may_enter(&self, bytes: u64) -> bool {

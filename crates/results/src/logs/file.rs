@@ -12,6 +12,7 @@ use model::task_log::LogLine;
 
 use super::keep::{FULL, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs};
 use crate::Error;
+use crate::files::in_turn;
 
 /// Files kept open at once.
 const OPEN_MAX: usize = 64;
@@ -98,7 +99,7 @@ impl LogFile {
 impl TaskLogs for FileLogs {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
         let (here, lines) = (self.clone(), lines.to_vec());
-        let written = tokio::task::spawn_blocking(move || {
+        let written = in_turn(move || {
             let mut lines = lines.iter();
             lines.try_for_each(|line| here.write(line))
         });
@@ -108,7 +109,7 @@ impl TaskLogs for FileLogs {
 
     async fn read(&self, execution: ExecutionId, ask: &LogAsk) -> Result<LogPage, Error> {
         let (dir, ask) = (self.dir.clone(), ask.clone());
-        let found = tokio::task::spawn_blocking(move || page(&dir, execution, &ask));
+        let found = in_turn(move || page(&dir, execution, &ask));
         let found = found.await.expect("reading lines does not panic");
         found.map_err(|error| self.failed(error))
     }

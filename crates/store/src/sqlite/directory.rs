@@ -1,7 +1,7 @@
 //! One process's handle to a store in a directory.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
@@ -26,26 +26,24 @@ use crate::rows::{
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
+use crate::sqlite::open::Pages;
 use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
+use crate::sqlite::readers::Readers;
 use crate::sqlite::writer::Pen;
 use crate::sqlite::writer::{Job, Refused, Request};
-use crate::sqlite::{access, append, change, failure, open, read, rows, writer};
+use crate::sqlite::{access, append, change, open, read, rows, writer};
 
 /// So many writes may wait; more wait to wait.
 const QUEUE_MAX: usize = 4_096;
 
-/// So many idle connections are kept for reading.
-const READERS_KEPT: usize = 4;
-
 /// A store in a local directory.
 pub struct Sqlite {
-    pub(super) file: PathBuf,
     pub(super) clock: Clock,
     pub(super) owners: Owners,
     pub(super) life: Mutex<Option<Life>>,
     pub(super) ids: OnceLock<(Ids, Option<File>)>,
-    pub(super) readers: Arc<Mutex<Vec<Connection>>>,
+    readers: Readers,
     pub(super) room: Arc<Semaphore>,
     pub(super) queue: Option<Sender<Request>>,
     pub(super) pen: Option<Arc<Mutex<Pen>>>,
@@ -66,17 +64,16 @@ impl Sqlite {
     /// The same with another clock than the machine's.
     pub fn open_with_clock(dir: &Path, clock: Clock) -> Result<Self, Error> {
         let file = open::prepare(dir)?;
-        let mut db = open::connect(&file)?;
+        let mut db = open::connect(&file, Pages::OfTheWriter)?;
         open::migrate(&mut db, &file)?;
         let foreign_commits = Arc::new(Notify::new());
         let started = writer::start(db, &file, Arc::clone(&foreign_commits))?;
         Ok(Self {
-            file,
             clock,
             owners: Owners::new(dir),
             life: Mutex::new(None),
             ids: OnceLock::new(),
-            readers: Arc::default(),
+            readers: Readers::new(&file),
             room: Arc::new(Semaphore::new(QUEUE_MAX)),
             pen: Some(started.pen),
             queue: Some(started.queue),
@@ -133,27 +130,7 @@ impl Sqlite {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     {
-        let readers = Arc::clone(&self.readers);
-        let file = self.file.clone();
-        let job = move || {
-            let kept = readers
-                .lock()
-                .expect("keeping a reader does not panic")
-                .pop();
-            let mut db = match kept {
-                Some(db) => db,
-                None => open::connect(&file)?,
-            };
-            let found = in_transaction(&mut db, query).map_err(|fault| name(&file, fault));
-            let mut readers = readers.lock().expect("keeping a reader does not panic");
-            if readers.len() < READERS_KEPT {
-                readers.push(db);
-            }
-            found
-        };
-        tokio::task::spawn_blocking(job)
-            .await
-            .map_err(|error| Error::Unavailable(error.into()))?
+        self.readers.run(query).await
     }
 }
 
@@ -179,26 +156,6 @@ fn system_time() -> Time {
 
 fn stopped() -> Error {
     Error::Unavailable("the writing thread has stopped".into())
-}
-
-fn in_transaction<T>(
-    db: &mut Connection,
-    query: impl FnOnce(&Connection) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let transaction = db.transaction()?;
-    let found = query(&transaction)?;
-    transaction.commit()?;
-    Ok(found)
-}
-
-fn name(file: &Path, fault: Fault) -> Error {
-    match fault {
-        Fault::Sqlite(error) => failure::name(file, error),
-        Fault::Codec(error) => Error::Corrupt {
-            file: file.to_owned(),
-            source: error.into(),
-        },
-    }
 }
 
 /// A write given as a function.

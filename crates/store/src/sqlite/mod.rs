@@ -11,6 +11,7 @@ mod filesystem;
 mod open;
 mod owners;
 mod read;
+mod readers;
 mod rows;
 mod safe;
 #[cfg(test)]

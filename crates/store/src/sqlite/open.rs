@@ -33,8 +33,24 @@ pub(super) fn prepare(dir: &Path) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
+/// Whose pages a connection keeps in memory: there is one writer, and the system keeps the file's pages for all.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pages {
+    OfTheWriter,
+    OfAReader,
+}
+
+impl Pages {
+    fn kib_max(self) -> i64 {
+        match self {
+            Self::OfTheWriter => 8 * 1024,
+            Self::OfAReader => 1024,
+        }
+    }
+}
+
 /// Opens a connection whose commits survive power loss.
-pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
+pub(super) fn connect(file: &Path, pages: Pages) -> Result<Connection, Error> {
     let open = || -> rusqlite::Result<Connection> {
         let db = Connection::open(file)?;
         db.busy_timeout(BUSY_MAX)?;
@@ -42,7 +58,7 @@ pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
         db.pragma_update(None, "temp_store", "MEMORY")?;
-        db.pragma_update(None, "cache_size", -16 * 1024)?;
+        db.pragma_update(None, "cache_size", -pages.kib_max())?;
         db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         Ok(db)
     };

@@ -167,7 +167,11 @@ async fn a_damaged_snapshot_is_passed_over() {
 #[tokio::test]
 async fn a_full_disk_is_said_and_passes() {
     let site = site();
-    let mut db = super::open::connect(&super::open::prepare(site.0.path()).unwrap()).unwrap();
+    let mut db = super::open::connect(
+        &super::open::prepare(site.0.path()).unwrap(),
+        super::open::Pages::OfTheWriter,
+    )
+    .unwrap();
     let file = site.0.path().join("noetl.db");
     super::open::migrate(&mut db, &file).unwrap();
     let pages: i64 = db

@@ -1,0 +1,81 @@
+//! Connections for reading: opened when they are first needed, kept, and never more than a few.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use crate::error::Error;
+use crate::sqlite::failure;
+use crate::sqlite::open::{self, Pages};
+use crate::sqlite::read::Fault;
+
+/// So many queries run at once; more wait. Each has a thread and a connection, with the memory of both.
+const READERS: usize = 8;
+
+/// The connections that one process reads a store with.
+pub(super) struct Readers {
+    file: PathBuf,
+    turns: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Readers {
+    pub(super) fn new(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            turns: Arc::new(Semaphore::new(READERS)),
+            idle: Arc::default(),
+        }
+    }
+
+    /// Runs a query on a connection of its own, off the async threads.
+    pub(super) async fn run<T, F>(&self, query: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let turn = turn.map_err(|error| Error::Unavailable(error.into()))?;
+        let idle = Arc::clone(&self.idle);
+        let file = self.file.clone();
+        let job = move || {
+            let kept = idle.lock().expect("keeping a reader does not panic").pop();
+            let mut db = match kept {
+                Some(db) => db,
+                None => open::connect(&file, Pages::OfAReader)?,
+            };
+            let found = in_transaction(&mut db, query).map_err(|fault| name(&file, fault));
+            idle.lock()
+                .expect("keeping a reader does not panic")
+                .push(db);
+            // Whoever asked may have gone; the thread has not until here.
+            drop(turn);
+            found
+        };
+        tokio::task::spawn_blocking(job)
+            .await
+            .map_err(|error| Error::Unavailable(error.into()))?
+    }
+}
+
+fn in_transaction<T>(
+    db: &mut Connection,
+    query: impl FnOnce(&Connection) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let transaction = db.transaction()?;
+    let found = query(&transaction)?;
+    transaction.commit()?;
+    Ok(found)
+}
+
+fn name(file: &Path, fault: Fault) -> Error {
+    match fault {
+        Fault::Sqlite(error) => failure::name(file, error),
+        Fault::Codec(error) => Error::Corrupt {
+            file: file.to_owned(),
+            source: error.into(),
+        },
+    }
+}
