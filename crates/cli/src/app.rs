@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::path::PathBuf;
 
+use tokio::runtime::Builder;
+
 use crate::args::{Cli, ColorWhen, Verb};
 use crate::config::{Environment, Settings};
 use crate::out::Out;
@@ -25,6 +27,7 @@ pub(crate) type Ended = Result<Exit, Problem>;
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> Exit {
     let environment = Environment::read();
+    crate::memory::keep_few_heaps(&environment);
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let settings = Settings::load(&cli.global, &environment, &here);
     let color = settings
@@ -64,8 +67,8 @@ fn verb(app: &App, verb: Verb) -> Ended {
         Verb::Cancel(args) => block_on(verbs::control::cancel(app, &args)),
         Verb::Pause(args) => block_on(verbs::control::pause(app, &args)),
         Verb::Signal(args) => block_on(verbs::control::signal(app, &args)),
-        Verb::Serve(args) => block_on(verbs::serve::serve(app, &args)),
-        Verb::Worker(args) => block_on(verbs::worker::worker(app, &args)),
+        Verb::Serve(args) => block_on_every_core(verbs::serve::serve(app, &args)),
+        Verb::Worker(args) => block_on_every_core(verbs::worker::worker(app, &args)),
         Verb::Runs(args) => block_on(verbs::runs::runs(app, &args)),
         Verb::Show(args) => block_on(verbs::show::show(app, &args)),
         Verb::Events(args) => block_on(verbs::events::events(app, &args)),
@@ -88,14 +91,19 @@ fn verb(app: &App, verb: Verb) -> Ended {
 
 /// Runs a verb that waits for something; the others start without threads.
 fn block_on(verb: impl Future<Output = Ended>) -> Ended {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            let message = format!("this process cannot start threads: {error}");
-            Problem::new(Exit::NotAllowed, "NO_THREADS", message)
-        })?;
+    run_on(Builder::new_multi_thread().worker_threads(2), verb)
+}
+
+/// Runs a verb that stays and does the work of many, on every core.
+fn block_on_every_core(verb: impl Future<Output = Ended>) -> Ended {
+    run_on(&mut Builder::new_multi_thread(), verb)
+}
+
+fn run_on(threads: &mut Builder, verb: impl Future<Output = Ended>) -> Ended {
+    let runtime = threads.enable_all().build().map_err(|error| {
+        let message = format!("this process cannot start threads: {error}");
+        Problem::new(Exit::NotAllowed, "NO_THREADS", message)
+    })?;
     let ended = runtime.block_on(verb);
     // A read of standard input that nobody answers must not keep the process.
     runtime.shutdown_background();

@@ -36,7 +36,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    memory::keep_few_heaps();
     let cli = args::Cli::parse();
     ExitCode::from(app::run(cli).number())
 }

@@ -8,13 +8,14 @@
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
+use crate::config::Environment;
+
 /// Lets the C library keep one heap a core. By itself it makes up to eight a core as threads come and go, and each keeps
 /// what it once needed: a server that reads for fifty workers at once would hold several times what it uses.
-pub(crate) fn keep_few_heaps() {
-    let is_chosen = ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"]
-        .iter()
-        .any(|name| std::env::var_os(name).is_some());
-    if !is_chosen {
+/// To be called before threads start.
+pub(crate) fn keep_few_heaps(environment: &Environment) {
+    let chosen = ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"];
+    if !chosen.iter().any(|name| environment.get(name).is_some()) {
         set(available_parallelism().map_or(2, NonZero::get));
     }
 }

@@ -16,6 +16,7 @@ mod draft;
 mod error;
 mod extract;
 mod files;
+mod hashing;
 mod json;
 mod keep;
 mod keeper;

@@ -94,8 +94,7 @@ async fn read(
 
 fn print(app: &App, event: &Event) {
     if app.out.is_machine() {
-        let line = serde_json::to_string(&event.to_json()).expect("an event serialises to JSON");
-        app.out.data(&line);
+        app.out.data(event.to_raw().text());
         return;
     }
     let surface = app.out.stdout;

@@ -1,51 +1,21 @@
 //! An event as API and CLI show it: every stored and derived field of the envelope, absent ones left out.
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::event::{Body, Event};
+use crate::raw::Raw;
 
 impl Event {
     /// The event as JSON; 64-bit ids are strings.
     pub fn to_json(&self) -> Value {
-        let mut shown = Shown(Map::new());
-        shown.put("event_id", &self.event_id);
-        shown.put("event_type", &self.kind());
-        shown.put("event_alias", &self.kind().alias());
-        shown.put("timestamp", &self.timestamp);
-        shown.put("recorded_at", &self.recorded_at);
-        shown.put("execution_id", &self.execution_id);
-        shown.put("seq", &self.seq);
-        shown.maybe("cause_seq", self.cause_seq.as_ref());
-        shown.put("source", &self.source);
-        shown.put("entity_type", &self.kind().entity());
-        shown.put("entity_id", &self.entity_id());
-        shown.maybe("parent_id", self.parent_id().as_ref());
-        shown.put("workflow_run_id", &self.workflow_run_id());
-        self.show_place(&mut shown);
-        shown.put("status", &self.status());
-        shown.maybe("duration_ms", self.duration_ms.as_ref());
-        shown.maybe("trace_id", self.trace_id().as_ref());
-        shown.maybe("worker_id", self.worker_id.as_ref());
-        shown.put("payload", &self.shown_payload());
-        shown.maybe(
-            "meta",
-            self.meta.as_ref().map(crate::raw::Raw::value).as_ref(),
-        );
-        Value::Object(shown.0)
+        serde_json::to_value(Shown(self)).expect("plain data serialises to JSON")
     }
 
-    fn show_place(&self, shown: &mut Shown) {
-        let at = &self.at;
-        shown.maybe("step", at.step.as_ref());
-        let step_run_id = at.step_run_id().map(|run| run.to_string());
-        shown.maybe("step_run_id", step_run_id.as_ref());
-        shown.maybe("task_label", at.task.as_ref());
-        shown.maybe("task_run_id", at.task_run_id().as_ref());
-        shown.maybe("iteration", at.iteration.as_ref());
-        shown.maybe("iteration_id", at.iteration_id().as_ref());
-        shown.maybe("attempt", (at.attempt > 0).then_some(&at.attempt));
-        shown.maybe("page", at.page.as_ref());
+    /// The same as text.
+    pub fn to_raw(&self) -> Raw {
+        Raw::of(&Shown(self))
     }
 
     fn trace_id(&self) -> Option<&crate::id::Name> {
@@ -56,30 +26,69 @@ impl Event {
     }
 
     /// The payload; beside a stored body its extracted fields stand where readers look for them.
-    fn shown_payload(&self) -> Value {
-        let mut payload = self.body.payload().value();
-        if let Body::ResultStored(stored) | Body::ManifestUpdated(stored) = &self.body
-            && !stored.result_ref.extracted.is_empty()
-            && let Value::Object(fields) = &mut payload
-        {
-            let extracted = Value::Object(stored.result_ref.extracted.clone());
-            fields.insert("extracted".to_owned(), extracted);
+    fn shown_payload(&self) -> Raw {
+        let payload = self.body.payload();
+        let (Body::ResultStored(stored) | Body::ManifestUpdated(stored)) = &self.body else {
+            return payload;
+        };
+        let extracted = &stored.result_ref.extracted;
+        match payload.value() {
+            Value::Object(mut fields) if !extracted.is_empty() => {
+                let extracted = Value::Object(extracted.clone());
+                fields.insert("extracted".to_owned(), extracted);
+                Raw::of(&fields)
+            }
+            _ => payload,
         }
-        payload
     }
 }
 
-struct Shown(Map<String, Value>);
+/// An event with the fields that readers see.
+struct Shown<'e>(&'e Event);
 
-impl Shown {
-    fn put<T: Serialize>(&mut self, name: &str, value: &T) {
-        let value = serde_json::to_value(value).expect("plain data serialises to JSON");
-        self.0.insert(name.to_owned(), value);
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(event) = self;
+        let kind = event.kind();
+        let mut fields = serializer.serialize_map(None)?;
+        fields.serialize_entry("event_id", &event.event_id)?;
+        fields.serialize_entry("event_type", &kind)?;
+        fields.serialize_entry("event_alias", &kind.alias())?;
+        fields.serialize_entry("timestamp", &event.timestamp)?;
+        fields.serialize_entry("recorded_at", &event.recorded_at)?;
+        fields.serialize_entry("execution_id", &event.execution_id)?;
+        fields.serialize_entry("seq", &event.seq)?;
+        maybe(&mut fields, "cause_seq", event.cause_seq.as_ref())?;
+        fields.serialize_entry("source", &event.source)?;
+        fields.serialize_entry("entity_type", &kind.entity())?;
+        fields.serialize_entry("entity_id", &event.entity_id())?;
+        maybe(&mut fields, "parent_id", event.parent_id())?;
+        fields.serialize_entry("workflow_run_id", &event.workflow_run_id())?;
+        let at = &event.at;
+        maybe(&mut fields, "step", at.step.as_ref())?;
+        let step_run_id = at.step_run_id().map(|run| run.to_string());
+        maybe(&mut fields, "step_run_id", step_run_id)?;
+        maybe(&mut fields, "task_label", at.task.as_ref())?;
+        maybe(&mut fields, "task_run_id", at.task_run_id())?;
+        maybe(&mut fields, "iteration", at.iteration)?;
+        maybe(&mut fields, "iteration_id", at.iteration_id())?;
+        let attempt = (at.attempt > 0).then_some(at.attempt);
+        maybe(&mut fields, "attempt", attempt)?;
+        maybe(&mut fields, "page", at.page)?;
+        fields.serialize_entry("status", &event.status())?;
+        maybe(&mut fields, "duration_ms", event.duration_ms)?;
+        maybe(&mut fields, "trace_id", event.trace_id())?;
+        maybe(&mut fields, "worker_id", event.worker_id.as_ref())?;
+        fields.serialize_entry("payload", &event.shown_payload())?;
+        maybe(&mut fields, "meta", event.meta.as_ref())?;
+        fields.end()
     }
+}
 
-    fn maybe<T: Serialize>(&mut self, name: &str, value: Option<&T>) {
-        if let Some(value) = value {
-            self.put(name, value);
-        }
-    }
+fn maybe<M: SerializeMap, T: Serialize>(
+    fields: &mut M,
+    name: &'static str,
+    value: Option<T>,
+) -> Result<(), M::Error> {
+    value.map_or(Ok(()), |value| fields.serialize_entry(name, &value))
 }

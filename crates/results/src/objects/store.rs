@@ -13,7 +13,6 @@ use model::result_ref::ResultRef;
 use object_store::path::Path;
 use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
 use tokio_util::io::StreamReader;
 
 use super::fault::named;
@@ -21,6 +20,7 @@ use super::open;
 use super::upload::{Unsent, parts, whole};
 use crate::bodies::address;
 use crate::config::{GcsConfig, S3Config};
+use crate::hashing::Hashing;
 use crate::stage::{Held, Staged, stage};
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored, sha256};
@@ -193,15 +193,14 @@ impl Bodies for Objects {
         let named = |fault| named(fault, &self.place(), Some(&reference.uri));
         let found = self.client.get(&key(&address)).await.map_err(named)?;
         let bytes = found.meta.size.min(reference.meta.bytes);
-        let bytes = usize::try_from(bytes).unwrap_or(0);
+        let mut hashing = Hashing::of(bytes);
+        let mut body = BytesMut::with_capacity(usize::try_from(bytes).unwrap_or(0));
         let mut pieces = found.into_stream();
-        let (mut body, mut hash) = (BytesMut::with_capacity(bytes), Sha256::new());
-        // What has come is hashed while the rest is on its way.
         while let Some(piece) = pieces.try_next().await.map_err(named)? {
-            hash.update(&piece);
             body.extend_from_slice(&piece);
+            hashing.take(piece);
         }
-        if hex::encode(hash.finalize()) == address {
+        if hashing.end().await? == address {
             return Ok(body.freeze());
         }
         Err(self.corrupt(reference))

@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use model::id::{ExecutionId, Name, Seq};
-use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
 use serde::Deserialize;
@@ -294,7 +293,7 @@ pub(crate) async fn events(
                 break;
             }
             after = event.seq;
-            events.push(Raw::of(&event.to_json()));
+            events.push(event.to_raw());
         }
         if events.len() < limit {
             after = last;

@@ -18,6 +18,7 @@ use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
 use store::Filter;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
@@ -30,6 +31,9 @@ use crate::{Published, Server};
 
 /// How often something is said so that nobody takes the stream for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// What follows so soon on what was told is told with all that comes until then: a run of many short steps would otherwise
+/// be told step by step, at the cost of the steps.
+const GATHER: Duration = Duration::from_millis(5);
 /// So many events are read at once.
 const PAGE: usize = 500;
 /// How many of the latest runs a stream of all runs follows.
@@ -70,6 +74,7 @@ pub(crate) async fn one(
         after: Seq(after),
         ready: VecDeque::new(),
         has_looked: false,
+        told: None,
         is_over: false,
     };
     let stream = unfold(follow, |mut follow| async move {
@@ -147,6 +152,8 @@ struct Follow {
     ready: VecDeque<SseEvent>,
     /// Whether the store had nothing more when it was last read.
     has_looked: bool,
+    /// When something was told last.
+    told: Option<Instant>,
     is_over: bool,
 }
 
@@ -183,35 +190,51 @@ impl Follow {
 
     /// Waits until there is something to tell or to look for; false when the server stops.
     async fn wait(&mut self) -> bool {
-        loop {
-            match self.waiting.news(&self.server, Some(self.id)).await {
-                News::Over => return false,
-                News::Some => return true,
-                News::Commit(commit) => {
-                    let last = commit.events.last().map(|event| event.seq);
-                    if last.is_none_or(|last| last <= self.after) {
-                        continue;
-                    }
-                    let follows = |event: &Event| event.seq == self.after.next();
-                    if commit.events.first().is_some_and(follows) {
-                        for event in &commit.events {
-                            self.tell(event);
-                        }
-                    }
-                    // The stream ends with the run, and whether that has ended for good the store knows.
-                    self.has_looked = !commit.status.is_terminal();
-                    return true;
-                }
+        let until = self.told.map_or_else(Instant::now, |told| told + GATHER);
+        while self.has_looked {
+            let news = self.waiting.news(&self.server, Some(self.id));
+            let news = if self.ready.is_empty() {
+                news.await
+            } else if let Ok(news) = timeout_at(until, news).await {
+                news
+            } else {
+                break;
+            };
+            match news {
+                News::Over if self.ready.is_empty() => return false,
+                News::Over => break,
+                News::Some => self.has_looked = false,
+                News::Commit(commit) => self.hear(&commit),
             }
         }
+        self.told = Some(Instant::now());
+        true
+    }
+
+    /// Tells of a commit if it follows on what was told last; otherwise the store has what is between.
+    fn hear(&mut self, commit: &Published) {
+        let last = commit.events.last().map(|event| event.seq);
+        if last.is_none_or(|last| last <= self.after) {
+            return;
+        }
+        let follows = |event: &Event| event.seq == self.after.next();
+        if !commit.events.first().is_some_and(follows) {
+            self.has_looked = false;
+            return;
+        }
+        for event in &commit.events {
+            self.tell(event);
+        }
+        // The stream ends with the run, and whether that has ended for good the store knows.
+        self.has_looked = !commit.status.is_terminal();
     }
 
     fn tell(&mut self, event: &Event) {
         self.after = event.seq;
-        let text = event.to_json().to_string();
+        let text = event.to_raw();
         let shown = SseEvent::default().id(event.seq.to_string());
         self.ready
-            .push_back(shown.event(event.kind().name()).data(text));
+            .push_back(shown.event(event.kind().name()).data(text.text()));
     }
 }
 

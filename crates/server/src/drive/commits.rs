@@ -3,19 +3,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{CommandChange, Decision, Input};
-use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use engine::{Decision, Input};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::Raw;
-use model::time::Time;
-use store::{Commit, Committed, Fence, Foreign, Issue, Message, MessageKey, Snapshot};
+use store::{Commit, Committed, Fence, Message, MessageKey, Snapshot};
 use tokio::time::Instant;
 use wire::{Told, Verdict};
 
 use crate::Shared;
 use crate::drive::actor::{Done, Drive};
-use crate::drive::claims::Claims;
+use crate::drive::gathered::{Gathered, Issuing, Offered};
 use crate::drive::handle::{Posted, Published, Reply};
-use crate::drive::slot::{Decided, Gathered, Offered, Slot, Waiting};
+use crate::drive::slot::{Decided, Slot, Waiting};
 use crate::error::Error;
 use crate::loading::SNAPSHOT_VERSION;
 use crate::snapshot;
@@ -26,6 +25,9 @@ const SNAPSHOT_EVERY: u64 = 5_000;
 /// So many batches are under way at once; what comes meanwhile goes together in the next. Several, so that one that waits
 /// in the store does not hold up everything.
 const BATCHES_MAX: usize = 4;
+
+/// Who waits for what an input led to.
+type Asker = tokio::sync::oneshot::Sender<Result<Reply, Posted>>;
 
 /// What became of a commit, and everything that hangs on it.
 pub(super) struct Outcome {
@@ -271,25 +273,7 @@ impl Drive {
         for (worker, seq, epoch) in rest.handed {
             self.hand(execution, &worker, seq, epoch);
         }
-        for entry in decided {
-            let next = entry
-                .handed
-                .iter()
-                .filter_map(|(seq, epoch)| self.build(execution, *seq, *epoch))
-                .collect();
-            let verdict = match (entry.command, self.slots.get(&execution)) {
-                (Some(command), Some(slot)) => slot.verdict(command),
-                _ => Verdict::Proceed,
-            };
-            if let Some(reply) = entry.waiting.reply {
-                let recorded = entry.recorded;
-                let _ = reply.send(Ok(Reply {
-                    verdict,
-                    next,
-                    recorded,
-                }));
-            }
-        }
+        let answers = self.answers(execution, decided);
         if let Some(slot) = self.slots.get_mut(&execution) {
             slot.waits_for_commit = false;
         }
@@ -312,6 +296,35 @@ impl Drive {
         if ended {
             self.slots.remove(&execution);
         }
+        // Who is woken last runs first: a worker waits for its answer, and nobody for the streams.
+        for (reply, answer) in answers {
+            // Nobody waits for the answer any more: nothing to do.
+            let _ = reply.send(Ok(answer));
+        }
+    }
+
+    /// What those who wait for a commit are answered.
+    fn answers(&mut self, execution: ExecutionId, decided: Vec<Decided>) -> Vec<(Asker, Reply)> {
+        let mut answers = Vec::with_capacity(decided.len());
+        for entry in decided {
+            let handed = entry.handed.iter();
+            let next = handed.filter_map(|(seq, epoch)| self.build(execution, *seq, *epoch));
+            let next = next.collect();
+            let verdict = match (entry.command, self.slots.get(&execution)) {
+                (Some(command), Some(slot)) => slot.verdict(command),
+                _ => Verdict::Proceed,
+            };
+            let recorded = entry.recorded;
+            answers.extend(entry.waiting.reply.map(|reply| {
+                let answer = Reply {
+                    verdict,
+                    next,
+                    recorded,
+                };
+                (reply, answer)
+            }));
+        }
+        answers
     }
 
     /// Tells the bus, if there is one, of work that nobody here was waiting for and of events to publish.
@@ -408,106 +421,6 @@ fn count(outcome: &Outcome) {
         Err(_) => STORE_FAILURES,
     };
     metrics::counter!(name).increment(1);
-}
-
-/// What new commands are issued with.
-struct Issuing {
-    now: Time,
-    net: Option<Arc<engine::Net>>,
-}
-
-impl Issuing {
-    /// The tool kinds that a step's tasks need.
-    fn kinds(&self, step: &Name) -> Arc<[Name]> {
-        let step = self
-            .net
-            .as_ref()
-            .and_then(|net| net.playbook.step(step.as_str()));
-        let tasks = step.into_iter().flat_map(model::playbook::Step::all_tasks);
-        let mut kinds: Vec<Name> = Vec::with_capacity(1);
-        for task in tasks {
-            if !kinds.contains(&task.kind) {
-                kinds.push(task.kind.clone());
-            }
-        }
-        kinds.into()
-    }
-}
-
-impl Gathered {
-    fn new(execution: ExecutionId, expected: Seq) -> Self {
-        Self {
-            commit: Commit::new(execution, expected, Vec::new()),
-            bodies: Vec::new(),
-            decided: Vec::new(),
-            stops: Vec::new(),
-            handed: Vec::new(),
-            offered: Vec::new(),
-        }
-    }
-
-    /// Events whose ids came from outside are kept by id, so that they are known when they come again.
-    fn key_foreign(&mut self, decided: &mut Decided, events: &[model::event::Event]) {
-        let hashes = &decided.waiting.extras.foreign;
-        if hashes.is_empty() {
-            return;
-        }
-        for event in events {
-            if let Some(hash) = hashes.get(&event.event_id) {
-                decided.recorded.push((event.event_id, event.seq));
-                self.commit.foreign.push(Foreign {
-                    event_id: event.event_id,
-                    seq: event.seq,
-                    hash: *hash,
-                });
-            }
-        }
-    }
-
-    /// A change among the commands, with the worker that gets a new one, if one waits for work.
-    fn command(
-        &mut self,
-        claims: &mut Claims,
-        decided: &mut Decided,
-        change: CommandChange,
-        issuing: &Issuing,
-    ) -> store::CommandChange {
-        let (command, schedule_to_start) = match change {
-            CommandChange::Close { seq } => {
-                let execution = self.commit.execution;
-                claims.forget(CommandId { execution, seq });
-                return store::CommandChange::Close { seq };
-            }
-            CommandChange::Issue {
-                command,
-                schedule_to_start,
-            } => (command, schedule_to_start),
-        };
-        let (seq, epoch) = (command.id.seq, LeaseEpoch(1));
-        let kinds = issuing.kinds(&command.run.step);
-        let holder = claims.assign(
-            &command,
-            &kinds,
-            decided.waiting.extras.hands.as_ref(),
-            decided.handed.len(),
-        );
-        let kinds_needed = kinds.to_vec();
-        match &holder {
-            Some((_, true)) => decided.handed.push((seq, epoch)),
-            Some((worker, false)) => self.handed.push((worker.clone(), seq, epoch)),
-            None => self.offered.push(Offered {
-                pool: command.pool.clone(),
-                kinds,
-                seq,
-            }),
-        }
-        store::CommandChange::Issue(Box::new(Issue {
-            command: *command,
-            claimed: holder.map(|(worker, _)| (worker, epoch)),
-            kinds: kinds_needed,
-            start_by: Some(issuing.now.after(schedule_to_start)),
-        }))
-    }
 }
 
 impl Slot {

@@ -8,6 +8,7 @@ mod actor;
 mod claims;
 mod commits;
 mod fetch;
+mod gathered;
 mod handle;
 mod slot;
 

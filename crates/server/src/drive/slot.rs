@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{BodyToKeep, Decision, Input, Net, State, Switch};
+use engine::{Decision, Input, Net, State, Switch};
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, StepRunId, WorkerId};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, StepRunId};
 use model::template::Loaded;
 use serde_json::{Map, Value};
-use store::Commit;
 use tokio::sync::oneshot;
 use wire::{Context, Verdict};
 
+use crate::drive::gathered::Gathered;
 use crate::drive::handle::{Extras, Posted, Reply};
 use crate::loading::Mark;
 
@@ -72,28 +72,6 @@ pub(super) struct Decided {
     pub(super) command: Option<Seq>,
     /// Where its events with ids from outside stand.
     pub(super) recorded: Vec<(EventId, Seq)>,
-}
-
-/// Decisions that will be committed together.
-pub(super) struct Gathered {
-    pub(super) commit: Commit,
-    pub(super) bodies: Vec<BodyToKeep>,
-    pub(super) decided: Vec<Decided>,
-    pub(super) stops: Vec<(Seq, WorkerId)>,
-    /// Commands handed to workers that were waiting for work.
-    pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
-    /// Commands on offer to whoever asks.
-    pub(super) offered: Vec<Offered>,
-}
-
-/// A command on offer.
-pub(super) struct Offered {
-    /// Who may take it.
-    pub(super) pool: Name,
-    /// The tool kinds its step needs.
-    pub(super) kinds: Arc<[Name]>,
-    /// The event that issued it.
-    pub(super) seq: Seq,
 }
 
 impl Waiting {
