@@ -4,14 +4,24 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
 
-/// The workspace's root.
+/// The workspace's root, as cargo says it: another clone with the same target directory may have built this program.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo tells a program that it runs where its package lies in no other way"
+)]
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies directly under the workspace's root")
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let built = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built, PathBuf::from);
+        let root = package.parent();
+        root.expect("xtask lies directly under the workspace's root")
+            .to_owned()
+    })
 }
 
 /// Cargo, started at the workspace's root.
