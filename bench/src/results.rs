@@ -25,7 +25,7 @@ const SMALL_BYTES: usize = 64 * 1024;
 const SMALL_BODIES: usize = 6_000;
 /// So many small bodies are on their way at once, as the slots of a worker make it.
 const AT_ONCE: usize = 32;
-const OBJECTS: u64 = 24;
+const OBJECTS: u64 = 96;
 
 /// Everything that is measured.
 pub(crate) async fn measure() -> anyhow::Result<Vec<Figure>> {

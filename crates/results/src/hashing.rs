@@ -11,11 +11,21 @@ use crate::Error;
 /// Less than this is hashed sooner than another thread wakes up.
 const BESIDE_BYTES_MIN: u64 = 512 * 1024;
 
+/// So much is handed over at once: waking the thread for every piece would take as long as hashing it.
+const HANDED_BYTES: usize = 256 * 1024;
+
 /// A hash that grows with what comes.
 pub(crate) enum Hashing {
     Here(Sha256),
-    /// The thread ends with the pieces, also where nobody asks for the hash any more.
-    Beside(mpsc::Sender<Bytes>, JoinHandle<Sha256>),
+    Beside(Beside),
+}
+
+/// A hash on another thread. The thread ends with the pieces, also where nobody asks for the hash any more.
+pub(crate) struct Beside {
+    gathered: Vec<Bytes>,
+    bytes: usize,
+    sender: mpsc::Sender<Vec<Bytes>>,
+    hash: JoinHandle<Sha256>,
 }
 
 impl Hashing {
@@ -24,21 +34,32 @@ impl Hashing {
         if bytes < BESIDE_BYTES_MIN {
             return Self::Here(Sha256::new());
         }
-        let (sender, pieces) = mpsc::channel::<Bytes>();
+        let (sender, pieces) = mpsc::channel::<Vec<Bytes>>();
         let hash = move || {
             let mut hash = Sha256::new();
-            for piece in pieces {
+            for piece in pieces.into_iter().flatten() {
                 hash.update(&piece);
             }
             hash
         };
-        Self::Beside(sender, spawn_blocking(hash))
+        Self::Beside(Beside {
+            gathered: Vec::new(),
+            bytes: 0,
+            sender,
+            hash: spawn_blocking(hash),
+        })
     }
 
     pub(crate) fn take(&mut self, piece: Bytes) {
         match self {
             Self::Here(hash) => hash.update(&piece),
-            Self::Beside(sender, _) => sender.send(piece).expect("the thread takes every piece"),
+            Self::Beside(beside) => {
+                beside.bytes += piece.len();
+                beside.gathered.push(piece);
+                if beside.bytes >= HANDED_BYTES {
+                    beside.hand_over();
+                }
+            }
         }
     }
 
@@ -46,13 +67,24 @@ impl Hashing {
     pub(crate) async fn end(self) -> Result<String, Error> {
         let hash = match self {
             Self::Here(hash) => hash,
-            Self::Beside(sender, hash) => {
-                drop(sender);
-                let hash = hash.await;
+            Self::Beside(mut beside) => {
+                beside.hand_over();
+                drop(beside.sender);
+                let hash = beside.hash.await;
                 hash.map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
             }
         };
         Ok(hex::encode(hash.finalize()))
+    }
+}
+
+impl Beside {
+    fn hand_over(&mut self) {
+        self.bytes = 0;
+        let gathered = std::mem::take(&mut self.gathered);
+        self.sender
+            .send(gathered)
+            .expect("the thread takes every piece");
     }
 }
 
@@ -62,9 +94,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_has_the_same_hash_wherever_it_is_made() {
-        let pieces: Vec<Bytes> = (0..40_u8).map(|n| vec![n; 1_000].into()).collect();
+        let pieces: Vec<Bytes> = (0..40_u8).map(|n| vec![n; 20_000].into()).collect();
         let expected = crate::sha256(&pieces.concat());
-        for bytes in [40_000, BESIDE_BYTES_MIN] {
+        for bytes in [BESIDE_BYTES_MIN - 1, BESIDE_BYTES_MIN] {
             let mut hashing = Hashing::of(bytes);
             for piece in &pieces {
                 hashing.take(piece.clone());

@@ -42,7 +42,7 @@ pub trait Store: Send + Sync {
     async fn load(&self, id: ExecutionId, snapshot_version: u32)
     -> Result<Option<Recorded>, Error>;
 
-    /// At most `limit` events after a seq, in order.
+    /// At most `limit` events after a seq, in order; fewer only where there are no more.
     async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error>;
 
     /// The events at the given seqs, in ascending order; those that do not exist are left out.

@@ -176,14 +176,14 @@ impl Follow {
             // The status first: what is read after it holds everything up to the end it tells of.
             let ended = store.execution(self.id).await.ok()??.status.is_terminal();
             let events = store.events(self.id, self.after, PAGE).await.ok()?;
-            self.has_looked = events.is_empty();
-            if events.is_empty() && ended {
+            for event in &events {
+                self.tell(event);
+            }
+            self.has_looked = events.len() < PAGE;
+            if self.has_looked && ended {
                 self.is_over = true;
                 self.ready
                     .push_back(SseEvent::default().event("end").data("{}"));
-            }
-            for event in &events {
-                self.tell(event);
             }
         }
     }

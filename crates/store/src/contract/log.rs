@@ -19,6 +19,10 @@ pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn Site) {
     assert_eq!(ok(store.commit(second.clone()).await), Committed::Done);
     let all = [first.events, second.events].concat();
     assert_eq!(ok(store.events(id, Seq(0), 100).await), all);
+    // Whatever was written together, a page is full unless the log ends.
+    for limit in 1..=all.len() {
+        assert_eq!(ok(store.events(id, Seq(0), limit).await), all[..limit]);
+    }
     assert_eq!(ok(store.events(id, Seq(1), 2).await), all[1..3]);
     let chosen = ok(store.events_at(id, &[Seq(4), Seq(1), Seq(9)]).await);
     assert_eq!(chosen, [all[0].clone(), all[3].clone()]);
