@@ -1,5 +1,8 @@
 //! The work that is measured.
 
+use std::collections::HashSet;
+
+use futures_util::future::try_join_all;
 use model::event::{Body, Kind};
 use model::id::Seq;
 use model::raw::Raw;
@@ -7,6 +10,7 @@ use model::status::RunStatus;
 use serde_json::json;
 use store::Store;
 use tokio::runtime::Runtime;
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::figure::Figure;
 use crate::raw::now;
@@ -116,15 +120,28 @@ fn burst(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
         stack.run(&text, None).await?;
         let mut watch = stack.server.watch();
         let begin = now();
-        let submits = (0..200).map(|_| stack.submit(&text, None));
-        for id in join_all(submits.collect()).await {
-            id?;
-        }
-        let mut ended = 0;
-        while ended < 200 {
-            let published = watch.recv().await?;
-            anyhow::ensure!(published.status != RunStatus::Failed, "a run failed");
-            ended += u32::from(published.status == RunStatus::Completed);
+        let ids = try_join_all((0..200).map(|_| stack.submit(&text, None))).await?;
+        let mut left: HashSet<_> = ids.into_iter().collect();
+        while !left.is_empty() {
+            let ended = match watch.recv().await {
+                Ok(published) => vec![(published.execution, published.status)],
+                // Whoever looks away for long is told less, and asks the store.
+                Err(RecvError::Lagged(_)) => {
+                    let all = store::Filter {
+                        limit: 1_000,
+                        ..store::Filter::default()
+                    };
+                    let rows = stack.store.executions(&all).await?;
+                    rows.into_iter().map(|row| (row.id, row.status)).collect()
+                }
+                Err(RecvError::Closed) => anyhow::bail!("the server stopped"),
+            };
+            for (id, status) in ended {
+                anyhow::ensure!(status != RunStatus::Failed, "a run failed");
+                if status == RunStatus::Completed {
+                    left.remove(&id);
+                }
+            }
         }
         let rate = 200.0 / begin.elapsed().as_secs_f64();
         stack.stop().await?;
@@ -137,34 +154,6 @@ fn burst(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
         reach: "at least 2 500",
         raw: None,
     }])
-}
-
-async fn join_all<T, F: Future<Output = T>>(futures: Vec<F>) -> Vec<T> {
-    let mut pinned: Vec<_> = futures
-        .into_iter()
-        .map(|future| (Box::pin(future), None))
-        .collect();
-    std::future::poll_fn(move |context| {
-        let mut pending = false;
-        for (future, done) in &mut pinned {
-            if done.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => *done = Some(value),
-                    std::task::Poll::Pending => pending = true,
-                }
-            }
-        }
-        if pending {
-            return std::task::Poll::Pending;
-        }
-        std::task::Poll::Ready(
-            pinned
-                .iter_mut()
-                .filter_map(|(_, done)| done.take())
-                .collect(),
-        )
-    })
-    .await
 }
 
 fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
@@ -256,8 +245,8 @@ fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
 /// whatever its tool.
 fn beyond_noop(runtime: &Runtime) -> anyhow::Result<Figure> {
     const ROUNDS: usize = 41;
-    const STEPS: u32 = 20;
-    let noop = chain_of(20);
+    const STEPS: usize = 20;
+    let noop = chain_of(STEPS);
     let python = noop.replace("{kind: noop}", "{kind: python, code: \"return 1\"}");
     let medians = runtime.block_on(async {
         let stack = Stack::start()?;
@@ -266,7 +255,7 @@ fn beyond_noop(runtime: &Runtime) -> anyhow::Result<Figure> {
             for (text, times) in [&noop, &python].into_iter().zip(&mut times) {
                 let begin = now();
                 stack.run(text, None).await?;
-                let each = begin.elapsed().as_secs_f64() * 1e3 / f64::from(STEPS);
+                let each = begin.elapsed().as_secs_f64() * 1e3 / STEPS as f64;
                 // The first round starts the interpreter.
                 if round > 0 {
                     times.push(each);

@@ -1,4 +1,4 @@
-//! `DuckDB`'s C interface, found when it is first needed: the one room with unsafe code, behind types that are safe.
+//! `DuckDB`'s C interface, found when it is first needed: a room with unsafe code, behind types that are safe.
 //!
 //! Enters: the path of a library, SQL text, values. Leaves: rows as JSON values, and what the library says went wrong.
 //! Every handle is owned by one value and given back when that value is dropped.
