@@ -1,4 +1,5 @@
-//! Two servers on one Postgres, in one process: what one of them remembers wrongly does not stop a run.
+//! Servers on Postgres, in one process: what one of them remembers wrongly does not stop a run, and what a run of plain
+//! steps costs the database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use server::{Control, Server, Submission};
 use store::{Postgres, PostgresOptions, PostgresUrl, Store};
 use tempfile::TempDir;
 use tests::peers::{self, Proxy};
+use tokio_postgres::NoTls;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -164,13 +166,73 @@ async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
     signalled.expect("the second server drives it");
     network.refuse(false);
 
+    assert_eq!(ended(&second, id).await, RunStatus::Completed);
+}
+
+/// How a run ends.
+async fn ended(node: &Node, id: ExecutionId) -> RunStatus {
     loop {
-        let row = second.store.execution(id).await.expect("runs can be read");
+        let row = node.store.execution(id).await.expect("runs can be read");
         let status = row.expect("the run is there").status;
         if status.is_terminal() {
-            assert_eq!(status, RunStatus::Completed);
-            return;
+            return status;
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+const CHAIN: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: chain}
+workflow:
+  - step: one
+    tool: {kind: noop, result: 1}
+    next: two
+  - step: two
+    tool: {kind: noop, result: 2}
+    next: three
+  - step: three
+    tool: {kind: noop, result: 3}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
+    let database = peers::Postgres::shared().fresh_database();
+    let connected = tokio_postgres::connect(&database.url(), NoTls).await;
+    let (admin, connection) = connected.expect("the database runs");
+    tokio::spawn(connection);
+    let track = format!(
+        "ALTER DATABASE {} SET track_functions = 'all'",
+        database.name()
+    );
+    admin.batch_execute(&track).await.expect("it can be asked");
+
+    let node = node(&database.url(), false).await;
+    let worker = employ(&node);
+    // Only a worker that waits is handed commands by the commit that issues them.
+    tokio::time::sleep(LOOK).await;
+    let submission = Submission {
+        name: "chain".to_owned(),
+        text: CHAIN.to_owned(),
+        payload: None,
+    };
+    let id = node.server.submit(submission).await.expect("it starts");
+    assert_eq!(ended(&node, id).await, RunStatus::Completed);
+    drop((worker, node));
+
+    // A connection tells what it called when it ends.
+    let calls = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname = 'noetl' AND funcname LIKE 'append_%'";
+    let called = loop {
+        let rows = admin.query(calls, &[]).await.expect("it can be asked");
+        let called: Vec<(String, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        if called
+            .iter()
+            .any(|(name, calls)| name == "append_one" && *calls >= 4)
+        {
+            break called;
+        }
+        tokio::time::sleep(LOOK).await;
+    };
+    assert_eq!(called, [("append_one".to_owned(), 4)]);
 }

@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) takes_over: bool,
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
+    /// Executions that ended, after the commit that ended them was published.
+    pub(crate) ended: broadcast::Sender<model::id::ExecutionId>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -86,6 +88,7 @@ impl Server {
             takes_over: config.takes_over,
             bus: config.bus,
             published,
+            ended: broadcast::Sender::new(PUBLISHED_BACKLOG),
             stop: CancellationToken::new(),
         });
         let collecting = config.retention.map(|retention| {

@@ -68,6 +68,24 @@ async fn a_log_is_followed_from_where_the_reader_broke_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_its_run_whenever_that_ends() {
+    let site = Site::open().await;
+    for _ in 0..40 {
+        let execution = site.execute(HELLO).await;
+        let path = format!("/api/executions/{execution}/stream");
+        let cancel = json!({"reason": "enough"});
+        let cancelling = format!("/api/executions/{execution}/cancel");
+        let following = async { read(stream(&site, &path, None).await, |_| false).await };
+        let (told, _) = tokio::join!(following, site.post(&cancelling, &cancel));
+        let is_end = |(_, event): &&(u64, Value)| event["event_type"] == "playbook.finished";
+        assert_eq!(told.iter().filter(is_end).count(), 1);
+        let page = format!("/api/executions/{execution}/events?limit=1000");
+        let page = site.get(&page).await.body;
+        assert_eq!(page["events"].as_array().unwrap().len(), told.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn all_runs_are_followed_in_one_stream() {
     let site = Site::open().await;
     let first = site.execute(HELLO).await;

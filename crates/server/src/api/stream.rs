@@ -17,8 +17,9 @@ use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
 use store::Filter;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
@@ -31,9 +32,11 @@ use crate::{Published, Server};
 
 /// How often something is said so that nobody takes the stream for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// What follows so soon on what was told is told with all that comes until then: a run of many short steps would otherwise
+/// A stream that has told something rests so long, then tells all that has come: a run of many short steps would otherwise
 /// be told step by step, at the cost of the steps.
 const GATHER: Duration = Duration::from_millis(5);
+/// The same for a stream of all runs, which reads how they stand.
+const GATHER_ALL: Duration = Duration::from_millis(100);
 /// So many events are read at once.
 const PAGE: usize = 500;
 /// How many of the latest runs a stream of all runs follows.
@@ -65,14 +68,16 @@ pub(crate) async fn one(
     Params(params): Params<StreamParams>,
     headers: HeaderMap,
 ) -> Result<Events, ApiError> {
-    row(&api, id).await?;
+    let waiting = Waiting::new(&api);
+    let has_ended = row(&api, id).await?.status.is_terminal();
     let after = last_event_id(&headers)?.or(params.after_seq).unwrap_or(0);
     let follow = Follow {
-        waiting: Waiting::new(&api),
+        waiting,
         server: api.server,
         id,
         after: Seq(after),
         ready: VecDeque::new(),
+        has_ended: Some(has_ended),
         has_looked: false,
         told: None,
         is_over: false,
@@ -103,7 +108,8 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 
 /// What wakes a stream: a commit here, or a change of the store by someone else.
 struct Waiting {
-    published: tokio::sync::broadcast::Receiver<Arc<Published>>,
+    published: Receiver<Arc<Published>>,
+    ended: Receiver<ExecutionId>,
     closing: CancellationToken,
 }
 
@@ -111,6 +117,7 @@ impl Waiting {
     fn new(api: &Api) -> Self {
         Self {
             published: api.server.watch(),
+            ended: api.server.shared.ended.subscribe(),
             closing: api.closing.clone(),
         }
     }
@@ -129,6 +136,35 @@ impl Waiting {
                 () = server.shared.store.changed() => return News::Some,
                 () = self.closing.cancelled() => return News::Over,
             }
+        }
+    }
+
+    /// The news of a run that are there already.
+    fn news_now(&mut self, of: ExecutionId) -> Option<News> {
+        loop {
+            match self.published.try_recv() {
+                Ok(news) if news.execution == of => return Some(News::Commit(news)),
+                Ok(_) => {}
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Lagged(_)) => return Some(News::Some),
+                Err(TryRecvError::Closed) => return Some(News::Over),
+            }
+        }
+    }
+
+    /// Passes over what is there already: what is read now has it.
+    fn skip(&mut self) {
+        self.published = self.published.resubscribe();
+    }
+
+    /// Lets news gather until then, or until the run, if it is about one, has ended or the server stops. Nothing else wakes it: most commits of a
+    /// busy server are no news to it, and to be woken for each would cost whoever waits for the commit.
+    async fn rest(&mut self, until: Instant, of: Option<ExecutionId>) {
+        let ended = async { while matches!(self.ended.recv().await, Ok(id) if of != Some(id)) {} };
+        tokio::select! {
+            () = sleep_until(until) => {}
+            () = ended => {}
+            () = self.closing.cancelled() => {}
         }
     }
 }
@@ -150,6 +186,8 @@ struct Follow {
     id: ExecutionId,
     after: Seq,
     ready: VecDeque<SseEvent>,
+    /// Whether the run had ended, by a look that the log has not been read after yet.
+    has_ended: Option<bool>,
     /// Whether the store had nothing more when it was last read.
     has_looked: bool,
     /// When something was told last.
@@ -174,28 +212,30 @@ impl Follow {
             }
             let store = &self.server.shared.store;
             // The status first: what is read after it holds everything up to the end it tells of.
-            let ended = store.execution(self.id).await.ok()??.status.is_terminal();
+            let has_ended = match self.has_ended.take() {
+                Some(known) => known,
+                None => store.execution(self.id).await.ok()??.status.is_terminal(),
+            };
             let events = store.events(self.id, self.after, PAGE).await.ok()?;
             for event in &events {
                 self.tell(event);
             }
             self.has_looked = events.len() < PAGE;
-            if self.has_looked && ended {
-                self.is_over = true;
-                self.ready
-                    .push_back(SseEvent::default().event("end").data("{}"));
+            if self.has_looked && has_ended {
+                self.end();
             }
         }
     }
 
     /// Waits until there is something to tell or to look for; false when the server stops.
     async fn wait(&mut self) -> bool {
-        let until = self.told.map_or_else(Instant::now, |told| told + GATHER);
-        while self.has_looked {
-            let news = self.waiting.news(&self.server, Some(self.id));
+        if let Some(told) = self.told {
+            self.waiting.rest(told + GATHER, Some(self.id)).await;
+        }
+        while self.has_looked && !self.is_over {
             let news = if self.ready.is_empty() {
-                news.await
-            } else if let Ok(news) = timeout_at(until, news).await {
+                self.waiting.news(&self.server, Some(self.id)).await
+            } else if let Some(news) = self.waiting.news_now(self.id) {
                 news
             } else {
                 break;
@@ -213,8 +253,15 @@ impl Follow {
 
     /// Tells of a commit if it follows on what was told last; otherwise the store has what is between.
     fn hear(&mut self, commit: &Published) {
-        let last = commit.events.last().map(|event| event.seq);
-        if last.is_none_or(|last| last <= self.after) {
+        let Some(last) = commit.events.last().map(|event| event.seq) else {
+            return;
+        };
+        let is_last = commit.status.is_terminal();
+        if last <= self.after {
+            // Read from the store already, maybe before the run was known to have ended.
+            if last == self.after && is_last {
+                self.end();
+            }
             return;
         }
         let follows = |event: &Event| event.seq == self.after.next();
@@ -225,8 +272,16 @@ impl Follow {
         for event in &commit.events {
             self.tell(event);
         }
-        // The stream ends with the run, and whether that has ended for good the store knows.
-        self.has_looked = !commit.status.is_terminal();
+        if is_last {
+            self.end();
+        }
+    }
+
+    /// The stream ends with the run.
+    fn end(&mut self) {
+        self.is_over = true;
+        let end = SseEvent::default().event("end").data("{}");
+        self.ready.push_back(end);
     }
 
     fn tell(&mut self, event: &Event) {
@@ -255,7 +310,7 @@ pub(crate) async fn all(
         known: std::collections::HashMap::new(),
         last: last.unwrap_or(0),
         ready: VecDeque::new(),
-        has_begun: false,
+        looked: None,
     };
     let stream = unfold(follow, |mut follow| async move {
         let event = follow.next().await?;
@@ -272,7 +327,8 @@ struct FollowAll {
     known: std::collections::HashMap<ExecutionId, Seq>,
     last: u64,
     ready: VecDeque<SseEvent>,
-    has_begun: bool,
+    /// When the runs were looked at last.
+    looked: Option<Instant>,
 }
 
 impl FollowAll {
@@ -281,11 +337,15 @@ impl FollowAll {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            if self.has_begun && matches!(self.waiting.news(&self.server, None).await, News::Over) {
-                return None;
+            if let Some(looked) = self.looked {
+                self.waiting.rest(looked + GATHER_ALL, None).await;
+                if matches!(self.waiting.news(&self.server, None).await, News::Over) {
+                    return None;
+                }
             }
+            self.waiting.skip();
             self.look().await?;
-            self.has_begun = true;
+            self.looked = Some(Instant::now());
         }
     }
 

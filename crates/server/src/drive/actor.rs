@@ -72,6 +72,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         batches: 0,
         drains: Vec::new(),
     };
+    // One that never ends: when all have been polled and none is done, they wake their task to be polled again, and what
+    // waits alone would be polled twice, the second time often by another thread.
+    drive.work.push(Box::pin(std::future::pending()));
     let mut taken = Vec::with_capacity(ORDERS_AT_ONCE);
     let in_memory = metrics::gauge!(crate::metrics::IN_MEMORY);
     loop {

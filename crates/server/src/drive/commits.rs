@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engine::{Decision, Input};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::Raw;
+use model::status::RunStatus;
 use store::{Commit, Committed, Fence, Message, MessageKey, Snapshot};
 use tokio::time::Instant;
 use wire::{Told, Verdict};
@@ -41,6 +42,7 @@ struct Rest {
     stops: Vec<(Seq, WorkerId)>,
     handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
     offered: Vec<Offered>,
+    status: RunStatus,
     has_messages: bool,
     has_timers: bool,
 }
@@ -53,7 +55,6 @@ impl Drive {
         };
         self.gathering.insert(execution);
         slot.remember(&decision);
-        let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
         let command = match &waiting.input {
             Input::Report(report) => Some(report.command),
             _ => None,
@@ -64,10 +65,11 @@ impl Drive {
             command,
             recorded: Vec::new(),
         };
+        let state = slot.state.as_ref();
         let gathered = slot
             .gathered
-            .get_or_insert_with(|| Gathered::new(execution, expected));
-        if expected == Seq(0) {
+            .get_or_insert_with(|| Gathered::new(execution, state));
+        if state.is_none() {
             gathered.commit.creation.name = Some(
                 slot.net
                     .as_ref()
@@ -103,6 +105,7 @@ impl Drive {
         gathered.bodies.extend(decision.bodies);
         gathered.stops.extend(decision.stops);
         gathered.decided.push(decided);
+        gathered.status = decision.state.status();
         slot.state = Some(decision.state);
         slot.snapshot_if_due();
         if more {
@@ -116,11 +119,11 @@ impl Drive {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
-        let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
         self.gathering.insert(execution);
+        let state = slot.state.as_ref();
         let gathered = slot
             .gathered
-            .get_or_insert_with(|| Gathered::new(execution, expected));
+            .get_or_insert_with(|| Gathered::new(execution, state));
         let (seq, lease_epoch) = (command.seq, LeaseEpoch(1));
         gathered.handed.push((worker.clone(), seq, lease_epoch));
         gathered.commit.commands.push(store::CommandChange::Hand {
@@ -135,11 +138,11 @@ impl Drive {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
-        let expected = slot.state.as_ref().map_or(Seq(0), |state| state.seq);
         self.gathering.insert(execution);
+        let state = slot.state.as_ref();
         let gathered = slot
             .gathered
-            .get_or_insert_with(|| Gathered::new(execution, expected));
+            .get_or_insert_with(|| Gathered::new(execution, state));
         gathered.commit.consumed.extend(waiting.extras.consumed);
     }
 
@@ -168,6 +171,7 @@ impl Drive {
                 stops,
                 handed,
                 offered,
+                status,
             } = gathered;
             slot.under_way = Some(decided);
             let rest = Rest {
@@ -175,6 +179,7 @@ impl Drive {
                 stops,
                 handed,
                 offered,
+                status,
                 has_messages: !commit.messages.is_empty(),
                 has_timers: !commit.timers.is_empty(),
             };
@@ -289,7 +294,7 @@ impl Drive {
         if rest.has_timers {
             self.shared.sweeps.timers.notify_one();
         }
-        self.publish(execution, rest.events);
+        self.publish(execution, rest.events, rest.status);
         let ended = self.slots.get(&execution).is_some_and(|slot| {
             slot.is_idle() && slot.state.as_ref().is_some_and(engine::State::is_ended)
         });
@@ -345,21 +350,20 @@ impl Drive {
         let held = stopping.into_iter().flat_map(|state| state.commands.iter());
         let held = held.filter_map(|(seq, live)| Some((*seq, live.claimed.as_ref()?.0.clone())));
         let held: Vec<_> = held.collect();
+        let status = state.map_or(RunStatus::Running, engine::State::status);
         self.tell_stops(execution, &held);
         self.shared.sweeps.messages.notify_one();
         self.shared.sweeps.timers.notify_one();
-        self.publish(execution, unseen);
+        self.publish(execution, unseen, status);
         self.offered();
     }
 
-    fn publish(&mut self, execution: ExecutionId, events: Vec<model::event::Event>) {
-        let Some(slot) = self.slots.get(&execution) else {
-            return;
-        };
-        let status = slot
-            .state
-            .as_ref()
-            .map_or(model::status::RunStatus::Running, engine::State::status);
+    fn publish(
+        &mut self,
+        execution: ExecutionId,
+        events: Vec<model::event::Event>,
+        status: RunStatus,
+    ) {
         if events
             .iter()
             .any(|event| matches!(event.body, model::event::Body::PlaybookResumed(_)))
@@ -387,6 +391,9 @@ impl Drive {
             events,
             status,
         }));
+        if status.is_terminal() {
+            let _ = self.shared.ended.send(execution);
+        }
     }
 
     /// Workers that hold a command which should stop are told; a command nobody holds is withdrawn at once.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::{BodyToKeep, CommandChange, Net};
+use engine::{BodyToKeep, CommandChange, Net, State};
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
+use model::status::RunStatus;
 use model::time::Time;
 use store::{Commit, Foreign, Issue};
 
@@ -21,6 +22,8 @@ pub(super) struct Gathered {
     pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
     /// Commands on offer to whoever asks.
     pub(super) offered: Vec<Offered>,
+    /// How the execution stands with it; what is decided later may be ahead of that.
+    pub(super) status: RunStatus,
 }
 
 /// A command on offer.
@@ -58,7 +61,9 @@ impl Issuing {
 }
 
 impl Gathered {
-    pub(super) fn new(execution: ExecutionId, expected: Seq) -> Self {
+    /// Nothing yet, on top of this state.
+    pub(super) fn new(execution: ExecutionId, state: Option<&State>) -> Self {
+        let expected = state.map_or(Seq(0), |state| state.seq);
         Self {
             commit: Commit::new(execution, expected, Vec::new()),
             bodies: Vec::new(),
@@ -66,6 +71,7 @@ impl Gathered {
             stops: Vec::new(),
             handed: Vec::new(),
             offered: Vec::new(),
+            status: state.map_or(RunStatus::Running, State::status),
         }
     }
 

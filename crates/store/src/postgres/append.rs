@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::postgres::batch::Batch;
 use crate::postgres::clock::instant;
 use crate::postgres::failure::{Fault, TRIES_MAX, WAITS};
-use crate::postgres::plain::{APPEND_PLAIN, is_written};
+use crate::postgres::one::{APPEND_ONE, is_written};
 use crate::postgres::pool::Pool;
 use crate::postgres::rows::integer;
 
@@ -92,8 +92,8 @@ async fn write(
     let values = batch.values(&rare, &publishes);
     let mut waits = WAITS.iter();
     let mut is_unknown = false;
-    if let Some(values) = batch.plain(&publishes) {
-        match pool.once(APPEND_PLAIN, &values).await {
+    if let Some(values) = batch.one(&rare, &publishes) {
+        match pool.once(APPEND_ONE, &values).await {
             Ok(rows) if is_written(&rows) => return Ok(vec![Ok(Committed::Done)]),
             Ok(_) => {}
             Err(fault) => is_unknown = fault.spoils(),

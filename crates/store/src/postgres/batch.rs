@@ -308,11 +308,9 @@ impl Batch {
         ]
     }
 
-    /// Whether it has nothing but members, fences, closed and new commands, keys and steps.
-    pub(super) fn has_nothing_rare(&self) -> bool {
-        self.patches.is_empty()
-            && self.created.is_empty()
-            && self.hands.is_empty()
+    /// Whether it has nothing but executions, fences, closed and new commands, keys and steps.
+    pub(super) fn changes_only_its_execution(&self) -> bool {
+        self.hands.is_empty()
             && self.timers.is_empty()
             && self.messages.is_empty()
             && self.consumed.is_empty()
@@ -335,8 +333,8 @@ impl Batch {
 
 /// What most batches do not have, as JSON.
 pub(super) struct Rare<'b> {
-    patches: Option<Json<&'b [PatchRow]>>,
-    created: Option<Json<&'b [CreatedRow]>>,
+    pub(super) patches: Option<Json<&'b [PatchRow]>>,
+    pub(super) created: Option<Json<&'b [CreatedRow]>>,
     hands: Option<Json<&'b [HandRow]>>,
     timers: Option<Json<&'b [TimerRow]>>,
     messages: Option<Json<&'b [MessageRow]>>,

@@ -1,0 +1,89 @@
+//! The commit of one execution that closes at most one command and issues at most one.
+//!
+//! Most commits are this: a step's, a run's first and its last. `noetl.append_one` writes it without looking first: what
+//! does not fit is refused whole, and the statement for every commit then finds out why.
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::postgres::batch::{Batch, Rare};
+
+pub(super) const APPEND_ONE: &str = "SELECT noetl.append_one(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+    $26)";
+
+/// So many keys and steps are written one by one; more are quicker all at once.
+const FEW: usize = 4;
+
+impl Batch {
+    /// The values of `noetl.append_one`, if this batch is such a commit.
+    pub(super) fn one<'b>(
+        &'b self,
+        rare: &'b Rare<'b>,
+        publishes: &'b bool,
+    ) -> Option<Vec<&'b (dyn ToSql + Sync)>> {
+        let Self {
+            members,
+            fences,
+            closes,
+            issues,
+            keys,
+            steps,
+            ..
+        } = self;
+        let is_one = members.id.len() == 1
+            && members.body[0].is_some()
+            && self.changes_only_its_execution()
+            && fences.1.len() <= 1
+            && fences.1 == closes.1
+            && issues.seq.len() <= 1
+            && keys.text.len() <= FEW
+            && keys.seq.iter().all(Option::is_none)
+            && steps.name.len() <= FEW
+            && steps.aggregate.iter().all(Option::is_none);
+        is_one.then(|| -> Vec<&'b (dyn ToSql + Sync)> {
+            vec![
+                &members.id[0],
+                &members.expected[0],
+                &members.version[0],
+                &members.types[0],
+                &members.body[0],
+                &members.sets_current[0],
+                &members.current[0],
+                &rare.patches,
+                &rare.created,
+                first(&fences.1, &None::<i64>),
+                first(&fences.2, &None::<i32>),
+                first(&issues.seq, &None::<i64>),
+                first(&issues.unit, &None::<&str>),
+                first(&issues.pool, &None::<&str>),
+                first(&issues.worker, &None::<&str>),
+                first(&issues.epoch, &None::<i32>),
+                first(&issues.start_by, &None::<i64>),
+                first(&issues.kinds, &None::<&str>),
+                first(&issues.body, &None::<&str>),
+                &keys.text,
+                &steps.name,
+                &steps.run,
+                &steps.status,
+                &steps.last,
+                &steps.seq,
+                publishes,
+            ]
+        })
+    }
+}
+
+/// The one value of a column, or that there is none.
+fn first<'b, T: ToSql + Sync>(
+    column: &'b [T],
+    none: &'static (dyn ToSql + Sync),
+) -> &'b (dyn ToSql + Sync) {
+    column.first().map_or(none, |value| value)
+}
+
+/// Whether the statement wrote; otherwise it changed nothing.
+pub(super) fn is_written(rows: &[Row]) -> bool {
+    let row = rows.first();
+    row.and_then(|row| row.try_get(0).ok()).unwrap_or(false)
+}
