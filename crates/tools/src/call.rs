@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::Effect;
@@ -50,6 +51,28 @@ pub struct Call {
     pub keeper: Option<results::Keeper>,
     /// How results are reached by reference; none where there is nothing to reach.
     pub access: Option<Access>,
+    /// What the call leaves to be done.
+    pub afterwards: Afterwards,
+}
+
+/// What a call leaves to be done once its outcome is recorded, such as to acknowledge what the outcome now holds.
+#[derive(Clone, Default)]
+pub struct Afterwards(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
+
+impl Afterwards {
+    /// Leaves something to be done.
+    pub fn leave(&self, rest: impl Future<Output = ()> + Send + 'static) {
+        *self.lock() = Some(Box::pin(rest));
+    }
+
+    /// What was left. It is not begun before it is polled, and nothing happens if it is dropped.
+    pub fn take(&self) -> Option<BoxFuture<'static, ()>> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
+        self.0.lock().expect("leaving something does not panic")
+    }
 }
 
 /// How a tool reaches results by reference.
@@ -147,6 +170,7 @@ impl Call {
             inline_bytes_max: 64 * 1024,
             keeper: None,
             access: None,
+            afterwards: Afterwards::default(),
         }
     }
 

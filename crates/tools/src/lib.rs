@@ -51,7 +51,9 @@ mod testing;
 mod transfer;
 mod transform;
 
-pub use call::{Access, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool};
+pub use call::{
+    Access, Afterwards, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool,
+};
 pub use capture::LEFT_OUT;
 pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
 pub use isolation::{Abilities, SandboxLevel};

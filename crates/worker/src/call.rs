@@ -11,7 +11,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::Task;
 use model::template::{Content, Envelope, Loaded, Need, Scope};
 use serde_json::{Map, Value};
-use tools::{Call, LogSink, Place, Stream, Tool};
+use tools::{Afterwards, Call, LogSink, Place, Stream, Tool};
 
 use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper};
@@ -23,14 +23,14 @@ use crate::{load, lookup};
 /// How long a tool may take to end after it was told to: longer than what it has started is given by the tool.
 const STOP_GRACE: Duration = Duration::from_secs(7);
 
-/// Makes one call. `at` names the attempt.
+/// Makes one call, and tells what it leaves to be done. `at` names the attempt.
 pub(crate) async fn make(
     hand: &Hand,
     tool: &Arc<dyn Tool>,
     task: &Task,
     at: &At,
     prepared: (Ready, &mut Scope),
-) -> Result<Outcome, Trouble> {
+) -> Result<(Outcome, Afterwards), Trouble> {
     let (ready, scope) = prepared;
     let mut call = Call {
         kind: task.kind.clone(),
@@ -51,6 +51,7 @@ pub(crate) async fn make(
         inline_bytes_max: inline_bytes_max(task),
         keeper: Some(keeper(hand, task, at)),
         access: Some(lookup::access(hand)),
+        afterwards: Afterwards::default(),
     };
     if task.kind == "python" {
         load_context(hand, &call, scope).await?;
@@ -65,7 +66,9 @@ pub(crate) async fn make(
         masks: hand.masks(),
         cut: Mutex::default(),
     };
-    guarded(hand, tool, call, &log).await
+    let afterwards = call.afterwards.clone();
+    let outcome = guarded(hand, tool, call, &log).await?;
+    Ok((outcome, afterwards))
 }
 
 /// Calls the tool. One that panics has failed; one that does not end when told to is left.

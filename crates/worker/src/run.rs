@@ -13,6 +13,7 @@ use model::template::{Data, Scope};
 use model::time::Time;
 use pipeline::{Asked, Entry, Next, TaskRun, Waiting};
 use serde_json::{Map, Value, json};
+use tools::Afterwards;
 
 use crate::hand::{Hand, Trouble};
 use crate::load::{self, Unresolved};
@@ -35,6 +36,8 @@ pub(crate) struct Pipeline<'h> {
     pub(crate) patch: Map<String, Value>,
     /// Whether an effect is not yet durable.
     pub(crate) owes: bool,
+    /// What the call that was just made leaves to be done.
+    pub(crate) afterwards: Option<Afterwards>,
     /// When the current visit began.
     pub(crate) begun: Time,
     /// Why it fails.
@@ -86,6 +89,7 @@ impl<'h> Pipeline<'h> {
             events: Vec::new(),
             patch: Map::new(),
             owes: false,
+            afterwards: None,
             begun: hand.now(),
             failure: None,
         }
@@ -113,6 +117,7 @@ impl<'h> Pipeline<'h> {
                         Attempted::Outcome(outcome) => self.settle(&run, *outcome).await?,
                         Attempted::Suspended => return Ok(Ended::Suspended),
                     }
+                    self.do_the_rest().await?;
                 }
                 Next::Answered { run, by, since } => {
                     let outcome = self.answer(by, since).await?;
@@ -133,6 +138,16 @@ impl<'h> Pipeline<'h> {
     async fn settle_debts(&mut self) -> Result<(), Trouble> {
         if self.owes {
             self.report().await?;
+        }
+        Ok(())
+    }
+
+    /// Does what a call has left to be done once its outcome is recorded.
+    async fn do_the_rest(&mut self) -> Result<(), Trouble> {
+        let left = self.afterwards.take();
+        if let Some(rest) = left.and_then(|left| left.take()) {
+            self.report().await?;
+            rest.await;
         }
         Ok(())
     }
@@ -221,7 +236,10 @@ impl<'h> Pipeline<'h> {
                 self.owes |= !plan.tasks[index].is_pure;
                 let prepared = (ready, &mut self.scope);
                 match call::make(self.hand, tool, run.task, &at, prepared).await {
-                    Ok(outcome) => Ok(Attempted::of(outcome)),
+                    Ok((outcome, afterwards)) => {
+                        self.afterwards = Some(afterwards);
+                        Ok(Attempted::of(outcome))
+                    }
                     Err(Trouble::Failed(error)) => Ok(Attempted::of(Outcome::error(*error))),
                     Err(Trouble::Interrupted) => Err(Trouble::Interrupted),
                 }

@@ -44,6 +44,10 @@ impl Pipeline<'_> {
             outcome = Outcome::error(error);
             settled = pipeline::fail(run, &outcome, &place);
         }
+        if outcome.failure().is_some() {
+            // The log does not hold what the call brought.
+            self.afterwards = None;
+        }
         self.note(run, settled, outcome, took);
         Ok(())
     }

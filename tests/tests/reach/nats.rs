@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream;
+use async_nats::jetstream::consumer::PullConsumer;
 use futures_util::StreamExt as _;
 use model::outcome::ErrorKind;
 use model::playbook::ResultControl;
@@ -33,8 +34,15 @@ impl Site {
         call("nats", fields)
     }
 
+    /// Makes a call, and does what it leaves to be done.
     async fn run(&self, operation: &str, fields: Value) -> Outcome {
-        run(&self.tool, self.call(operation, fields)).await
+        let call = self.call(operation, fields);
+        let afterwards = call.afterwards.clone();
+        let outcome = run(&self.tool, call).await;
+        if let Some(rest) = afterwards.take() {
+            rest.await;
+        }
+        outcome
     }
 
     async fn ok(&self, operation: &str, fields: Value) -> Value {
@@ -388,6 +396,37 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
     assert_eq!(
         site.code("js_consume", json!({"stream": "none"})).await,
         "NATS_STREAM_NOT_FOUND"
+    );
+}
+
+#[tokio::test]
+async fn messages_are_acknowledged_only_when_they_are_recorded() {
+    let site = Site::new();
+    let client = site.stream("work", "work.>").await;
+    for n in 0..3 {
+        let text = n.to_string().into();
+        client.publish(format!("work.{n}"), text).await.unwrap();
+    }
+    client.flush().await.unwrap();
+    let open = async || {
+        let stream = jetstream::new(client.clone()).get_stream("work").await;
+        let mut consumer: PullConsumer = stream.unwrap().get_consumer("c").await.unwrap();
+        consumer.info().await.unwrap().num_ack_pending
+    };
+    let fields = json!({"stream": "work", "consumer": "c", "batch": 2});
+    let call = site.call("js_consume", fields);
+    let afterwards = call.afterwards.clone();
+    assert_eq!(result(run(&site.tool, call).await)["count"], 2);
+    assert_eq!(open().await, 2, "nothing says yet that they are recorded");
+    afterwards.take().unwrap().await;
+    assert_eq!(open().await, 0);
+    let fields = json!({"stream": "work", "consumer": "c", "ack": false});
+    let call = site.call("js_consume", fields);
+    let afterwards = call.afterwards.clone();
+    assert_eq!(result(run(&site.tool, call).await)["count"], 1);
+    assert!(
+        afterwards.take().is_none(),
+        "they are someone else's to acknowledge"
     );
 }
 

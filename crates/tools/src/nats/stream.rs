@@ -1,6 +1,6 @@
 //! Messages of a stream: published once, consumed in batches, read by their number.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_nats::header::{
     NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_MESSAGE_ID,
@@ -64,7 +64,6 @@ pub(crate) async fn publish(session: &Session<'_>) -> Result<Value, TaskError> {
 }
 
 pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
-    let started = Instant::now();
     let stream = stream(session).await?;
     let durable = session.call.text("consumer")?;
     let consumer = match durable {
@@ -89,24 +88,19 @@ pub(crate) async fn consume(session: &Session<'_>) -> Result<Value, TaskError> {
         messages.push((shown(session, &message)?, message));
     }
     let (shown, messages): (Vec<Value>, Vec<Message>) = messages.into_iter().unzip();
-    let mut result = json!({
-        "stream": session.need("stream")?, "consumer": durable, "count": shown.len(), "messages": shown,
-    });
     if acknowledges {
-        let left = session.total.saturating_sub(started.elapsed()) / 2;
-        let unacknowledged = acknowledge(&messages, left.min(ACK_WITHIN)).await;
-        if unacknowledged > 0 {
-            result["unacknowledged"] = unacknowledged.into();
-        }
+        // Not before they are recorded: of a worker that dies now, they come again.
+        session.call.afterwards.leave(acknowledge(messages));
     }
-    Ok(result)
+    Ok(json!({
+        "stream": session.need("stream")?, "consumer": durable, "count": shown.len(), "messages": shown,
+    }))
 }
 
-/// Acknowledges messages; says of how many the server has not said that it knows. Those may come again, but the others
-/// never do, so they are all handed on.
-async fn acknowledge(messages: &[Message], within: Duration) -> usize {
+/// Acknowledges messages. Those of which the server does not say that it knows may come again.
+async fn acknowledge(messages: Vec<Message>) {
     let mut known = 0;
-    let told = futures_util::stream::iter(messages)
+    let told = futures_util::stream::iter(&messages)
         .map(Message::double_ack)
         .buffer_unordered(ACKS_AT_ONCE)
         .for_each(|told| {
@@ -114,8 +108,14 @@ async fn acknowledge(messages: &[Message], within: Duration) -> usize {
             std::future::ready(())
         });
     // One that takes too long is as good as lost.
-    let _ = tokio::time::timeout(within, told).await;
-    messages.len() - known
+    let _ = tokio::time::timeout(ACK_WITHIN, told).await;
+    let unacknowledged = messages.len() - known;
+    if unacknowledged > 0 {
+        tracing::warn!(
+            unacknowledged,
+            "messages may come again: their acknowledgement was not answered"
+        );
+    }
 }
 
 pub(crate) async fn get_message(session: &Session<'_>) -> Result<Value, TaskError> {

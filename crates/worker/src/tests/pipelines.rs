@@ -1,5 +1,6 @@
 //! Plain steps: how many reports they cost, what their policies do, what they keep.
 
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use model::command::ReportEnd;
@@ -11,10 +12,11 @@ use model::playbook::Directive;
 use model::raw::Raw;
 use model::time::Time;
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::house::{
-    Answer, Behaviour, RUN, claimed, failure, house, house_of, kinds, of_kind, payload, playbook,
-    resume,
+    Answer, Behaviour, House, RUN, claimed, failure, house, house_of, kinds, of_kind, payload,
+    playbook, resume,
 };
 
 const PLAIN: &str =
@@ -75,6 +77,53 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
         ]
     );
     assert_eq!(house.lines.0.lock().unwrap().len(), 2);
+}
+
+/// A house whose calls leave something to be done, and how many reports had been taken when that was done.
+fn leaving(outcome: fn() -> Outcome) -> (House, Arc<Mutex<Vec<u32>>>) {
+    let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
+    let done: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let (noted, tried): (_, Arc<OnceLock<watch::Receiver<u32>>>) = (done.clone(), Arc::default());
+    let known = tried.clone();
+    let house = house(steps, move |call| {
+        let (noted, known) = (noted.clone(), known.clone());
+        call.afterwards.leave(async move {
+            let tried = known.get().map_or(0, |tried| *tried.borrow());
+            noted.lock().unwrap().push(tried);
+        });
+        Behaviour::Answers(outcome())
+    });
+    tried.set(house.server.tried.subscribe()).unwrap();
+    (house, done)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_leaves_to_be_done_is_done_once_its_outcome_is_recorded() {
+    let (house, done) = leaving(|| Outcome::ok(1));
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    assert_eq!(
+        kinds(&reports),
+        [
+            vec!["step.started", "task.started", "task.done"],
+            vec!["step.done"]
+        ]
+    );
+    assert_eq!(*done.lock().unwrap(), [1], "after the first report");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_leaves_is_not_done_where_its_outcome_is_not_recorded() {
+    let (house, done) = leaving(|| Outcome::ok(1));
+    house.server.answer([Answer::Fenced]);
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    house.server.offer(claimed("s", 6, Work::Pipeline));
+    house.server.ended(6).await;
+    assert_eq!(*done.lock().unwrap(), [2], "of the second command alone");
+    let (house, done) = leaving(|| failure("NO"));
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    house.server.ended(5).await;
+    assert_eq!(*done.lock().unwrap(), [0; 0], "what failed brought nothing");
 }
 
 #[tokio::test(start_paused = true)]
