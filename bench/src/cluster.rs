@@ -15,6 +15,15 @@ use crate::raw::now;
 /// How long a process may take to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Who works for a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// Two processes of their own.
+    Apart,
+    /// The server itself.
+    Within,
+}
+
 /// Processes that end with this.
 pub(crate) struct Cluster {
     /// What speaks to the first server.
@@ -22,7 +31,7 @@ pub(crate) struct Cluster {
     /// How long the first server took from its start to being ready.
     pub(crate) ready: Duration,
     /// The database, where there is one.
-    pub(crate) database: Option<(Postgres, Database)>,
+    database: Option<(Postgres, Database)>,
     server: u32,
     processes: Vec<Child>,
     dir: TempDir,
@@ -39,16 +48,22 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// One server and two workers on Postgres.
-    pub(crate) async fn start() -> anyhow::Result<Self> {
+    /// One server on Postgres, and who works for it.
+    pub(crate) async fn start(workers: Workers) -> anyhow::Result<Self> {
         let postgres = Postgres::private();
         let database = postgres.fresh_database();
         let url = database.url();
-        let mut cluster = Self::serve(&["--store", &url], Some((postgres, database))).await?;
-        for _ in 0..2 {
-            cluster.work()?;
+        let mut flags = vec!["--store", &url];
+        if workers == Workers::Within {
+            flags.extend(["--local-slots", "8"]);
         }
-        cluster.wait_for_workers(2).await?;
+        let mut cluster = Self::serve(&flags, Some((postgres, database))).await?;
+        if workers == Workers::Apart {
+            for _ in 0..2 {
+                cluster.work()?;
+            }
+            cluster.wait_for_workers(2).await?;
+        }
         Ok(cluster)
     }
 
@@ -172,6 +187,12 @@ impl Cluster {
         };
         anyhow::ensure!(ids.iter().all(is_there), "a run did not complete");
         Ok(())
+    }
+
+    /// Its database.
+    pub(crate) fn database(&self) -> &Database {
+        let database = self.database.as_ref();
+        &database.expect("a server on Postgres has a database").1
     }
 
     /// What the server holds in memory.

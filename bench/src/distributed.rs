@@ -7,22 +7,44 @@ use serde_json::{Value, json};
 use tests::peers::Database;
 use tokio_postgres::NoTls;
 
-use crate::cluster::Cluster;
-use crate::figure::Figure;
+use crate::cluster::{Cluster, Workers};
+use crate::figure::{Figure, Scale};
 use crate::raw::now;
 use crate::workloads::{ROW_BYTES, chain_of, loop_over};
 
-/// Everything that is measured.
-pub(crate) async fn measure() -> anyhow::Result<Vec<Figure>> {
-    let mut figures = start_up().await?;
-    let cluster = Arc::new(Cluster::start().await?);
-    let (_, database) = cluster.database.as_ref().expect("a cluster has a database");
-    let commit = raw_commit(database).await?;
-    figures.push(chain(&cluster, commit).await?);
-    figures.push(burst(&cluster).await?);
-    figures.extend(loops(&cluster).await?);
-    figures.extend(latency(&cluster).await?);
-    figures.extend(append(&cluster, database).await?);
+/// How often the chain runs, after a few rounds that warm everything up.
+const ROUNDS: u32 = 50;
+const WARM_UP: u32 = 10;
+/// Raw commits before each chain.
+const COMMITS: usize = 7;
+
+/// Everything that is measured, or what is wanted of it.
+pub(crate) async fn measure(wanted: &[&str], scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
+    let mut figures = Vec::new();
+    if is_wanted("start") {
+        figures.extend(start_up().await?);
+    }
+    if is_wanted("chain") {
+        let cluster = Cluster::start(Workers::Within).await?;
+        figures.push(chain(&cluster, "cluster, the server's own slots", scale).await?);
+    }
+    let cluster = Arc::new(Cluster::start(Workers::Apart).await?);
+    if is_wanted("chain") {
+        figures.push(chain(&cluster, "cluster", scale).await?);
+    }
+    if is_wanted("burst") {
+        figures.push(burst(&cluster, scale).await?);
+    }
+    if is_wanted("loops") {
+        figures.extend(loops(&cluster, scale).await?);
+    }
+    if is_wanted("latency") {
+        figures.extend(latency(&cluster, scale).await?);
+    }
+    if is_wanted("append") {
+        figures.extend(append(&cluster, scale).await?);
+    }
     Ok(figures)
 }
 
@@ -57,61 +79,84 @@ async fn connect(database: &Database) -> anyhow::Result<tokio_postgres::Client> 
     Ok(client)
 }
 
-/// The median of one-row commits, in milliseconds.
-async fn raw_commit(database: &Database) -> anyhow::Result<f64> {
-    let client = connect(database).await?;
-    client
-        .batch_execute("CREATE TABLE IF NOT EXISTS raw (id bigserial PRIMARY KEY, body text)")
-        .await?;
-    let insert = client.prepare("INSERT INTO raw (body) VALUES ($1)").await?;
-    let body = "x".repeat(ROW_BYTES);
-    let mut times = Vec::new();
-    for _ in 0..400 {
-        let begin = now();
-        client.execute(&insert, &[&body]).await?;
-        times.push(begin.elapsed().as_secs_f64() * 1e3);
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+/// Raw commits of one row, by turns with the chain: both see the same disk.
+struct Raw {
+    client: tokio_postgres::Client,
+    insert: tokio_postgres::Statement,
+    times: Vec<f64>,
 }
 
-async fn chain(cluster: &Cluster, commit: f64) -> anyhow::Result<Figure> {
+impl Raw {
+    async fn new(database: &Database) -> anyhow::Result<Self> {
+        let client = connect(database).await?;
+        client
+            .batch_execute("CREATE TABLE raw (id bigserial PRIMARY KEY, body text)")
+            .await?;
+        let insert = client.prepare("INSERT INTO raw (body) VALUES ($1)").await?;
+        let times = Vec::new();
+        Ok(Self {
+            client,
+            insert,
+            times,
+        })
+    }
+
+    async fn commit(&mut self) -> anyhow::Result<()> {
+        let body = "x".repeat(ROW_BYTES);
+        let begin = now();
+        self.client.execute(&self.insert, &[&body]).await?;
+        self.times.push(begin.elapsed().as_secs_f64() * 1e3);
+        Ok(())
+    }
+}
+
+/// The middle one.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+async fn chain(cluster: &Cluster, place: &str, scale: Scale) -> anyhow::Result<Figure> {
     let path = cluster.register(&chain_of(20)).await?;
+    let mut raw = Raw::new(cluster.database()).await?;
     let mut times = Vec::new();
-    for round in 0..60 {
+    for round in 0..WARM_UP + scale.of(ROUNDS) {
+        for _ in 0..COMMITS {
+            raw.commit().await?;
+        }
         let begin = now();
         let id = cluster.submit(&path, &json!({})).await?;
         cluster.follow(&id, 0).await?;
-        if round >= 10 {
+        if round >= WARM_UP {
             times.push(begin.elapsed().as_secs_f64() * 1e3 / 20.0);
         }
     }
-    times.sort_by(f64::total_cmp);
     Ok(Figure {
-        work: "cluster: 20-step chain, one at a time: per step".to_owned(),
-        value: times[times.len() / 2],
+        work: format!("{place}: 20-step chain, one at a time: per step"),
+        value: median(times),
         unit: "ms",
         reach: "at most 2.5 x one raw Postgres commit",
-        raw: Some(commit),
+        raw: Some(median(raw.times)),
     })
 }
 
-async fn burst(cluster: &Cluster) -> anyhow::Result<Figure> {
+async fn burst(cluster: &Cluster, scale: Scale) -> anyhow::Result<Figure> {
     let path = cluster
         .register(&chain_of(3).replace("chain", "burst"))
         .await?;
     let id = cluster.submit(&path, &json!({})).await?;
     cluster.follow(&id, 0).await?;
+    let count = scale.of(200);
     let mut best = 0.0_f64;
     for _ in 0..5 {
         let begin = now();
         let nothing = json!({});
-        let ids = try_join_all((0..200).map(|_| cluster.submit(&path, &nothing))).await?;
+        let ids = try_join_all((0..count).map(|_| cluster.submit(&path, &nothing))).await?;
         cluster.wait_for_all(&ids).await?;
-        best = best.max(200.0 / begin.elapsed().as_secs_f64());
+        best = best.max(f64::from(count) / begin.elapsed().as_secs_f64());
     }
     Ok(Figure {
-        work: "cluster: 200 executions of 3 steps at once, best of 5".to_owned(),
+        work: format!("cluster: {count} executions of 3 steps at once, best of 5"),
         value: best,
         unit: "/s",
         reach: "at least 1 000",
@@ -119,10 +164,10 @@ async fn burst(cluster: &Cluster) -> anyhow::Result<Figure> {
     })
 }
 
-async fn loops(cluster: &Cluster) -> anyhow::Result<Vec<Figure>> {
+async fn loops(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster.register(&loop_over("{kind: noop}")).await?;
     let mut figures = Vec::new();
-    for total in [1_000_u32, 1_000, 100_000] {
+    for total in [1_000, 1_000, 100_000].map(|total| scale.of(total)) {
         let begin = now();
         let id = cluster.submit(&path, &json!({"n": total})).await?;
         cluster.wait(&id).await?;
@@ -140,12 +185,13 @@ async fn loops(cluster: &Cluster) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// From a command's issue to the begin of its step, by the log, while nothing else runs.
-async fn latency(cluster: &Cluster) -> anyhow::Result<Vec<Figure>> {
+async fn latency(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster
         .register(&chain_of(1).replace("chain", "single"))
         .await?;
     let mut times = Vec::new();
-    for _ in 0..200 {
+    let count = scale.of(200);
+    for _ in 0..count {
         let id = cluster.submit(&path, &json!({})).await?;
         cluster.follow(&id, 0).await?;
         let log: Value = cluster
@@ -162,7 +208,7 @@ async fn latency(cluster: &Cluster) -> anyhow::Result<Vec<Figure>> {
         }
     }
     anyhow::ensure!(
-        times.len() > 100,
+        times.len() > count as usize / 2,
         "the log tells when commands were issued and begun"
     );
     times.sort_by(f64::total_cmp);
@@ -180,10 +226,11 @@ async fn latency(cluster: &Cluster) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Events a second through the whole engine, beside raw inserts of the very same rows.
-async fn append(cluster: &Cluster, database: &Database) -> anyhow::Result<Vec<Figure>> {
+async fn append(cluster: &Cluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster.register(&loop_over("{kind: noop}")).await?;
     let begin = now();
-    let id = cluster.submit(&path, &json!({"n": 50_000})).await?;
+    let total = scale.of(50_000);
+    let id = cluster.submit(&path, &json!({"n": total})).await?;
     cluster.wait(&id).await?;
     let took = begin.elapsed().as_secs_f64();
     let status: Value = cluster
@@ -191,7 +238,7 @@ async fn append(cluster: &Cluster, database: &Database) -> anyhow::Result<Vec<Fi
         .get(&format!("/api/executions/{id}/status"))
         .await?;
     let events = status["seq"].as_f64().unwrap_or(0.0);
-    let client = connect(database).await?;
+    let client = connect(cluster.database()).await?;
     let id: i64 = id.parse()?;
     let rows = client
         .query("SELECT seq_first, seq_last, types::text, body::text FROM noetl.log WHERE execution_id = $1 ORDER BY seq_first", &[&id])
@@ -221,10 +268,10 @@ async fn append(cluster: &Cluster, database: &Database) -> anyhow::Result<Vec<Fi
         .await?;
     let body = "x".repeat(300);
     let begin = now();
-    let count = 100_000_i64;
+    let count = i64::from(scale.of(100_000));
     for from in (0..count).step_by(1_000) {
-        let seqs: Vec<i64> = (from..from + 1_000).collect();
-        let bodies = vec![body.as_str(); 1_000];
+        let seqs: Vec<i64> = (from..count.min(from + 1_000)).collect();
+        let bodies = vec![body.as_str(); seqs.len()];
         client.execute(&insert, &[&seqs, &bodies]).await?;
     }
     let single = count as f64 / begin.elapsed().as_secs_f64();

@@ -4,6 +4,25 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+/// How much work is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// As much as the figures need.
+    Full,
+    /// A hundredth: enough to see that everything runs.
+    Trial,
+}
+
+impl Scale {
+    /// So much of it, and never nothing.
+    pub(crate) fn of(self, full: u32) -> u32 {
+        match self {
+            Self::Full => full,
+            Self::Trial => (full / 100).max(1),
+        }
+    }
+}
+
 /// One measured figure.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {

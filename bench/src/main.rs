@@ -1,6 +1,7 @@
 //! What we measure, each figure beside the raw limit taken in the same run.
 //!
 //! `cargo xtask bench` prints a table; `-o json` prints one object. Nothing here is asserted: a figure is a figure.
+//! `--trial` does a hundredth of everything, which the test command runs so that no measurement breaks unseen.
 
 #![expect(clippy::cast_precision_loss, reason = "figures are rounded anyway")]
 #![expect(
@@ -19,6 +20,8 @@ mod stack;
 mod transfer;
 mod workloads;
 
+use figure::Scale;
+
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = arguments();
     let json = arguments.windows(2).any(|pair| pair == ["-o", "json"]);
@@ -32,35 +35,36 @@ fn main() -> anyhow::Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let mut figures = Vec::new();
     let asked = |flag: &str| arguments.iter().any(|word| word == flag);
-    let is_apart = ["--distributed", "--results", "--transfer"]
-        .map(asked)
-        .contains(&true);
-    if is_apart {
-        figures = if asked("--results") {
-            runtime.block_on(results::measure())?
-        } else if asked("--transfer") {
-            runtime.block_on(transfer::measure())?
-        } else {
-            runtime.block_on(distributed::measure())?
-        };
+    let is_trial = asked("--trial");
+    let scale = if is_trial { Scale::Trial } else { Scale::Full };
+    if is_trial && !json {
+        println!("a trial: a hundredth of the work, to see that it runs; the figures mean nothing");
+    }
+    let apart = ["--distributed", "--results", "--transfer"];
+    let is_embedded = is_trial || !apart.map(asked).contains(&true);
+    let mut figures = Vec::new();
+    let mut take = |measured: Vec<figure::Figure>| {
         if !json {
-            for figure in &figures {
+            for figure in &measured {
                 println!("{figure}");
             }
         }
-    }
-    for workload in workloads::ALL.iter().filter(|_| !is_apart) {
+        figures.extend(measured);
+    };
+    for workload in workloads::ALL.iter().filter(|_| is_embedded) {
         if wanted.is_empty() || wanted.iter().any(|word| workload.name.contains(word)) {
-            let measured = (workload.measure)(&runtime)?;
-            for figure in &measured {
-                if !json {
-                    println!("{figure}");
-                }
-            }
-            figures.extend(measured);
+            take((workload.measure)(&runtime, scale)?);
         }
+    }
+    if is_trial || asked("--distributed") {
+        take(runtime.block_on(distributed::measure(&wanted, scale))?);
+    }
+    if is_trial || asked("--results") {
+        take(runtime.block_on(results::measure(scale))?);
+    }
+    if is_trial || asked("--transfer") {
+        take(runtime.block_on(transfer::measure(scale))?);
     }
     if json {
         println!(

@@ -15,29 +15,30 @@ use results::{Bodies, Home, Kind, Local, Packing, Source, Stores, StoresConfig, 
 use tempfile::TempDir;
 use tests::peers::S3;
 
-use crate::figure::Figure;
+use crate::figure::{Figure, Scale};
 use crate::raw::now;
 
 const MIB: usize = 1024 * 1024;
 /// A gibibyte, in so many parts of 8 MiB.
-const PARTS: u64 = 128;
+const PARTS: u32 = 128;
 const SMALL_BYTES: usize = 64 * 1024;
-const SMALL_BODIES: usize = 6_000;
+const SMALL_BODIES: u32 = 6_000;
 /// So many small bodies are on their way at once, as the slots of a worker make it.
 const AT_ONCE: usize = 32;
-const OBJECTS: u64 = 96;
+const OBJECTS: u32 = 96;
 
 /// Everything that is measured.
-pub(crate) async fn measure() -> anyhow::Result<Vec<Figure>> {
-    let mut figures = large().await?;
-    figures.push(small().await?);
-    figures.extend(bucket().await?);
+pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = large(scale.of(PARTS)).await?;
+    figures.push(small(scale.of(SMALL_BODIES)).await?);
+    figures.extend(bucket(scale.of(OBJECTS)).await?);
     Ok(figures)
 }
 
 /// Bytes that do not shrink, other ones for each number.
-fn noise(count: usize, number: u64) -> Bytes {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ (number + 1).wrapping_mul(0x2545_f491_4f6c_dd1d);
+fn noise(count: usize, number: u32) -> Bytes {
+    let mut state =
+        0x9e37_79b9_7f4a_7c15_u64 ^ (u64::from(number) + 1).wrapping_mul(0x2545_f491_4f6c_dd1d);
     let next = || {
         state ^= state << 13;
         state ^= state >> 7;
@@ -84,13 +85,13 @@ fn copy(part: &Bytes, file: &Path) -> anyhow::Result<String> {
     Ok(hash)
 }
 
-async fn large() -> anyhow::Result<Vec<Figure>> {
+async fn large(parts: u32) -> anyhow::Result<Vec<Figure>> {
     let dir = TempDir::new_in(".")?;
     let bodies = stores(&dir, None)?;
-    let total = PARTS * 8 * MIB as u64;
+    let total = u64::from(parts) * 8 * MIB as u64;
     let (mut ours, mut raw) = (Duration::ZERO, Duration::ZERO);
     let mut stored = Vec::new();
-    for number in 0..PARTS {
+    for number in 0..parts {
         let part = noise(8 * MIB, number);
         // In turns, so that both meet the same disk.
         let begin = now();
@@ -131,17 +132,18 @@ async fn large() -> anyhow::Result<Vec<Figure>> {
     Ok(vec![put, get])
 }
 
-async fn small() -> anyhow::Result<Figure> {
+async fn small(count: u32) -> anyhow::Result<Figure> {
     let dir = TempDir::new_in(".")?;
     let local = stores(&dir, None)?;
-    let parts: Vec<Bytes> = (0..SMALL_BODIES as u64)
+    let parts: Vec<Bytes> = (0..count)
         .map(|number| noise(SMALL_BYTES, number))
         .collect();
     let begin = now();
-    for (number, body) in parts.iter().take(500).enumerate() {
+    let alone = count.min(500);
+    for (number, body) in parts.iter().take(alone as usize).enumerate() {
         copy(body, &dir.path().join(format!("raw-{number}")))?;
     }
-    let raw = 500.0 / begin.elapsed().as_secs_f64();
+    let raw = f64::from(alone) / begin.elapsed().as_secs_f64();
     let begin = now();
     let hands = (0..AT_ONCE).map(|hand| {
         let (local, parts) = (&local, &parts);
@@ -156,14 +158,14 @@ async fn small() -> anyhow::Result<Figure> {
     try_join_all(hands).await?;
     Ok(Figure {
         work: "results: 64 KiB bodies into the local store, 32 at once".to_owned(),
-        value: SMALL_BODIES as f64 / begin.elapsed().as_secs_f64(),
+        value: f64::from(count) / begin.elapsed().as_secs_f64(),
         unit: "/s",
         reach: "at least 3 000; beside it, one at a time hashed, written and flushed",
         raw: Some(raw),
     })
 }
 
-async fn bucket() -> anyhow::Result<Vec<Figure>> {
+async fn bucket(objects: u32) -> anyhow::Result<Vec<Figure>> {
     let (s3, dir) = (S3::private(), TempDir::new()?);
     let bodies = stores(&dir, Some(&s3))?;
     let client: Arc<dyn ObjectStore> = Arc::new(
@@ -176,9 +178,9 @@ async fn bucket() -> anyhow::Result<Vec<Figure>> {
             .with_allow_http(true)
             .build()?,
     );
-    let total = OBJECTS * 4 * MIB as u64;
+    let total = u64::from(objects) * 4 * MIB as u64;
     let mut took = [Duration::ZERO; 4];
-    for number in 0..OBJECTS {
+    for number in 0..objects {
         let body = noise(4 * MIB, number);
         let path = object_store::path::Path::from(format!("raw/{number}"));
         let begin = now();

@@ -12,7 +12,7 @@ use store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::figure::Figure;
+use crate::figure::{Figure, Scale};
 use crate::raw::now;
 use crate::stack::Stack;
 use crate::{memory, raw, replay};
@@ -25,7 +25,7 @@ pub(crate) struct Workload {
     /// What it is called on the command line.
     pub(crate) name: &'static str,
     /// Measures it.
-    pub(crate) measure: fn(&Runtime) -> anyhow::Result<Vec<Figure>>,
+    pub(crate) measure: fn(&Runtime, Scale) -> anyhow::Result<Vec<Figure>>,
 }
 
 /// Everything that is measured.
@@ -77,20 +77,21 @@ pub(crate) fn loop_over(tool: &str) -> String {
     )
 }
 
-fn chain(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+fn chain(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
+    let rounds = scale.of(50);
     let (per_step, bytes) = runtime.block_on(async {
         let stack = Stack::start()?;
         let text = chain_of(20);
         stack.run(&text, None).await?;
         let before = stack.bytes()?;
         let mut times = Vec::new();
-        for _ in 0..50 {
+        for _ in 0..rounds {
             let begin = now();
             stack.run(&text, None).await?;
             times.push(begin.elapsed().as_secs_f64() * 1e3 / 20.0);
         }
-        let bytes = (stack.bytes()? - before) as f64 / (50.0 * 20.0);
+        let bytes = (stack.bytes()? - before) as f64 / (f64::from(rounds) * 20.0);
         stack.stop().await?;
         times.sort_by(f64::total_cmp);
         anyhow::Ok((times[times.len() / 2], bytes))
@@ -113,14 +114,15 @@ fn chain(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-fn burst(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+fn burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let count = scale.of(200);
     let rate = runtime.block_on(async {
         let stack = Stack::start()?;
         let text = chain_of(3);
         stack.run(&text, None).await?;
         let mut watch = stack.server.watch();
         let begin = now();
-        let ids = try_join_all((0..200).map(|_| stack.submit(&text, None))).await?;
+        let ids = try_join_all((0..count).map(|_| stack.submit(&text, None))).await?;
         let mut left: HashSet<_> = ids.into_iter().collect();
         while !left.is_empty() {
             let ended = match watch.recv().await {
@@ -143,12 +145,12 @@ fn burst(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
                 }
             }
         }
-        let rate = 200.0 / begin.elapsed().as_secs_f64();
+        let rate = f64::from(count) / begin.elapsed().as_secs_f64();
         stack.stop().await?;
         anyhow::Ok(rate)
     })?;
     Ok(vec![Figure {
-        work: "200 executions of 3 steps at once".to_owned(),
+        work: format!("{count} executions of 3 steps at once"),
         value: rate,
         unit: "exec/s",
         reach: "at least 2 500",
@@ -156,10 +158,11 @@ fn burst(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     }])
 }
 
-fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+fn loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let mut walls = Vec::new();
-    for n in [1_000u64, 10_000, 100_000] {
+    let sizes = [1_000, 10_000, 100_000].map(|size| scale.of(size));
+    for n in sizes {
         let (seconds, bytes, fold) = runtime.block_on(async {
             let stack = Stack::start()?;
             let text = loop_over("{kind: noop}");
@@ -168,7 +171,7 @@ fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
             let begin = now();
             let id = stack.run(&text, Some(Raw::of(&json!({"n": n})))).await?;
             let seconds = begin.elapsed().as_secs_f64();
-            let bytes = (stack.bytes()? - before) as f64 / n as f64;
+            let bytes = (stack.bytes()? - before) as f64 / f64::from(n);
             let events = stack.store.events(id, Seq(0), usize::MAX).await?;
             let fold = replay::fold_rate(&events)?;
             stack.stop().await?;
@@ -177,12 +180,12 @@ fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
         walls.push(seconds);
         figures.push(Figure {
             work: format!("parallel loop of {n}, 50 in flight"),
-            value: n as f64 / seconds,
+            value: f64::from(n) / seconds,
             unit: "iter/s",
             reach: "at least 30 000",
             raw: None,
         });
-        if n == 100_000 {
+        if n == sizes[2] {
             figures.push(Figure {
                 work: "bytes kept per iteration".to_owned(),
                 value: bytes,
@@ -200,7 +203,10 @@ fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
         }
     }
     figures.push(Figure {
-        work: "loop of 100 000 against one of 10 000: wall time".to_owned(),
+        work: format!(
+            "loop of {} against one of {}: wall time",
+            sizes[2], sizes[1]
+        ),
         value: walls[2] / walls[1],
         unit: "times",
         reach: "at most 12",
@@ -216,8 +222,8 @@ fn loops(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
-    let n = 5_000u64;
+fn python_loop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let n = scale.of(5_000);
     let rate = runtime.block_on(async {
         let stack = Stack::start()?;
         let text =
@@ -225,7 +231,7 @@ fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
         stack.run(&text, Some(Raw::of(&json!({"n": 50})))).await?;
         let begin = now();
         stack.run(&text, Some(Raw::of(&json!({"n": n})))).await?;
-        let rate = n as f64 / begin.elapsed().as_secs_f64();
+        let rate = f64::from(n) / begin.elapsed().as_secs_f64();
         stack.stop().await?;
         anyhow::Ok(rate)
     })?;
@@ -237,21 +243,21 @@ fn python_loop(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
             reach: "at least 5 000",
             raw: None,
         },
-        beyond_noop(runtime)?,
+        beyond_noop(runtime, scale)?,
     ])
 }
 
 /// What a warm python call costs beyond a no-op: chains of steps, by turns, per step. Each step is one durable write,
 /// whatever its tool.
-fn beyond_noop(runtime: &Runtime) -> anyhow::Result<Figure> {
-    const ROUNDS: usize = 41;
+fn beyond_noop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figure> {
     const STEPS: usize = 20;
+    let rounds = scale.of(40);
     let noop = chain_of(STEPS);
     let python = noop.replace("{kind: noop}", "{kind: python, code: \"return 1\"}");
     let medians = runtime.block_on(async {
         let stack = Stack::start()?;
         let mut times = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
+        for round in 0..=rounds {
             for (text, times) in [&noop, &python].into_iter().zip(&mut times) {
                 let begin = now();
                 stack.run(text, None).await?;
@@ -277,14 +283,14 @@ fn beyond_noop(runtime: &Runtime) -> anyhow::Result<Figure> {
     })
 }
 
-fn submit(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
+fn submit(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let commit = raw::one_row_commit(ROW_BYTES)?.as_secs_f64() * 1e3;
     let median = runtime.block_on(async {
         let stack = Stack::start()?;
         let text = chain_of(1);
         stack.run(&text, None).await?;
         let mut times = Vec::new();
-        for _ in 0..100 {
+        for _ in 0..scale.of(100) {
             let begin = stack.store.now();
             let id = stack.run(&text, None).await?;
             let events = stack.store.events(id, Seq(0), usize::MAX).await?;
@@ -310,8 +316,8 @@ fn submit(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
 
 /// Events appended a second by the whole engine, beside raw batched inserts of the same events: one row each, as a
 /// plain event table would hold them, and packed, as our log holds them.
-fn append(runtime: &Runtime) -> anyhow::Result<Vec<Figure>> {
-    let n = 50_000u64;
+fn append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let n = scale.of(50_000);
     let (rate, packed, single) = runtime.block_on(async {
         let stack = Stack::start()?;
         let text = loop_over("{kind: noop}");

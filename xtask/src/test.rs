@@ -6,7 +6,7 @@ use crate::check;
 use crate::prerequisite::{NEXTEST, ensure_duckdb, ensure_postgres, ensure_python};
 use crate::shell::{cargo, root, run as shell, target_directory};
 
-/// The gates of `check`, then every test, then a short storm; arguments go to the test runner.
+/// The gates of `check`, then every test, a short storm, and a trial of what measures; arguments go to the test runner.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     NEXTEST.ensure()?;
     let python = ensure_python()?;
@@ -22,8 +22,15 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             .args(["cargo", "nextest", "run", "--workspace", "--no-fail-fast"])
             .args(args)
             .current_dir(root())
-            .env("NOETL_TEST_PYTHON", python),
+            .env("NOETL_TEST_PYTHON", &python),
     )?;
     // Alone on the machine: it is about time, and about processes that get none.
-    shell(Command::new(programs.join("e2e")).current_dir(root()))
+    shell(Command::new(programs.join("e2e")).current_dir(root()))?;
+    // Not for the figures: what measures must not break unseen.
+    shell(
+        Command::new(programs.join("bench"))
+            .arg("--trial")
+            .current_dir(root())
+            .env("NOETL_TEST_PYTHON", &python),
+    )
 }
