@@ -478,6 +478,11 @@ async fn each_sslmode_trusts_as_far_as_it_says() {
     let known = format!("sslrootcert={}", roots.display());
     for (url, is_trusted) in [
         (format!("{by_address}?sslmode=require"), true),
+        // The password is proved over this very connection, and to nobody in between.
+        (
+            format!("{by_address}?sslmode=require&channel_binding=require"),
+            true,
+        ),
         (format!("{by_address}?sslmode=verify-ca&{known}"), true),
         (format!("{by_address}?sslmode=verify-full&{known}"), false),
         (format!("{by_name}?sslmode=verify-full&{known}"), true),

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Connection, Row, Socket, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::Error;
 use crate::postgres::clock::instant;
 use crate::postgres::failure::{Fault, TRIES_MAX, WAITS, named};
 use crate::postgres::options::Target;
-use crate::postgres::tls::{Encrypted, Tls};
+use crate::postgres::tls::tls;
 
 /// How long an asker waits for a connection that others use.
 const ROOM_MAX: Duration = Duration::from_secs(5);
@@ -52,16 +54,19 @@ impl Plans {
     }
 }
 
+/// An encrypted connection.
+type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
 /// Makes connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) target: Arc<Target>,
-    tls: Tls,
+    tls: MakeRustlsConnect,
 }
 
 impl Connector {
     pub(super) fn new(target: Target) -> Result<Self, Error> {
-        let tls = Tls::new(&target)?;
+        let tls = tls(&target)?;
         Ok(Self {
             target: Arc::new(target),
             tls,
@@ -69,9 +74,7 @@ impl Connector {
     }
 
     /// A connection that nobody drives yet.
-    pub(super) async fn connect(
-        &self,
-    ) -> Result<(Client, Connection<Socket, Encrypted<Socket>>), Error> {
+    pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, Encrypted>), Error> {
         let connected = self.target.config.connect(self.tls.clone()).await;
         connected.map_err(|error| match Fault::from(error) {
             Fault::Firm(error) => named(&self.target, error),

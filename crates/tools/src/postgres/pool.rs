@@ -7,10 +7,11 @@ use model::outcome::{ErrorKind, TaskError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_postgres::{CancelToken, Client};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::postgres::failure::{silent, unreached};
 use crate::postgres::target::Target;
-use crate::postgres::tls::Tls;
+use crate::postgres::tls::tls;
 use crate::postgres::tool::PostgresConfig;
 use crate::postgres::{guard, session};
 
@@ -30,7 +31,7 @@ pub(crate) struct Pools {
 /// The connections of one credential.
 struct Pool {
     target: Target,
-    tls: Tls,
+    tls: MakeRustlsConnect,
     room: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
 }
@@ -50,7 +51,7 @@ pub(crate) struct Lease {
 /// Stops what a connection is doing.
 pub(crate) struct Stopper {
     token: CancelToken,
-    tls: Tls,
+    tls: MakeRustlsConnect,
 }
 
 impl Pools {
@@ -87,7 +88,7 @@ impl Pools {
         if let Some(pool) = pools.iter().find(|pool| pool.target == target) {
             return Ok(pool.clone());
         }
-        let tls = Tls::new(&target).map_err(|why| {
+        let tls = tls(&target).map_err(|why| {
             TaskError::new(
                 ErrorKind::Auth,
                 "AUTH_INVALID",
@@ -121,7 +122,8 @@ impl Pools {
             let checked = guard::check(&client, target, &self.config.allow).await?;
             Ok::<_, tokio_postgres::Error>(checked.map(|()| client))
         };
-        let begun = timeout(connect_max, begun).await;
+        // An encrypted connection is large; whoever waits for it need not be.
+        let begun = timeout(connect_max, Box::pin(begun)).await;
         begun
             .map_err(|_| silent(&place))?
             .map_err(|error| unreached(&error, &place))?
@@ -194,7 +196,7 @@ impl Stopper {
     /// Tells the server to stop; an answer comes by the connection itself.
     pub(crate) async fn stop(self) {
         // A server that cannot be told is given up with the connection.
-        let _ = timeout(ANSWER_MAX, self.token.cancel_query(self.tls)).await;
+        let _ = timeout(ANSWER_MAX, Box::pin(self.token.cancel_query(self.tls))).await;
     }
 }
 

@@ -1,10 +1,7 @@
 //! Encrypted connections by rustls with ring, trusting as `sslmode` says.
 
-use std::io;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,41 +11,33 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use tokio_rustls::TlsConnector;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::postgres::target::{Target, Trust};
 
-/// Makes connections encrypted.
-#[derive(Clone)]
-pub(super) struct Tls(Arc<ClientConfig>);
-
-impl Tls {
-    /// What a target trusts; the error says what is wrong with its certificates.
-    pub(super) fn new(target: &Target) -> Result<Self, String> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let authority = match target.trust {
-            Trust::Any => None,
-            Trust::Authority | Trust::Full => {
-                let roots = Arc::new(roots(target.roots.as_deref())?);
-                let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-                Some(built.build().map_err(|error| error.to_string())?)
-            }
-        };
-        let verifier = Verifier {
-            provider: provider.clone(),
-            authority,
-            checks_name: target.trust == Trust::Full,
-        };
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        Ok(Self(Arc::new(config)))
-    }
+/// What makes connections encrypted, trusting as the target says; the error says what is wrong with its certificates.
+pub(super) fn tls(target: &Target) -> Result<MakeRustlsConnect, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let authority = match target.trust {
+        Trust::Any => None,
+        Trust::Authority | Trust::Full => {
+            let roots = Arc::new(roots(target.roots.as_deref())?);
+            let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+            Some(built.build().map_err(|error| error.to_string())?)
+        }
+    };
+    let verifier = Verifier {
+        provider: provider.clone(),
+        authority,
+        checks_name: target.trust == Trust::Full,
+    };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
 }
 
 /// The authorities that are trusted: those of the file named, or the machine's.
@@ -124,78 +113,5 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         let known = &self.provider.signature_verification_algorithms;
         known.supported_schemes()
-    }
-}
-
-impl<S> MakeTlsConnect<S> for Tls
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    type Stream = Encrypted<S>;
-    type TlsConnect = Handshake;
-    type Error = rustls::pki_types::InvalidDnsNameError;
-
-    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, Self::Error> {
-        Ok(Handshake {
-            connector: TlsConnector::from(self.0.clone()),
-            host: ServerName::try_from(host)?.to_owned(),
-        })
-    }
-}
-
-/// One handshake to be made.
-pub(super) struct Handshake {
-    connector: TlsConnector,
-    host: ServerName<'static>,
-}
-
-impl<S> TlsConnect<S> for Handshake
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    type Stream = Encrypted<S>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
-
-    fn connect(self, stream: S) -> Self::Future {
-        let shaken = self.connector.connect(self.host, stream);
-        Box::pin(async move { Ok(Encrypted(Box::new(shaken.await?))) })
-    }
-}
-
-/// An encrypted connection.
-pub(super) struct Encrypted<S>(Box<tokio_rustls::client::TlsStream<S>>);
-
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_read(cx, buffer)
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_shutdown(cx)
     }
 }
