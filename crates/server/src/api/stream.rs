@@ -157,8 +157,8 @@ impl Waiting {
         self.published = self.published.resubscribe();
     }
 
-    /// Lets news gather until then, or until the run, if it is about one, has ended or the server stops. Nothing else wakes it: most commits of a
-    /// busy server are no news to it, and to be woken for each would cost whoever waits for the commit.
+    /// Lets news gather until then, or until the run, if it is about one, has ended or the server stops. Nothing else wakes it:
+    /// most commits of a busy server are no news to it, and to be woken for each would cost whoever waits for the commit.
     async fn rest(&mut self, until: Instant, of: Option<ExecutionId>) {
         let ended = async { while matches!(self.ended.recv().await, Ok(id) if of != Some(id)) {} };
         tokio::select! {
