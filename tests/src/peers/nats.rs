@@ -65,8 +65,9 @@ impl Nats {
         self.watch().take();
     }
 
-    /// Starts it again.
+    /// Starts it again, even if it was started meanwhile.
     pub fn start(&self) {
+        self.kill();
         let ports = self.dir.path().join("ports");
         // The server writes this folder once it listens.
         let _ = std::fs::remove_dir_all(&ports);
