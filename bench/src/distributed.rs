@@ -1,14 +1,12 @@
 //! The work that is measured on a cluster, beside raw Postgres in the same run.
 
-use std::sync::Arc;
-
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tests::peers::Database;
 use tokio_postgres::NoTls;
 
 use crate::cluster::{Cluster, Workers};
-use crate::figure::{Figure, Scale};
+use crate::figure::{Figure, Scale, median};
 use crate::raw::now;
 use crate::workloads::{ROW_BYTES, chain_of, loop_over};
 
@@ -20,7 +18,7 @@ const COMMITS: usize = 7;
 
 /// Everything that is measured, or what is wanted of it.
 pub(crate) async fn measure(wanted: &[&str], scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word));
     let mut figures = Vec::new();
     if is_wanted("start") {
         figures.extend(start_up().await?);
@@ -29,14 +27,20 @@ pub(crate) async fn measure(wanted: &[&str], scale: Scale) -> anyhow::Result<Vec
         let cluster = Cluster::start(Workers::Within).await?;
         figures.push(chain(&cluster, "cluster, the server's own slots", scale).await?);
     }
-    let cluster = Arc::new(Cluster::start(Workers::Apart).await?);
+    if !["chain", "burst", "loop", "latency", "append"]
+        .into_iter()
+        .any(is_wanted)
+    {
+        return Ok(figures);
+    }
+    let cluster = Cluster::start(Workers::Apart).await?;
     if is_wanted("chain") {
         figures.push(chain(&cluster, "cluster", scale).await?);
     }
     if is_wanted("burst") {
         figures.push(burst(&cluster, scale).await?);
     }
-    if is_wanted("loops") {
+    if is_wanted("loop") {
         figures.extend(loops(&cluster, scale).await?);
     }
     if is_wanted("latency") {
@@ -108,12 +112,6 @@ impl Raw {
         self.times.push(begin.elapsed().as_secs_f64() * 1e3);
         Ok(())
     }
-}
-
-/// The middle one.
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 async fn chain(cluster: &Cluster, place: &str, scale: Scale) -> anyhow::Result<Figure> {

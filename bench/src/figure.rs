@@ -1,5 +1,6 @@
 //! A figure: what was measured, the raw limit beside it, and the ratio.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde_json::{Value, json};
@@ -21,6 +22,12 @@ impl Scale {
             Self::Trial => (full / 100).max(1),
         }
     }
+}
+
+/// The middle one of what was measured.
+pub(crate) fn median<T: PartialOrd + Copy>(mut measured: Vec<T>) -> T {
+    measured.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+    measured[measured.len() / 2]
 }
 
 /// One measured figure.

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use crate::figure::median;
+
 /// How many commits a latency is taken over.
 const COMMITS: u32 = 400;
 
@@ -30,8 +32,7 @@ pub(crate) fn one_row_commit(bytes: usize) -> anyhow::Result<Duration> {
         insert.execute([&body])?;
         times.push(begin.elapsed());
     }
-    times.sort_unstable();
-    Ok(times[times.len() / 2])
+    Ok(median(times))
 }
 
 /// How many of these rows a second go in when `batch` of them share a commit.

@@ -12,7 +12,7 @@ use store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::figure::{Figure, Scale};
+use crate::figure::{Figure, Scale, median};
 use crate::raw::now;
 use crate::stack::Stack;
 use crate::{memory, raw, replay};
@@ -93,8 +93,7 @@ fn chain(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
         }
         let bytes = (stack.bytes()? - before) as f64 / (f64::from(rounds) * 20.0);
         stack.stop().await?;
-        times.sort_by(f64::total_cmp);
-        anyhow::Ok((times[times.len() / 2], bytes))
+        anyhow::Ok((median(times), bytes))
     })?;
     Ok(vec![
         Figure {
@@ -269,10 +268,7 @@ fn beyond_noop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figure> {
             }
         }
         stack.stop().await?;
-        anyhow::Ok(times.map(|mut times| {
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        }))
+        anyhow::Ok(times.map(median))
     })?;
     Ok(Figure {
         work: "python call beyond no-op, p50".to_owned(),
@@ -302,8 +298,7 @@ fn submit(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
             times.push(started.timestamp.since(begin));
         }
         stack.stop().await?;
-        times.sort_unstable();
-        anyhow::Ok(times[times.len() / 2])
+        anyhow::Ok(median(times))
     })?;
     Ok(vec![Figure {
         work: "submit to first task, median".to_owned(),

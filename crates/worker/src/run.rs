@@ -37,7 +37,7 @@ pub(crate) struct Pipeline<'h> {
     /// Whether an effect is not yet durable.
     pub(crate) owes: bool,
     /// What the call that was just made leaves to be done.
-    pub(crate) afterwards: Option<Afterwards>,
+    pub(crate) afterwards: Afterwards,
     /// When the current visit began.
     pub(crate) begun: Time,
     /// Why it fails.
@@ -89,7 +89,7 @@ impl<'h> Pipeline<'h> {
             events: Vec::new(),
             patch: Map::new(),
             owes: false,
-            afterwards: None,
+            afterwards: Afterwards::default(),
             begun: hand.now(),
             failure: None,
         }
@@ -144,8 +144,7 @@ impl<'h> Pipeline<'h> {
 
     /// Does what a call has left to be done once its outcome is recorded.
     async fn do_the_rest(&mut self) -> Result<(), Trouble> {
-        let left = self.afterwards.take();
-        if let Some(rest) = left.and_then(|left| left.take()) {
+        if let Some(rest) = self.afterwards.take() {
             self.report().await?;
             rest.await;
         }
@@ -237,7 +236,7 @@ impl<'h> Pipeline<'h> {
                 let prepared = (ready, &mut self.scope);
                 match call::make(self.hand, tool, run.task, &at, prepared).await {
                     Ok((outcome, afterwards)) => {
-                        self.afterwards = Some(afterwards);
+                        self.afterwards = afterwards;
                         Ok(Attempted::of(outcome))
                     }
                     Err(Trouble::Failed(error)) => Ok(Attempted::of(Outcome::error(*error))),

@@ -8,6 +8,7 @@ use model::outcome::Outcome;
 use model::template::{Data, Loaded, Need, RenderError, Scope, Unavailable};
 use pipeline::{Entry, Place, Settled, TaskRun};
 use serde_json::Value;
+use tools::Afterwards;
 
 use crate::hand::{Trouble, is_parallel, millis};
 use crate::keep;
@@ -46,7 +47,7 @@ impl Pipeline<'_> {
         }
         if outcome.failure().is_some() {
             // The log does not hold what the call brought.
-            self.afterwards = None;
+            self.afterwards = Afterwards::default();
         }
         self.note(run, settled, outcome, took);
         Ok(())

@@ -77,7 +77,7 @@ impl Nats {
              for try in $(seq {TRIES}); do\n'{}' -a 127.0.0.1 -p {} -js -sd \"$1/store\" --ports_file_dir \"$1/ports\" \
              -l \"$1/log\" {} </dev/null >/dev/null 2>&1 & pid=$!\n\
              until is_up \"$1\"; do kill -0 $pid 2>/dev/null || break; sleep 0.02; done\n\
-             is_up \"$1\" && break\nsleep 0.2\ndone\nis_up \"$1\" || exit 1",
+             is_up \"$1\" && break\nsleep 0.2\ndone\nis_up \"$1\" || {{ tail -n 5 \"$1/log\" >&2; exit 1; }}",
             self.program.display(),
             self.port,
             self.words
@@ -130,6 +130,8 @@ mod tests {
         assert!(greeting(&nats).is_err());
         nats.start();
         greeting(&nats).expect("it runs again");
+        nats.start();
+        greeting(&nats).expect("it runs, whoever started it before");
         let kept = nats.dir.path().join("store/kept");
         std::fs::create_dir_all(nats.dir.path().join("store")).expect("it can be made");
         std::fs::write(&kept, "").expect("it can be written");

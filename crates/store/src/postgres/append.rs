@@ -89,7 +89,6 @@ async fn write(
     publishes: bool,
 ) -> Result<Answers, Fault> {
     let rare = batch.rare();
-    let values = batch.values(&rare, &publishes);
     let mut waits = WAITS.iter();
     let mut is_unknown = false;
     if let Some(values) = batch.one(&rare, &publishes) {
@@ -99,6 +98,7 @@ async fn write(
             Err(fault) => is_unknown = fault.spoils(),
         }
     }
+    let values = batch.values(&rare, &publishes);
     let begun = instant();
     loop {
         let fault = match pool.once(APPEND, &values).await {
