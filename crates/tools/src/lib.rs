@@ -61,3 +61,4 @@ pub use mark::end_orphans;
 pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
 pub use postgres::PostgresConfig;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};
+pub use transform::{JQ_PROCESS_ARGUMENT, serve_jq};

@@ -36,6 +36,7 @@ pub(crate) async fn make(
         kind: task.kind.clone(),
         fields: ready.fields,
         pieces: ready.pieces,
+        origins: ready.origins,
         input: input(ready.input.as_ref().map(model::template::Data::json)),
         context: Arc::new(|| Value::Object(Map::new())),
         knobs: ready.knobs,
@@ -46,6 +47,7 @@ pub(crate) async fn make(
         place: Place {
             file: hand.prepared.file.clone(),
             code_line: task.code_line,
+            command_lines: task.command_lines.clone(),
             base_dir: hand.prepared.base_dir.clone(),
         },
         inline_bytes_max: inline_bytes_max(task),

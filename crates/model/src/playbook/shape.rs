@@ -247,6 +247,8 @@ pub struct Task {
     pub pool: Option<Name>,
     /// The line on which the first line of its `code` stands, for tracebacks.
     pub code_line: Option<u32>,
+    /// The line on which the first line of each text of its `command` stands.
+    pub command_lines: Vec<u32>,
     /// Where it stands.
     pub span: Span,
 }

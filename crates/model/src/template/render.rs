@@ -11,6 +11,7 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
+use crate::template::origin::{self, PieceOrigin, WrittenPiece};
 use crate::template::reference::{self, Bound};
 use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard};
@@ -96,11 +97,19 @@ pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderEr
     settle(template, guard, truth).map(|(truth, _)| truth)
 }
 
-/// Renders a template to the author's text and the values between.
-pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+/// Renders a template to the author's text and the values between, with the origin of each.
+pub(crate) fn pieces(
+    template: &Template,
+    scope: &Scope,
+) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
     let program = template.program();
+    let source = template.source();
     if program.form == Form::Plain {
-        return Ok(vec![Piece::Text(template.source().to_owned())]);
+        let written = WrittenPiece {
+            piece: Piece::Text(source.to_owned()),
+            range: 0..source.len(),
+        };
+        return Ok(origin::join(vec![written], source));
     }
     if program.captures {
         return Err(RenderError::Failed {
@@ -111,24 +120,15 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<Vec<Piece>, R
     }
     let guard = session::enter(scope, true);
     let ran = run(program, scope).and_then(|value| match program.form {
-        Form::Value => Ok(vec![operators::piece(&value)?]),
+        Form::Value => Ok(vec![WrittenPiece {
+            piece: operators::piece(&value)?,
+            range: 0..source.len(),
+        }]),
         Form::Plain | Form::Text => Ok(session::with(|session| {
             session.pieces.take().unwrap_or_default()
         })),
     });
-    settle(template, guard, ran).map(|(pieces, _)| merge(pieces))
-}
-
-/// Texts side by side are one text.
-fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match (merged.last_mut(), piece) {
-            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
-            (_, piece) => merged.push(piece),
-        }
-    }
-    merged
+    settle(template, guard, ran).map(|(written, _)| origin::join(written, source))
 }
 
 /// Jinja's truth, with the texts `true` and `false` as booleans.

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use minijinja::Error;
@@ -16,8 +17,8 @@ use crate::template::budget::{
     self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
 };
 use crate::template::convert;
+use crate::template::origin::WrittenPiece;
 use crate::template::scope::{Loaded, Need, Scope, Unavailable};
-use crate::template::tree::Piece;
 use crate::time::Time;
 
 /// One rendering.
@@ -33,7 +34,9 @@ pub(crate) struct Session {
     /// Whether bodies are only named, so that whoever asks gets to them without the template.
     pub(crate) is_binding: bool,
     /// The pieces so far, where pieces are asked for.
-    pub(crate) pieces: Option<Vec<Piece>>,
+    pub(crate) pieces: Option<Vec<WrittenPiece>>,
+    /// Where in the template the expression stands that is printed next.
+    pub(crate) expression: Range<usize>,
     allocated: usize,
     written: usize,
     worked: usize,
