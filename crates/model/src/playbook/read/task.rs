@@ -66,6 +66,7 @@ impl Reader {
             code_line: fields.get("code").map(code_line),
             span: node.span,
         };
+        read.result.selects_in_data = read.kind == "http";
         if let Some(policy) = knobs.get("policy") {
             read.policy = self.policy(policy);
         }
