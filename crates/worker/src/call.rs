@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tools::{Afterwards, Call, LogSink, Place, Stream, Tool};
 
 use crate::hand::{Hand, Trouble};
-use crate::keep::{inline_bytes_max, keeper};
+use crate::keep::{inline_bytes_max, keeper, warn_of_missing};
 use crate::logs::{LogLine, LogStream, Printed};
 use crate::render::Ready;
 use crate::secrets::{CUT_BYTES_MIN, Masks};
@@ -69,7 +69,10 @@ pub(crate) async fn make(
         cut: Mutex::default(),
     };
     let afterwards = call.afterwards.clone();
+    let missing = call.keeper.as_ref().map(|keeper| keeper.missing.clone());
     let outcome = guarded(hand, tool, call, &log).await?;
+    let missing = missing.map(|missing| missing.take()).unwrap_or_default();
+    warn_of_missing(hand, task, at, &missing);
     Ok((outcome, afterwards))
 }
 
@@ -184,13 +187,21 @@ fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
         Content::Loop(pointer) => return Some(loaded.loops.get(&pointer.done)?.json().clone()),
         Content::Error(_) | Content::Parts(_) | Content::Empty => return None,
     };
-    match outcome.as_ref() {
-        Outcome::Ok(success) => match &success.reference {
-            Some(reference) => Some(loaded.bodies.get(&reference.uri)?.json().clone()),
-            None => Some(success.result.clone()),
-        },
-        Outcome::Error(_) => None,
+    let Outcome::Ok(success) = outcome.as_ref() else {
+        return None;
+    };
+    let mut result = match &success.reference {
+        Some(reference) => loaded.bodies.get(&reference.uri)?.json().clone(),
+        None => success.result.clone(),
+    };
+    // Programs know the body of an HTTP response by either name.
+    if success.facets.http.is_some()
+        && let Value::Object(response) = &mut result
+        && let Some(data) = response.get("data").cloned()
+    {
+        response.entry("body").or_insert(data);
     }
+    Some(result)
 }
 
 /// Where a task's lines go.
