@@ -73,6 +73,7 @@ impl Writer {
                 at,
                 duration_ms: None,
                 worker_id: None,
+                trace_id: None,
                 meta: None,
                 body,
             })

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
 
-use crate::event::{At, Body, Event, ResultStored};
+use crate::event::{At, Body, Event, ResultStored, TaskEnded};
 use crate::id::{ExecutionId, Name, Seq};
 use crate::merge::merge_into;
 use crate::outcome::{Outcome, Success};
@@ -153,7 +153,7 @@ fn uri(execution: ExecutionId, at: &At) -> String {
 /// The outcome that an event stands for: that of its task, or the manifest of its task's pages.
 pub fn outcome_of(event: &Event) -> Option<Outcome> {
     match &event.body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => recorded_outcome(ended),
         Body::ManifestUpdated(stored) => result_of(stored),
         _ => None,
     }
@@ -169,6 +169,15 @@ pub fn is_pipeline_outcome(event: &Event) -> bool {
         }
         _ => false,
     }
+}
+
+/// The outcome of a task, with the reference that stands beside it.
+fn recorded_outcome(ended: &TaskEnded) -> Option<Outcome> {
+    let mut outcome = ended.outcome.read().ok()?;
+    if let (Outcome::Ok(success), Some(reference)) = (&mut outcome, &ended.result_ref) {
+        success.reference.get_or_insert_with(|| reference.clone());
+    }
+    Some(outcome)
 }
 
 /// The outcome of a manifest that stands for its task's result.

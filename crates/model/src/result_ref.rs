@@ -200,6 +200,7 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BodyMeta {
     /// Its media type.
+    #[serde(default = "json_type")]
     pub content_type: String,
     /// Its size, uncompressed.
     pub bytes: u64,
@@ -211,6 +212,10 @@ pub struct BodyMeta {
     /// What the store itself needs: bucket, key, table …
     #[serde(flatten)]
     pub location: Map<String, Value>,
+}
+
+fn json_type() -> String {
+    "application/json".to_owned()
 }
 
 /// The beginning of a body.

@@ -3,6 +3,8 @@
 //! Enters: the attempt that ended, its outcome, what its templates can see. Leaves: the events that record it.
 //! Folding those events moves the continuation; nothing else does.
 
+use std::borrow::Cow;
+
 use model::event::{Action, At, AttemptEnded, Body, Nothing, PolicyEvaluated, TaskEnded};
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -313,7 +315,7 @@ fn ended(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settled
         Outcome::Error(_) => None,
     };
     let body = Box::new(TaskEnded {
-        outcome: Raw::of(outcome),
+        outcome: Raw::of(without_reference(outcome).as_ref()),
         result_ref: reference,
         matched_rule_index: ending.matched,
         directive: ending.action.directive,
@@ -376,6 +378,18 @@ fn task_at(run: &TaskRun<'_>, place: &Place, page: Option<i64>) -> At {
         attempt: run.attempt,
         page,
         ..place.at.clone()
+    }
+}
+
+/// An outcome whose reference stands beside it.
+fn without_reference(outcome: &Outcome) -> Cow<'_, Outcome> {
+    match outcome {
+        Outcome::Ok(success) if success.reference.is_some() => {
+            let mut success = success.clone();
+            success.reference = None;
+            Cow::Owned(Outcome::Ok(success))
+        }
+        _ => Cow::Borrowed(outcome),
     }
 }
 

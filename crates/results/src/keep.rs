@@ -52,13 +52,12 @@ impl Default for Limits {
 impl Place<'_> {
     /// The logical address of the result.
     pub fn uri(&self) -> String {
-        let At { visit, attempt, .. } = self.at;
+        let attempt = self.at.attempt;
         let step = self.at.step.as_ref().map_or("", Name::as_str);
         let task = self.at.task.as_ref().map_or("", Name::as_str);
-        let run = match self.at.iteration {
-            Some(index) => format!("{}.{index}.{visit}", self.at.run),
-            None => format!("{}.{visit}", self.at.run),
-        };
+        // What no task made has no run of one.
+        let none = || format!("{}.{}", self.at.run, self.at.visit);
+        let run = self.at.task_run_id().unwrap_or_else(none);
         format!(
             "noetl://execution/{}/step/{step}/task/{task}/run/{run}/attempt/{attempt}",
             self.execution
@@ -184,7 +183,8 @@ mod tests {
         let Kept::Ref(reference) = kept(result.clone(), control, &dir).await else {
             panic!("it is larger than the cap")
         };
-        let uri = "noetl://execution/42/step/fetch/task/page/run/2.7.3/attempt/1";
+        let run = "task:fetch.page:run:2.7.3";
+        let uri = format!("noetl://execution/42/step/fetch/task/page/run/{run}/attempt/1");
         assert_eq!(reference.uri, uri);
         assert_eq!(reference.expires_at, Some(Time(4_000_000)));
         assert_eq!(reference.extracted["status"], "done");

@@ -206,6 +206,7 @@ pub(crate) fn stamped(shared: &Shared, execution: ExecutionId, at: At, body: Bod
         at,
         duration_ms: None,
         worker_id: Some(shared.config.worker.clone()),
+        trace_id: None,
         meta: None,
         body,
     }

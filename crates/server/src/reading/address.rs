@@ -60,14 +60,16 @@ impl ResultAddress {
         self.place.task.is_some() || !is_manifest || is_pipeline_outcome(event)
     }
 
-    /// Reads `noetl://execution/<id>/step/<step>/task/<task>/run/<run>/attempt/<n>`.
+    /// Reads `noetl://execution/<id>/step/<step>/task/<task>/run/<task_run_id>/attempt/<n>`; of the id, its numbers alone
+    /// will do.
     pub(crate) fn parse(uri: &str) -> Option<(ExecutionId, Self)> {
         let execution = model::manifest::execution_of(uri)?;
         let (_, rest) = uri.split_once("/step/")?;
         let (rest, attempt) = rest.rsplit_once("/attempt/")?;
         let (rest, run) = rest.rsplit_once("/run/")?;
         let (step, task) = rest.split_once("/task/")?;
-        let numbers: Vec<&str> = run.split('.').collect();
+        let numbers = run.rsplit(':').next()?;
+        let numbers: Vec<&str> = numbers.split('.').collect();
         let (run, iteration, visit) = match numbers[..] {
             [run, visit] => (run, None, visit),
             [run, iteration, visit] => (run, Some(iteration.parse().ok()?), visit),
@@ -134,6 +136,8 @@ mod tests {
         assert_eq!((execution, wanted.visit), (ExecutionId(42), Some(3)));
         assert_eq!(wanted.place.iteration, Some(7));
         assert_eq!(wanted.place.run, Some(2));
+        let whole = uri.replace("2.7.3", "task:fetch.page:run:2.7.3");
+        assert_eq!(ResultAddress::parse(&whole), Some((execution, wanted)));
         let plain = "noetl://execution/42/step/fetch/task/page/run/2.3/attempt/1";
         assert_eq!(ResultAddress::parse(plain).unwrap().1.place.iteration, None);
         assert_eq!(

@@ -3,7 +3,7 @@
 use model::command::{Command, Work};
 use model::event::{
     At, Body, CommandIssued, Ending, Event, Finished, Nothing, Requested, ResultStored, Source,
-    StepScheduled, TaskEnded,
+    StepDone, StepScheduled, TaskEnded,
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::manifest::{Rule, Strategy};
@@ -73,6 +73,7 @@ fn after(
             at,
             duration_ms: None,
             worker_id: None,
+            trace_id: None,
             meta: None,
             body,
         })
@@ -170,7 +171,7 @@ impl PlainStep {
         };
         let bodies = vec![
             (task, Body::TaskDone(Box::new(ended))),
-            (at, Body::StepDone(Nothing {})),
+            (at, Body::StepDone(StepDone::default())),
         ];
         next(store, execution, expected, bodies)
     }

@@ -11,10 +11,11 @@ use crate::error::Error;
 use crate::sqlite::{failure, filesystem};
 
 /// Numbered from 1; never edited.
-pub(super) const MIGRATIONS: [&str; 3] = [
+pub(super) const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
     include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
     include_str!("../../migrations/sqlite/0003_credentials_keychain.sql"),
+    include_str!("../../migrations/sqlite/0004_traces_and_task_runs.sql"),
 ];
 
 /// How long a connection waits for another process's transaction.

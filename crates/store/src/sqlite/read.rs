@@ -239,7 +239,7 @@ pub(super) fn lost_claims(
                 seq: Seq(unsigned(row, 1)?),
             },
             worker: WorkerId(row.get_ref(2)?.as_str()?.into()),
-            lease_epoch: LeaseEpoch(row.get(3)?),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(3)?)),
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
@@ -273,7 +273,7 @@ pub(super) fn open_commands(db: &Connection, id: ExecutionId) -> Result<Vec<Open
         Ok(OpenCommand {
             command: json(row, 0)?,
             worker: worker.map(|worker| WorkerId(worker.into())),
-            lease_epoch: LeaseEpoch(row.get(2)?),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
             issued_at: Time(row.get(3)?),
         })
     })?;
