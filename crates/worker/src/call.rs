@@ -13,6 +13,7 @@ use model::template::{Content, Envelope, Loaded, Need, Scope};
 use serde_json::{Map, Value};
 use tools::{Afterwards, Call, LogSink, Place, Stream, Tool};
 
+use crate::exhaustion::HostWait;
 use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper};
 use crate::logs::{LogLine, LogStream, Printed};
@@ -67,8 +68,19 @@ pub(crate) async fn make(
         cut: Mutex::default(),
     };
     let afterwards = call.afterwards.clone();
-    let outcome = guarded(hand, tool, call, &log).await?;
-    Ok((outcome, afterwards))
+    if tool.is_pure() {
+        return Ok((guarded(hand, tool, call, &log).await?, afterwards));
+    }
+    let mut wait = HostWait::new(hand);
+    loop {
+        let outcome = guarded(hand, tool, call.clone(), &log).await?;
+        match outcome.failure() {
+            Some(error) if error.code == tools::HOST_EXHAUSTED => {
+                wait.for_a_call(&error.message).await?;
+            }
+            _ => return Ok((outcome, afterwards)),
+        }
+    }
 }
 
 /// Calls the tool. One that panics has failed; one that does not end when told to is left.
