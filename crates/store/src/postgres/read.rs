@@ -236,10 +236,11 @@ pub(super) async fn lost_claims(
     pool: &Pool,
     owner: Option<&OwnerId>,
 ) -> Result<Vec<LostClaim>, Error> {
-    const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
-        FROM noetl.command c JOIN noetl.execution e USING (execution_id) LEFT JOIN noetl.session s USING (worker)
-        WHERE c.worker IS NOT NULL AND coalesce(s.expires_at, 0) <= noetl.micros()
-            AND ($1::text IS NULL OR e.owner = $1)
+    const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch FROM noetl.command c
+        WHERE c.worker IS NOT NULL
+            AND coalesce((SELECT s.expires_at FROM noetl.session s WHERE s.worker = c.worker), 0) <= noetl.micros()
+            AND ($1::text IS NULL
+                OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.execution_id, c.seq";
     find(pool, LOST, &[&name_of(owner)], rows::lost_claim).await
 }
@@ -248,9 +249,10 @@ pub(super) async fn overdue_commands(
     pool: &Pool,
     owner: Option<&OwnerId>,
 ) -> Result<Vec<CommandId>, Error> {
-    const OVERDUE: &str = "SELECT c.execution_id, c.seq
-        FROM noetl.command c JOIN noetl.execution e USING (execution_id)
-        WHERE c.worker IS NULL AND c.start_by <= noetl.micros() AND ($1::text IS NULL OR e.owner = $1)
+    const OVERDUE: &str = "SELECT c.execution_id, c.seq FROM noetl.command c
+        WHERE c.worker IS NULL AND c.start_by <= noetl.micros()
+            AND ($1::text IS NULL
+                OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.execution_id, c.seq";
     find(pool, OVERDUE, &[&name_of(owner)], rows::command_id).await
 }
@@ -266,8 +268,10 @@ pub(super) async fn due_timers(
     owner: Option<&OwnerId>,
     limit: usize,
 ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
-    const DUE: &str = "SELECT t.execution_id, t.seq FROM noetl.timer t JOIN noetl.execution e USING (execution_id)
-        WHERE t.due <= noetl.micros() AND ($1::text IS NULL OR e.owner = $1)
+    const DUE: &str = "SELECT t.execution_id, t.seq FROM noetl.timer t
+        WHERE t.due <= noetl.micros()
+            AND ($1::text IS NULL
+                OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = t.execution_id) = $1)
         ORDER BY t.due, t.execution_id, t.seq LIMIT $2";
     let due = find(
         pool,
@@ -283,8 +287,10 @@ pub(super) async fn next_timer(
     pool: &Pool,
     owner: Option<&OwnerId>,
 ) -> Result<Option<Time>, Error> {
-    const NEXT: &str = "SELECT t.due FROM noetl.timer t JOIN noetl.execution e USING (execution_id)
-        WHERE ($1::text IS NULL OR e.owner = $1) ORDER BY t.due LIMIT 1";
+    const NEXT: &str = "SELECT t.due FROM noetl.timer t
+        WHERE $1::text IS NULL
+            OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = t.execution_id) = $1
+        ORDER BY t.due LIMIT 1";
     find_one(pool, NEXT, &[&name_of(owner)], |row| {
         Ok(Time(row.try_get(0)?))
     })
