@@ -13,6 +13,7 @@ use model::template::{Content, Envelope, Loaded, Need, Scope};
 use serde_json::{Map, Value};
 use tools::{Afterwards, Call, LogSink, Place, Stream, Tool};
 
+use crate::exhaustion::HostWait;
 use crate::hand::{Hand, Trouble};
 use crate::keep::{inline_bytes_max, keeper, warn_of_missing};
 use crate::logs::{LogLine, LogStream, Printed};
@@ -70,10 +71,32 @@ pub(crate) async fn make(
     };
     let afterwards = call.afterwards.clone();
     let missing = call.keeper.as_ref().map(|keeper| keeper.missing.clone());
-    let outcome = guarded(hand, tool, call, &log).await?;
+    let outcome = call_until_host_has_room(hand, tool, call, &log).await?;
     let missing = missing.map(|missing| missing.take()).unwrap_or_default();
     warn_of_missing(hand, task, at, &missing);
     Ok((outcome, afterwards))
+}
+
+/// Calls the tool; where the machine lacks descriptors or processes for it, calls it again once there may be some.
+async fn call_until_host_has_room(
+    hand: &Hand,
+    tool: &Arc<dyn Tool>,
+    call: Call,
+    log: &TaskLog<'_>,
+) -> Result<Outcome, Trouble> {
+    if tool.is_pure() {
+        return guarded(hand, tool, call, log).await;
+    }
+    let mut wait = HostWait::new(hand);
+    loop {
+        let outcome = guarded(hand, tool, call.clone(), log).await?;
+        match outcome.failure() {
+            Some(error) if error.code == tools::HOST_EXHAUSTED => {
+                wait.for_a_call(&error.message).await?;
+            }
+            _ => return Ok(outcome),
+        }
+    }
 }
 
 /// Calls the tool. One that panics has failed; one that does not end when told to is left.

@@ -13,6 +13,7 @@ use pipeline::Settled;
 use results::{Bodies, Keeper, Kept, Limits, MissingPaths, Place};
 use serde_json::Value;
 
+use crate::exhaustion::HostWait;
 use crate::hand::Hand;
 use crate::logs::{LogLine, LogStream};
 use crate::secrets::MaskedBodies;
@@ -166,10 +167,23 @@ pub(crate) async fn store(
         inline_bytes_max: 0,
     };
     let bodies = hand.shared.config.bodies.as_ref();
-    let reference = match results::keep(bodies, value, control, place, limits).await {
-        Ok(Kept::Ref(reference)) => *reference,
-        Ok(Kept::Inline(_)) => unreachable!("no JSON text has zero bytes"),
-        Err(error) => return Err(failure(&error)),
+    let mut wait = HostWait::new(hand);
+    let mut value = value;
+    let reference = loop {
+        match (
+            results::keep(bodies, value, control, place, limits).await,
+            &at_hand,
+        ) {
+            (Ok(Kept::Ref(reference)), _) => break *reference,
+            (Ok(Kept::Inline(_)), _) => unreachable!("no JSON text has zero bytes"),
+            // The task is done, and only its result waits for room.
+            (Err(error @ results::Error::Full { .. }), Some(again)) => {
+                let waited = wait.again(&error.to_string()).await;
+                waited.map_err(|_| failure(&error))?;
+                value = again.clone();
+            }
+            (Err(error), _) => return Err(failure(&error)),
+        }
     };
     if let Some(value) = at_hand {
         let mut more = Loaded::default();

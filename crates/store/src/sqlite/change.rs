@@ -150,7 +150,10 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, Refused> {
     loop {
         let events = read::events(db, id, last, PAGE).map_err(|fault| match fault {
             Fault::Sqlite(error) => Refused::Group(error),
-            Fault::Codec(error) => Refused::Alone(Error::Unavailable(error.into())),
+            Fault::Damaged(source) => Refused::Alone(Error::Corrupt {
+                file: db.path().unwrap_or_default().into(),
+                source,
+            }),
         })?;
         let Some(end) = events.last() else { break };
         last = end.seq;
