@@ -290,7 +290,14 @@ fn write(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Re
             None => piece(value)?,
         };
         session::charge_output(piece.size())?;
-        session::with(|session| session.pieces.get_or_insert_default().push(piece));
+        session::with(|session| {
+            let pieces = session.pieces.get_or_insert_default();
+            // Only `tojson` and `to_json` give such texts.
+            if value.is_safe() {
+                session.json_pieces.push(pieces.len());
+            }
+            pieces.push(piece);
+        });
         return Ok(());
     }
     if let Some(text) = text {

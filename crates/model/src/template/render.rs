@@ -14,7 +14,7 @@ use crate::template::names::Roots;
 use crate::template::reference::{self, Bound};
 use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard};
-use crate::template::tree::{Piece, RenderError, Rendered, Template};
+use crate::template::tree::{CodePiece, Piece, RenderError, Rendered, Template};
 use crate::template::{convert, operators};
 
 /// A longer expression is not repeated in a message.
@@ -98,9 +98,22 @@ pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderEr
 
 /// Renders a template to the author's text and the values between.
 pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+    let pieces = code_pieces(template, scope)?;
+    Ok(pieces.into_iter().map(|marked| marked.piece).collect())
+}
+
+/// The same, with which of the values are JSON that a filter wrote.
+pub(crate) fn code_pieces(
+    template: &Template,
+    scope: &Scope,
+) -> Result<Vec<CodePiece>, RenderError> {
     let program = template.program();
     if program.form == Form::Plain {
-        return Ok(vec![Piece::Text(template.source().to_owned())]);
+        let piece = Piece::Text(template.source().to_owned());
+        return Ok(vec![CodePiece {
+            piece,
+            is_json: false,
+        }]);
     }
     if program.captures {
         return Err(RenderError::Failed {
@@ -111,24 +124,25 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<Vec<Piece>, R
     }
     let guard = session::enter(scope, true);
     let ran = run(program, scope).and_then(|value| match program.form {
-        Form::Value => Ok(vec![operators::piece(&value)?]),
+        Form::Value => Ok((vec![operators::piece(&value)?], Vec::new())),
         Form::Plain | Form::Text => Ok(session::with(|session| {
-            session.pieces.take().unwrap_or_default()
+            let json = std::mem::take(&mut session.json_pieces);
+            (session.pieces.take().unwrap_or_default(), json)
         })),
     });
-    settle(template, guard, ran).map(|(pieces, _)| merge(pieces))
-}
-
-/// Texts side by side are one text.
-fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match (merged.last_mut(), piece) {
+    let ((pieces, json), _) = settle(template, guard, ran)?;
+    let mut marked: Vec<CodePiece> = Vec::with_capacity(pieces.len());
+    for (at, piece) in pieces.into_iter().enumerate() {
+        match (marked.last_mut().map(|before| &mut before.piece), piece) {
+            // Texts side by side are one text.
             (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
-            (_, piece) => merged.push(piece),
+            (_, piece) => marked.push(CodePiece {
+                piece,
+                is_json: json.binary_search(&at).is_ok(),
+            }),
         }
     }
-    merged
+    Ok(marked)
 }
 
 /// Jinja's truth, with the texts `true` and `false` as booleans.

@@ -32,6 +32,8 @@ pub(crate) struct Session {
     pub(crate) unavailable: Option<Unavailable>,
     /// Whether bodies are only named, so that whoever asks gets to them without the template.
     pub(crate) is_binding: bool,
+    /// Which of the pieces are JSON that a filter wrote.
+    pub(crate) json_pieces: Vec<usize>,
     /// The pieces so far, where pieces are asked for.
     pub(crate) pieces: Option<Vec<Piece>>,
     allocated: usize,

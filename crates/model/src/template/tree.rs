@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::source::Span;
 use crate::template::budget::ITEM_BYTES;
-use crate::template::compile::Program;
+use crate::template::compile::{Form, Program};
 use crate::template::reference::Bound;
 use crate::template::render;
 use crate::template::rewrite::PathUse;
@@ -51,8 +51,17 @@ pub enum Piece {
     Value(Value),
     /// A value the author marked as an identifier, `| ident`.
     Ident(Value),
-    /// A value the author marked as text of the language itself, `| raw_sql` or `| raw_sh`.
+    /// A value the author marked as text of the language itself, `| raw_sql`, `| raw_sh` or `| raw_py`.
     Raw(String),
+}
+
+/// A part of a rendered program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodePiece {
+    /// The part.
+    pub piece: Piece,
+    /// Whether it is JSON that `tojson` or `to_json` wrote: a language with literals of its own may write the value.
+    pub is_json: bool,
 }
 
 /// A template that does not parse.
@@ -132,6 +141,11 @@ impl Template {
         self.program.paths.iter().any(root)
     }
 
+    /// Whether it is one expression and nothing else.
+    pub fn is_one_value(&self) -> bool {
+        self.program.form == Form::Value
+    }
+
     /// Renders it to a value.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
         render::value(self, scope)
@@ -151,6 +165,11 @@ impl Template {
     /// Renders it to the author's text and the values between, for languages that quote or bind by place.
     pub fn pieces(&self, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
         render::pieces(self, scope)
+    }
+
+    /// The pieces of a program, with which of the values are JSON that a filter wrote.
+    pub fn code_pieces(&self, scope: &Scope) -> Result<Vec<CodePiece>, RenderError> {
+        render::code_pieces(self, scope)
     }
 
     pub(crate) fn program(&self) -> &Program {

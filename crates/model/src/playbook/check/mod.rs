@@ -8,3 +8,4 @@ mod names;
 mod words;
 
 pub(crate) use all::check;
+pub(crate) use lint::RESERVED;
