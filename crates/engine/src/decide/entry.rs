@@ -39,6 +39,7 @@ impl<'n> Turn<'n> {
         };
         let values = net.first_values(submit.payload.as_ref(), run, submit.env)?;
         let rerun = submit.reuse.as_ref().map(|reuse| reuse.rerun.clone());
+        let trace_id = submit.trace_id.clone();
         let requested = Requested {
             path: submit.path,
             version: submit.version,
@@ -60,6 +61,7 @@ impl<'n> Turn<'n> {
             at: At::default(),
             duration_ms: None,
             worker_id: None,
+            trace_id,
             meta: None,
             body: Body::ExecutionRequested(Box::new(requested)),
         };

@@ -104,6 +104,8 @@ codes! {
         => "Write the keys that the manifest names, with values of the types it names."
     "E0128" "`auth` is a template that reads a field of a keychain entry: what it comes to is a secret, not a name."
         => "Name the entry, `auth: session`, or write the credential as a map: `auth: {type: bearer, token: \"{{ keychain.session.access_token }}\"}`."
+    "E0130" "An SQL statement is one template and nothing else: it would be bound as a value."
+        => "Write the statement in the playbook, with templates for its values. If its text must come from elsewhere, mark it as SQL: `{{ query | raw_sql }}`."
     "E0140" "`code` that is one template: its value is placed as a Python value, which runs nothing."
         => "Mark it as a program with `{{ x | raw_py }}`; whoever gives the value can run code on the worker. A fixed program goes into the playbook or under `script`."
     "E0141" "`ctx` or a default of `workload` reads what does not exist before the run: steps, loops, outcomes, the keychain."
