@@ -107,6 +107,7 @@ fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError
                 continue;
             }
             FieldMode::Reference => reference(tree, scope),
+            FieldMode::Code => code(tree, scope),
             FieldMode::Value | FieldMode::Verbatim => value(tree, scope),
         };
         if let Some(value) = gather(&mut needs, value)? {
@@ -189,6 +190,20 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedCommand>, RenderErro
         }
         Tree::Map(_) => vec![plain(Piece::Text(tree.render(scope)?.value.to_string()))],
     })
+}
+
+/// Python code with every value placed as a literal.
+fn code(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
+    let Tree::Template(template) = tree else {
+        return value(tree, scope);
+    };
+    let code = tools::python_code(&template.code_pieces(scope)?);
+    let code = code.map_err(|error| RenderError::Failed {
+        code: "PYTHON_VALUE",
+        message: error.message,
+        span: template.span(),
+    })?;
+    Ok(code.into())
 }
 
 /// A map of which statements are kept in pieces, under `<key>.query`.

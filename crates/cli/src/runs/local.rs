@@ -148,6 +148,7 @@ impl Runs for Here<'_> {
         driving: &'a Driving,
     ) -> Result<Box<dyn Driven + 'a>, Problem> {
         let session = Session::start(self.log.clone())?;
+        session.allow_env(self.app, driving);
         let driven = match begin {
             Begin::Text {
                 name,

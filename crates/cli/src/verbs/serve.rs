@@ -52,6 +52,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
             allow_env: args.allow_env.clone(),
             ..Driving::default()
         };
+        session.allow_env(app, &driving);
         session.work_on(app, &driving, Some(hiring::every_kind(app)))?;
     }
     admin(app, access, &session.server).await?;

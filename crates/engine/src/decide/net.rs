@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::Playbook;
+use model::playbook::{DefaultError, Playbook};
 use model::raw::Raw;
 use model::size::too_large;
 use model::template::Need;
@@ -128,6 +128,9 @@ pub enum Refusal {
     /// What is given is more than one event holds.
     #[error("the data is larger than an event may be; keep it elsewhere and hand over a reference")]
     TooLarge,
+    /// A default of `workload` or `ctx` cannot be rendered.
+    #[error(transparent)]
+    Default(DefaultError),
     /// The playbook to go on with lacks a step that a token stands at.
     #[error("a token stands at step `{0}`, which this version of the playbook does not have")]
     StepMissing(Name),
@@ -173,6 +176,7 @@ impl Refusal {
         match self {
             Self::Fenced => "FENCED",
             Self::TooLarge => "LIMIT_EVENT",
+            Self::Default(_) => "DEFAULT_TEMPLATE",
             Self::Ended => "EXECUTION_ENDED",
             Self::NotRetryable => "NOT_RETRYABLE",
             Self::NotPaused => "NOT_PAUSED",

@@ -3,6 +3,7 @@
 mod check;
 pub mod credentials;
 mod data;
+mod defaults;
 mod entry;
 mod keychain;
 pub mod kinds;
@@ -13,6 +14,7 @@ mod selection;
 mod shape;
 
 pub use data::data;
+pub use defaults::{DefaultError, DefaultTemplate, FirstValues, Section};
 pub use entry::entry_named;
 pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
 pub use kinds::FieldMode;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::id::{Name, PlaybookHash};
 use crate::manifest::Accumulate;
+use crate::playbook::defaults::DefaultTemplate;
 use crate::playbook::keychain::KeychainEntry;
 use crate::playbook::policy::{Policy, Write};
 use crate::playbook::selection::Select;
@@ -32,8 +33,12 @@ pub struct Playbook {
     pub executor: Executor,
     /// What a run must be able to open, in order.
     pub keychain: Vec<KeychainEntry>,
-    /// Default inputs.
+    /// Default inputs, as written.
     pub workload: Map<String, Value>,
+    /// First values of `ctx`, as written.
+    pub ctx: Map<String, Value>,
+    /// The templates among those, in the order in which they are rendered.
+    pub default_templates: Vec<DefaultTemplate>,
     /// The steps in YAML order.
     pub steps: Vec<Step>,
     /// The text it was read from, for errors that point into it.

@@ -28,6 +28,7 @@ mod weigh;
 pub use budget::{
     ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
 };
+pub(crate) use compile::is_syntax;
 pub use data::Data;
 pub use gathered::{Gathered, Part};
 pub use latest::Latest;
@@ -38,4 +39,4 @@ pub use scope::{
     Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
     Scope, Unavailable,
 };
-pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};
+pub use tree::{CodePiece, Piece, RenderError, Rendered, SyntaxError, Template, Tree};

@@ -331,7 +331,12 @@ fn note_piece(text: Option<&Text>, value: &Native) -> Result<(), Error> {
     session::charge_output(piece.size())?;
     session::with(|session| {
         let pieces = session.pieces.get_or_insert_default();
-        pieces.push(WrittenPiece { piece, range });
+        pieces.push(WrittenPiece {
+            piece,
+            range,
+            // Only `tojson` and `to_json` give such texts.
+            is_json: value.is_safe(),
+        });
     });
     Ok(())
 }

@@ -132,6 +132,7 @@ pub(crate) fn pieces(
         let written = WrittenPiece {
             piece: Piece::Text(source.to_owned()),
             range: 0..source.len(),
+            is_json: false,
         };
         return Ok(origin::join(vec![written], source));
     }
@@ -147,6 +148,7 @@ pub(crate) fn pieces(
         Form::Value => Ok(vec![WrittenPiece {
             piece: operators::piece(&value)?,
             range: 0..source.len(),
+            is_json: value.is_safe(),
         }]),
         Form::Plain | Form::Text => Ok(session::with(|session| {
             session.pieces.take().unwrap_or_default()
