@@ -66,7 +66,7 @@ impl Hired<'_> {
             tools: tools::Registry::builtin(tools(app, self.slots, self.reach)),
             bodies: self.bodies,
             logs: self.logs,
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(SystemClock::default()),
             env,
             base_dir: PathBuf::from("."),
             scratch_dir: own_dir(app).join(SCRATCH),

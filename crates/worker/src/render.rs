@@ -42,6 +42,8 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
     if step.input.is_some() || task.input.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
+        // A child playbook is no program: what it gets is recorded as its workload.
+        scope.names_http_body = task.kind != "playbook";
         let (input, tainted) = input(step, task, &mut scope)?;
         ready.inputs = Some(if tainted {
             scope.reveals_secrets = false;
@@ -51,6 +53,7 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
             snapshot(&input)
         });
         scope.reveals_secrets = true;
+        scope.names_http_body = false;
         scope.input = Data::new(Value::Object(input));
         ready.input = Some(scope.input.clone());
         rest(task, &scope, &mut ready)?;

@@ -47,16 +47,30 @@ pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, Rend
 
 /// The value inside a body that a template names by one plain path, if it does no more than that.
 pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+    Ok(named(template, scope)?.map(|named| named.bound))
+}
+
+/// A value inside a body that a template names.
+struct Named {
+    bound: Bound,
+    /// Whether it is an HTTP response whose `data` is also called `body`.
+    names_http_body: bool,
+}
+
+fn named(template: &Template, scope: &Scope) -> Result<Option<Named>, RenderError> {
     let program = template.program();
     if program.form != Form::Value || !is_plain_path(template.source()) {
         return Ok(None);
     }
     let guard = session::enter_binding(scope);
     let ran = run(program, scope);
-    let needs = session::finish(guard).needs;
+    let session = session::finish(guard);
     match ran {
-        _ if !needs.is_empty() => Err(RenderError::Needs(needs)),
-        Ok(value) => Ok(reference::bound(&value)),
+        _ if !session.needs.is_empty() => Err(RenderError::Needs(session.needs)),
+        Ok(value) => Ok(reference::bound(&value).map(|bound| Named {
+            bound,
+            names_http_body: session.has_http_response,
+        })),
         // The rendering says what is wrong with it.
         Err(_) => Ok(None),
     }
@@ -67,12 +81,22 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
     if scope.loaded.bodies.is_empty() {
         return None;
     }
-    let named = bound(template, scope).ok()??;
-    if named.reference.meta.bytes <= TAKEN_BYTES_MIN {
+    let Named {
+        bound,
+        names_http_body,
+    } = named(template, scope).ok()??;
+    if bound.reference.meta.bytes <= TAKEN_BYTES_MIN {
         return None;
     }
-    let body = scope.loaded.bodies.get(&named.reference.uri)?.json();
-    reference::find(body, &named.paths).cloned()
+    let body = scope.loaded.bodies.get(&bound.reference.uri)?.json();
+    let mut value = reference::find(body, &bound.paths).cloned()?;
+    if names_http_body
+        && let Value::Object(response) = &mut value
+        && let Some(data) = response.get("data").cloned()
+    {
+        response.entry("body").or_insert(data);
+    }
+    Some(value)
 }
 
 /// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.

@@ -29,6 +29,10 @@ pub(crate) struct Session {
     pub(crate) reveals_secrets: bool,
     pub(crate) tainted: bool,
     pub(crate) needs: Vec<Need>,
+    /// Whether an HTTP response used whole has `body` beside `data`.
+    pub(crate) names_http_body: bool,
+    /// Whether an HTTP response that is not loaded was used whole.
+    pub(crate) has_http_response: bool,
     /// Why a body that was touched cannot be had.
     pub(crate) unavailable: Option<Unavailable>,
     /// Whether bodies are only named, so that whoever asks gets to them without the template.
@@ -73,6 +77,7 @@ pub(crate) fn enter(scope: &Scope, pieces: bool) -> Guard {
         loaded: scope.loaded.clone(),
         now: scope.now,
         reveals_secrets: scope.reveals_secrets,
+        names_http_body: scope.names_http_body,
         pieces: pieces.then(Vec::new),
         ..Session::default()
     };

@@ -67,6 +67,7 @@ impl Reader {
             command_lines: fields.get("command").map(command_lines).unwrap_or_default(),
             span: node.span,
         };
+        read.result.selects_in_data = read.kind == "http";
         if let Some(policy) = knobs.get("policy") {
             read.policy = self.policy(policy);
         }
