@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Net, State};
 use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
-use model::id::{EventId, ExecutionId, LeaseEpoch, Seq};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq};
 use model::manifest::outcome_of;
 use model::template::{Data, Loaded, LoopPointer, Need, Unavailable};
 use serde_json::{Value, json};
@@ -34,6 +34,26 @@ pub(crate) struct Opened {
 
 /// An event by its place and its id: no other event has both.
 pub(crate) type Mark = (Seq, EventId);
+
+/// A commit of which nobody knows whether it happened.
+#[derive(Debug, Clone)]
+pub(crate) struct DoubtfulCommit {
+    /// Its first event; none where it has no events.
+    pub(crate) first: Option<Mark>,
+    /// The claims it gave to workers, which never heard of them.
+    pub(crate) claims: Vec<(Seq, LeaseEpoch)>,
+}
+
+/// What must be found out about an execution when it is loaded again.
+#[derive(Debug, Default)]
+pub(crate) struct OpenQuestions {
+    /// The events whose inputs are in doubt.
+    pub(crate) marks: Vec<Mark>,
+    /// The commits that are in doubt.
+    pub(crate) commits: Vec<DoubtfulCommit>,
+    /// Whether the current claims are wanted.
+    pub(crate) is_fenced: bool,
+}
 
 /// What an execution has come to.
 pub(crate) async fn state(
@@ -99,21 +119,32 @@ pub(crate) async fn open(
     })))
 }
 
-/// Folds an execution's log and tells which of these events are in it.
+/// Folds an execution's log and answers the questions that are open about it.
 pub(crate) async fn reopen(
     shared: &Shared,
     execution: ExecutionId,
-    doubts: Vec<Mark>,
-    is_fenced: bool,
+    questions: OpenQuestions,
 ) -> Result<Option<Box<Opened>>, Error> {
+    let OpenQuestions {
+        mut marks,
+        commits,
+        is_fenced,
+    } = questions;
     let Some(mut opened) = open(shared, execution).await? else {
         return Ok(None);
     };
-    if !doubts.is_empty() {
-        let seqs: Vec<Seq> = doubts.iter().map(|(seq, _)| *seq).collect();
+    marks.extend(commits.iter().filter_map(|commit| commit.first));
+    if !marks.is_empty() {
+        let seqs: Vec<Seq> = marks.iter().map(|(seq, _)| *seq).collect();
         let found = shared.store.events_at(execution, &seqs).await?;
-        let marks = found.iter().map(|event| (event.seq, event.event_id));
-        opened.landed = marks.filter(|mark| doubts.contains(mark)).collect();
+        let found = found.iter().map(|event| (event.seq, event.event_id));
+        opened.landed = found.filter(|mark| marks.contains(mark)).collect();
+    }
+    for commit in commits {
+        let has_happened = |first: Mark| opened.landed.contains(&first);
+        if commit.first.is_none_or(has_happened) {
+            release_unheard(shared, execution, &commit.claims).await?;
+        }
     }
     if is_fenced {
         let commands = shared.store.open_commands(execution).await?;
@@ -122,6 +153,22 @@ pub(crate) async fn reopen(
         opened.claims = Some(claims.collect());
     }
     Ok(Some(opened))
+}
+
+/// Offers commands again whose claims never reached their workers.
+async fn release_unheard(
+    shared: &Shared,
+    execution: ExecutionId,
+    claims: &[(Seq, LeaseEpoch)],
+) -> Result<(), Error> {
+    for (seq, lease_epoch) in claims {
+        let command = CommandId {
+            execution,
+            seq: *seq,
+        };
+        shared.store.release(command, *lease_epoch).await?;
+    }
+    Ok(())
 }
 
 /// Loads what a decision needs.

@@ -35,7 +35,7 @@ struct Parked {
     ask: Ask,
     reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
     /// Commands assigned to it that are not durable yet.
-    assigned: u32,
+    assigned: Vec<CommandId>,
     ready: Vec<Claimed>,
 }
 
@@ -44,7 +44,7 @@ impl Parked {
     fn takes(&self, pool: &Name, kinds: &[Name]) -> bool {
         !self.reply.is_closed()
             && self.ask.pool == *pool
-            && self.assigned < self.ask.max
+            && self.assigned.len() + self.ready.len() < self.ask.max as usize
             && serves(self.ask.kinds.as_deref(), kinds)
     }
 }
@@ -79,39 +79,27 @@ impl Claims {
         }
         let fits = |parked: &&mut Parked| parked.takes(&command.pool, kinds);
         let parked = self.asks.iter_mut().find(fits)?;
-        parked.assigned += 1;
+        parked.assigned.push(command.id);
         self.holders.insert(command.id, parked.ask.worker.clone());
         Some((parked.ask.worker.clone(), false))
     }
 
-    /// The commit that would have handed these to waiting workers did not happen.
-    pub(super) fn unhand(
-        &mut self,
-        execution: ExecutionId,
-        handed: &[(WorkerId, Seq, LeaseEpoch)],
-    ) {
-        for (worker, seq, _) in handed {
-            self.holders.remove(&CommandId {
-                execution,
-                seq: *seq,
-            });
-            let mut asks = self.asks.iter_mut();
-            if let Some(parked) =
-                asks.find(|parked| parked.ask.worker == *worker && parked.assigned > 0)
-            {
-                parked.assigned -= 1;
+    /// Takes a command out of the request it was assigned to; tells where that request stands in line.
+    fn take_assigned(&mut self, command: CommandId) -> Option<usize> {
+        for (position, parked) in self.asks.iter_mut().enumerate() {
+            let found = parked.assigned.iter().position(|id| *id == command);
+            if let Some(index) = found {
+                parked.assigned.swap_remove(index);
+                return Some(position);
             }
         }
+        None
     }
 
-    /// The commit that would have handed these over did not happen.
-    pub(super) fn unassign(&mut self, execution: ExecutionId, handed: &[(Seq, LeaseEpoch)]) {
-        for (seq, _) in handed {
-            self.holders.remove(&CommandId {
-                execution,
-                seq: *seq,
-            });
-        }
+    /// Another process drives an execution: who holds its commands is known there.
+    pub(super) fn forget_execution(&mut self, execution: ExecutionId) {
+        self.holders
+            .retain(|command, _| command.execution != execution);
     }
 
     pub(super) fn forget(&mut self, command: CommandId) {
@@ -151,14 +139,14 @@ impl Drive {
     pub(super) fn ask(&mut self, ask: Ask, reply: oneshot::Sender<Result<Vec<Claimed>, Error>>) {
         self.claims
             .asks
-            .retain(|parked| !parked.reply.is_closed() || parked.assigned > 0);
+            .retain(|parked| !parked.reply.is_closed() || !parked.assigned.is_empty());
         // Of a pool that nobody has asked for yet, the store may hold commands from before this process began.
         let on_offer = self.claims.on_offer.get(&ask.pool).copied().unwrap_or(1);
         if on_offer == 0 {
             let parked = Parked {
                 ask,
                 reply,
-                assigned: 0,
+                assigned: Vec::new(),
                 ready: Vec::new(),
             };
             let pool = parked.ask.pool.clone();
@@ -261,7 +249,7 @@ impl Drive {
     }
 
     /// A claim nobody can use: the command is offered again, and its execution brought into memory for the next ask.
-    fn give_back(&mut self, command: CommandId, epoch: LeaseEpoch) {
+    pub(super) fn give_back(&mut self, command: CommandId, epoch: LeaseEpoch) {
         self.claims.forget(command);
         self.open_if_absent(command.execution);
         let shared = self.shared.clone();
@@ -278,37 +266,39 @@ impl Drive {
     }
 
     /// A command that was assigned to a waiting worker is durable; it goes to the worker.
-    pub(super) fn hand(
-        &mut self,
-        execution: ExecutionId,
-        worker: &WorkerId,
-        seq: Seq,
-        epoch: LeaseEpoch,
-    ) {
-        let Some(claimed) = self.build(execution, seq, epoch) else {
+    pub(super) fn hand(&mut self, command: CommandId, epoch: LeaseEpoch) {
+        let position = self.claims.take_assigned(command);
+        // A command that was closed meanwhile goes to nobody.
+        let claimed = self.build(command.execution, command.seq, epoch);
+        match (position, claimed) {
+            (Some(position), claimed) => {
+                self.claims.asks[position].ready.extend(claimed);
+                self.answer_if_complete(position);
+            }
+            (None, Some(_)) => self.give_back(command, epoch),
+            (None, None) => {}
+        }
+    }
+
+    /// The commit that would have assigned a command did not happen; the worker's request goes on without it.
+    pub(super) fn unassign(&mut self, command: CommandId) {
+        self.claims.forget(command);
+        if let Some(position) = self.claims.take_assigned(command) {
+            self.answer_if_complete(position);
+        }
+    }
+
+    /// Answers a request once everything assigned to it is durable; one that has got nothing goes on waiting.
+    fn answer_if_complete(&mut self, position: usize) {
+        let parked = &self.claims.asks[position];
+        if !parked.assigned.is_empty() || parked.ready.is_empty() {
             return;
-        };
-        let position = self
-            .claims
-            .asks
-            .iter()
-            .position(|parked| parked.ask.worker == *worker && parked.assigned > 0);
-        let Some(position) = position else {
-            return self.give_back(claimed.command.id, epoch);
-        };
-        let parked = &mut self.claims.asks[position];
-        parked.assigned -= 1;
-        parked.ready.push(claimed);
-        if parked.assigned == 0 {
-            let parked = self
-                .claims
-                .asks
-                .remove(position)
-                .expect("the position was just found");
-            if let Err(Ok(unwanted)) = parked.reply.send(Ok(parked.ready)) {
-                for claimed in unwanted {
-                    self.give_back(claimed.command.id, claimed.lease_epoch);
-                }
+        }
+        let parked = self.claims.asks.remove(position);
+        let Some(parked) = parked else { return };
+        if let Err(Ok(unwanted)) = parked.reply.send(Ok(parked.ready)) {
+            for claimed in unwanted {
+                self.give_back(claimed.command.id, claimed.lease_epoch);
             }
         }
     }
@@ -347,7 +337,7 @@ impl Drive {
                 break;
             };
             let parked = &mut self.claims.asks[position];
-            parked.assigned += 1;
+            parked.assigned.push(command);
             let worker = parked.ask.worker.clone();
             self.claims.holders.insert(command, worker.clone());
             self.gather_hand(command, worker);
@@ -410,7 +400,7 @@ impl Drive {
     /// A worker that waits and has nothing assigned asks again.
     fn wake_one(&mut self, pool: &Name) {
         let idle = |parked: &Parked| {
-            parked.ask.pool == *pool && parked.assigned == 0 && parked.ready.is_empty()
+            parked.ask.pool == *pool && parked.assigned.is_empty() && parked.ready.is_empty()
         };
         let position = self.claims.asks.iter().position(idle);
         if let Some(parked) = position.and_then(|position| self.claims.asks.remove(position)) {

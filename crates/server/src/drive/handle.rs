@@ -63,6 +63,8 @@ pub(crate) struct Extras {
     pub(crate) foreign: HashMap<EventId, [u8; 32]>,
     /// The text of the playbook that a retry goes on with.
     pub(crate) switch: Option<Box<Registered>>,
+    /// The playbook that a submission starts.
+    pub(crate) net: Option<Arc<Net>>,
 }
 
 impl Extras {
