@@ -24,12 +24,20 @@ pub(crate) struct Opened {
     pub(crate) state: State,
     pub(crate) tail: Vec<Event>,
     pub(crate) snapshot_seq: Seq,
-    /// Who drives it.
-    pub(crate) owner: Option<store::OwnerId>,
     /// The claims that are current, where they were asked for.
     pub(crate) claims: Option<Vec<(Seq, LeaseEpoch)>>,
     /// The events asked about that are in the log.
     pub(crate) landed: Vec<Mark>,
+}
+
+/// What became of bringing an execution into memory.
+pub(crate) enum Opening {
+    /// There is no such execution.
+    Unknown,
+    /// Another process drives it; nothing of it was loaded.
+    Elsewhere(store::OwnerId),
+    /// It is here.
+    Opened(Box<Opened>),
 }
 
 /// An event by its place and its id: no other event has both.
@@ -69,7 +77,6 @@ struct Folded {
     state: State,
     tail: Vec<Event>,
     snapshot_seq: Seq,
-    owner: Option<store::OwnerId>,
 }
 
 /// Folds an execution's log, from its newest snapshot on.
@@ -95,7 +102,6 @@ async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded
         state: state.ok_or(Error::BrokenLog(execution))?,
         tail,
         snapshot_seq,
-        owner: recorded.row.owner,
     }))
 }
 
@@ -113,7 +119,6 @@ pub(crate) async fn open(
         state: folded.state,
         tail: folded.tail,
         snapshot_seq: folded.snapshot_seq,
-        owner: folded.owner,
         claims: None,
         landed: Vec::new(),
     })))
@@ -124,14 +129,21 @@ pub(crate) async fn reopen(
     shared: &Shared,
     execution: ExecutionId,
     questions: OpenQuestions,
-) -> Result<Option<Box<Opened>>, Error> {
+) -> Result<Opening, Error> {
     let OpenQuestions {
         mut marks,
         commits,
         is_fenced,
     } = questions;
+    // Who drives it is one small row; a log may be long.
+    let Some(row) = shared.store.execution(execution).await? else {
+        return Ok(Opening::Unknown);
+    };
+    if let Some(owner) = row.owner.filter(|owner| *owner != shared.owner) {
+        return Ok(Opening::Elsewhere(owner));
+    }
     let Some(mut opened) = open(shared, execution).await? else {
-        return Ok(None);
+        return Ok(Opening::Unknown);
     };
     marks.extend(commits.iter().filter_map(|commit| commit.first));
     if !marks.is_empty() {
@@ -152,7 +164,7 @@ pub(crate) async fn reopen(
         let claims = claims.map(|open| (open.command.id.seq, open.lease_epoch));
         opened.claims = Some(claims.collect());
     }
-    Ok(Some(opened))
+    Ok(Opening::Opened(opened))
 }
 
 /// Offers commands again whose claims never reached their workers.

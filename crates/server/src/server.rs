@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::Published;
+use crate::drive::{Assignments, Published};
 use crate::error::Error;
 use crate::keychain::{Keychain, KeychainConfig};
 use crate::reading::Reader;
@@ -118,6 +118,11 @@ impl Server {
     /// Every commit of this process from now on, as it becomes durable.
     pub fn watch(&self) -> broadcast::Receiver<Arc<Published>> {
         self.shared.published.subscribe()
+    }
+
+    /// The commands that are assigned to workers, so that it can be seen that none stays so for nothing.
+    pub async fn assignments(&self) -> Assignments {
+        self.shared.drive.assignments().await
     }
 
     /// Stops the drive once what it has taken in is committed.

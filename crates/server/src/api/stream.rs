@@ -110,6 +110,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 struct Waiting {
     published: Receiver<Arc<Published>>,
     ended: Receiver<ExecutionId>,
+    changes: store::ChangeWatch,
     closing: CancellationToken,
 }
 
@@ -118,6 +119,7 @@ impl Waiting {
         Self {
             published: api.server.watch(),
             ended: api.server.shared.ended.subscribe(),
+            changes: store::ChangeWatch::default(),
             closing: api.closing.clone(),
         }
     }
@@ -133,7 +135,7 @@ impl Waiting {
                     Err(RecvError::Lagged(_)) => return News::Some,
                     Err(RecvError::Closed) => return News::Over,
                 },
-                () = server.shared.store.changed() => return News::Some,
+                () = self.changes.changed(&*server.shared.store) => return News::Some,
                 () = self.closing.cancelled() => return News::Over,
             }
         }

@@ -19,7 +19,7 @@ use crate::drive::fetch::Fetched;
 use crate::drive::handle::{Extras, Order, Posted, Reply};
 use crate::drive::slot::{Slot, Waiting};
 use crate::error::Error;
-use crate::loading::{self, Mark, OpenQuestions, Opened};
+use crate::loading::{self, Mark, OpenQuestions, Opened, Opening};
 
 /// How long the drive waits before it tries again what the store or the disk refused.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ pub(super) struct Drive {
 
 /// Something the drive was waiting for.
 pub(super) enum Done {
-    Opened(Loading, Result<Option<Box<Opened>>, Error>),
+    Opened(Loading, Result<Opening, Error>),
     Loaded(Loading, Result<model::template::Loaded, Error>),
     Committed(Vec<(ExecutionId, Outcome)>),
     Claimed(
@@ -163,6 +163,10 @@ impl Drive {
                 let _ = reply.send(self.build_for(&worker, &commands));
             }
             Order::Forget(command) => self.claims.forget(command),
+            Order::Inspect(reply) => {
+                // Whoever asked may have gone; nothing depends on the answer.
+                let _ = reply.send(self.claims.assignments());
+            }
             Order::Drain(reply) => self.drains.push(reply),
         }
     }
@@ -235,25 +239,25 @@ impl Drive {
         self.work.push(Box::pin(opening));
     }
 
-    fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Box<Opened>>, Error>) {
+    fn opened(&mut self, execution: ExecutionId, opened: Result<Opening, Error>) {
         let Some(slot) = self.slots.remove(&execution) else {
             return;
         };
         match opened {
-            Ok(Some(opened)) if self.is_elsewhere(&opened) => {
-                let owner = opened.owner.expect("someone else drives it");
+            // This process never drove it, or was taken for dead and has lost it.
+            Ok(Opening::Elsewhere(owner)) => {
                 self.claims.forget_execution(execution);
                 let queue = accept_submissions(slot.queue);
                 refuse_all(queue, || Error::Elsewhere(owner.clone()));
             }
-            Ok(Some(opened)) => self.reopened(execution, *opened, slot),
-            Ok(None) if slot.is_new() => {
+            Ok(Opening::Opened(opened)) => self.reopened(execution, *opened, slot),
+            Ok(Opening::Unknown) if slot.is_new() => {
                 let mut fresh = Slot::new(None, None, Vec::new(), Seq(0));
                 fresh.queue = slot.queue;
                 self.slots.insert(execution, fresh);
                 self.decide(execution);
             }
-            Ok(None) => refuse_all(slot.queue, || Error::NotFound(execution)),
+            Ok(Opening::Unknown) => refuse_all(slot.queue, || Error::NotFound(execution)),
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "cannot load an execution; trying again");
                 self.slots.insert(execution, slot);
@@ -302,12 +306,6 @@ impl Drive {
             // Commands that were on their way to a worker are found again through the store.
             self.offered();
         }
-    }
-
-    /// Whether another server drives it: this one never did, or was taken for dead and has lost it.
-    fn is_elsewhere(&self, opened: &Opened) -> bool {
-        let owner = opened.owner.as_ref();
-        owner.is_some_and(|owner| *owner != self.shared.owner)
     }
 
     /// Loads the execution again after a while, its inputs still in line.
@@ -412,7 +410,7 @@ impl Drive {
 
     /// An input that does not fit changes nothing, but the message that brought it is done with.
     fn refuse(&mut self, execution: ExecutionId, waiting: Waiting, refusal: engine::Refusal) {
-        if waiting.extras.consumed.is_some() {
+        if waiting.extras.consumed.is_some() && !waiting.extras.answers_refusal {
             self.gather_consumed(execution, &waiting);
         }
         if let Some(reply) = waiting.reply {

@@ -10,7 +10,7 @@ use wire::{Ask, Claimed, Resume, Told};
 
 use crate::drive::actor::{Done, Drive};
 use crate::drive::fetch::{Fetched, fetch};
-use crate::drive::handle::Hands;
+use crate::drive::handle::{Assignments, Hands};
 use crate::error::Error;
 
 /// What the drive knows of workers.
@@ -26,6 +26,8 @@ pub(super) struct Claims {
     shelf: HashMap<Name, VecDeque<Shelved>>,
     /// Workers that listen, and what there is to tell those that do not at the moment.
     listeners: HashMap<WorkerId, Listener>,
+    /// How often a listener was used.
+    uses: u64,
 }
 
 /// A command on the shelf, and the kinds its step needs.
@@ -58,7 +60,25 @@ fn serves(calls: Option<&[Name]>, needs: &[Name]) -> bool {
 struct Listener {
     reply: Option<oneshot::Sender<Vec<Told>>>,
     untold: Vec<Told>,
+    /// Counts up with each use, so that those of workers that went away long ago can be told.
+    used: u64,
 }
+
+impl Listener {
+    fn listens(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+}
+
+/// So many workers are remembered that do not listen at the moment. One that is forgotten learns from its next report or
+/// heartbeat what it would have been told.
+const SILENT_LISTENERS_MAX: usize = 256;
+
+/// So many pools are remembered as having nothing on offer; of one that is forgotten the store is asked.
+const POOLS_MAX: usize = 1_024;
+
+/// A shelf of this length is looked through for commands that are over, and again whenever it has doubled.
+const SHELF_CHECKED_MIN: usize = 1_024;
 
 impl Claims {
     /// Who gets a command that is being issued: the worker that reports, or one that waits. The flag says which.
@@ -84,6 +104,15 @@ impl Claims {
         Some((parked.ask.worker.clone(), false))
     }
 
+    /// Every assignment.
+    pub(super) fn assignments(&self) -> Assignments {
+        let waiting = self.asks.iter().flat_map(|parked| &parked.assigned);
+        Assignments {
+            waiting: waiting.copied().collect(),
+            held: self.holders.keys().copied().collect(),
+        }
+    }
+
     /// Takes a command out of the request it was assigned to; tells where that request stands in line.
     fn take_assigned(&mut self, command: CommandId) -> Option<usize> {
         for (position, parked) in self.asks.iter_mut().enumerate() {
@@ -106,12 +135,31 @@ impl Claims {
         self.holders.remove(&command);
     }
 
+    /// A worker's listener. Those that were used longest ago and do not listen make room for it.
+    fn listener(&mut self, worker: WorkerId) -> &mut Listener {
+        self.uses += 1;
+        if self.listeners.len() >= 2 * SILENT_LISTENERS_MAX && !self.listeners.contains_key(&worker)
+        {
+            let silent = self.listeners.values().filter(|known| !known.listens());
+            let mut used: Vec<u64> = silent.map(|known| known.used).collect();
+            if used.len() > SILENT_LISTENERS_MAX {
+                used.sort_unstable();
+                let oldest_kept = used[used.len() - SILENT_LISTENERS_MAX];
+                self.listeners
+                    .retain(|_, known| known.listens() || known.used >= oldest_kept);
+            }
+        }
+        let listener = self.listeners.entry(worker).or_default();
+        listener.used = self.uses;
+        listener
+    }
+
     pub(super) fn is_held(&self, command: CommandId) -> bool {
         self.holders.contains_key(&command)
     }
 
     pub(super) fn listen(&mut self, worker: WorkerId, reply: oneshot::Sender<Vec<Told>>) {
-        let listener = self.listeners.entry(worker).or_default();
+        let listener = self.listener(worker);
         if listener.untold.is_empty() {
             listener.reply = Some(reply);
         } else {
@@ -124,7 +172,7 @@ impl Claims {
         let Some(worker) = self.holders.get(&told.command) else {
             return;
         };
-        let listener = self.listeners.entry(worker.clone()).or_default();
+        let listener = self.listener(worker.clone());
         listener.untold.push(told);
         if let Some(reply) = listener.reply.take()
             && let Err(untold) = reply.send(std::mem::take(&mut listener.untold))
@@ -182,6 +230,9 @@ impl Drive {
                 return;
             }
         };
+        if self.claims.on_offer.len() >= POOLS_MAX {
+            self.claims.on_offer.clear();
+        }
         let on_offer = self.claims.on_offer.entry(ask.pool.clone()).or_default();
         if claims.len() < ask.max as usize {
             *on_offer = 0;
@@ -195,8 +246,9 @@ impl Drive {
         let mut foreign = Vec::new();
         for claim in claims {
             let id = claim.command.id;
-            self.claims.holders.insert(id, ask.worker.clone());
             if let Some(claimed) = self.build_from(&claim.command, claim.lease_epoch) {
+                // Who holds a command of an execution elsewhere is known to its driver.
+                self.claims.holders.insert(id, ask.worker.clone());
                 ready.push(claimed);
                 continue;
             }
@@ -305,11 +357,11 @@ impl Drive {
 
     /// A command is on offer to whoever asks.
     pub(super) fn offer(&mut self, pool: &Name, kinds: Arc<[Name]>, command: CommandId) {
-        self.claims
-            .shelf
-            .entry(pool.clone())
-            .or_default()
-            .push_back((command, kinds));
+        let shelf = self.claims.shelf.entry(pool.clone()).or_default();
+        shelf.push_back((command, kinds));
+        if shelf.len() >= SHELF_CHECKED_MIN && shelf.len().is_power_of_two() {
+            self.clear_shelf(pool);
+        }
         self.serve(pool);
     }
 
@@ -343,7 +395,18 @@ impl Drive {
             self.gather_hand(command, worker);
         }
         left.append(&mut offered);
-        self.claims.shelf.insert(pool.clone(), left);
+        if !left.is_empty() {
+            self.claims.shelf.insert(pool.clone(), left);
+        }
+    }
+
+    /// Takes off a shelf what may not be handed out any more.
+    fn clear_shelf(&mut self, pool: &Name) {
+        let Some(mut shelf) = self.claims.shelf.remove(pool) else {
+            return;
+        };
+        shelf.retain(|(command, _)| self.is_on_offer(*command));
+        self.claims.shelf.insert(pool.clone(), shelf);
     }
 
     /// What a worker elsewhere needs to run commands that it holds.

@@ -13,5 +13,5 @@ mod handle;
 mod slot;
 
 pub(crate) use actor::run;
-pub use handle::Published;
+pub use handle::{Assignments, Published};
 pub(crate) use handle::{Extras, Handle, Hands, Order, Posted, channel};
