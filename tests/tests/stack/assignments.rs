@@ -12,10 +12,11 @@ use model::raw::Raw;
 use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 use serde_json::json;
-use server::{Control, Server};
+use server::{Control, Server, SubmitError};
 use store::{Memory, Store};
 use tempfile::TempDir;
 use tests::sim::Random;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wire::{Ask, Claimed, Error, Pieces, PlaybookText, Pulse, Receipt, Report, Told, Transport};
 
@@ -215,26 +216,32 @@ impl House {
     }
 }
 
+/// What was asked of the servers.
+#[derive(Default)]
+struct Asked {
+    runs: Vec<ExecutionId>,
+    submissions: JoinSet<Result<(), SubmitError>>,
+}
+
 /// One thing that happens.
-async fn act(houses: &[House; 2], runs: &mut Vec<ExecutionId>, random: &mut Random) {
+async fn act(houses: &[House; 2], asked: &mut Asked, random: &mut Random) {
     let server = houses[random.index(2)].server.clone();
-    if runs.is_empty() || random.percent(25) {
+    if asked.runs.is_empty() || random.percent(25) {
         // Both servers are asked for the same run at once, as by requests with one `dedup` word.
         let id = server.fresh_id();
-        runs.push(id);
+        asked.runs.push(id);
         for house in houses {
             for n in 0..2 {
                 let server = house.server.clone();
                 let payload = Some(Raw::of(&json!({"n": n})));
-                tokio::spawn(async move {
-                    let submitted = server.submit_from_catalog(id, "p", None, payload).await;
-                    submitted.expect("every request gets the run");
+                asked.submissions.spawn(async move {
+                    server.submit_from_catalog(id, "p", None, payload).await
                 });
             }
         }
         return;
     }
-    let id = *random.pick(runs);
+    let id = *random.pick(&asked.runs);
     let control = match random.below(5) {
         0 => Control::Cancel {
             reason: None,
@@ -265,14 +272,21 @@ async fn world(seed: u64) -> Result<(), String> {
     for house in &houses {
         house.set_faults(Some(&mut random));
     }
-    let mut runs = Vec::new();
+    let mut asked = Asked::default();
     for _ in 0..ACTIONS {
-        act(&houses, &mut runs, &mut random).await;
+        act(&houses, &mut asked, &mut random).await;
     }
     for house in &houses {
         house.set_faults(None);
     }
     tokio::time::sleep(SETTLED).await;
+    while let Some(submitted) = asked.submissions.try_join_next() {
+        let submitted = submitted.expect("a submission does not panic");
+        submitted.map_err(|error| format!("a request did not get its run: {error}"))?;
+    }
+    if !asked.submissions.is_empty() {
+        return Err("a request is not answered".to_owned());
+    }
     for house in &houses {
         if let Some(stray) = house.stray_assignment().await {
             return Err(stray);
@@ -299,6 +313,7 @@ fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
 #[test]
 fn no_worker_stays_assigned_to_what_is_not_there() {
     for seed in 0..SEEDS {
+        eprintln!("seed {seed}");
         if let Err(stray) = in_virtual_time(world(seed)) {
             panic!("seed {seed}: {stray}");
         }

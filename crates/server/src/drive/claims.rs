@@ -74,6 +74,9 @@ impl Listener {
 /// heartbeat what it would have been told.
 const SILENT_LISTENERS_MAX: usize = 256;
 
+/// How long a command that was given back is not looked for.
+const GIVE_BACK_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// So many pools are remembered as having nothing on offer; of one that is forgotten the store is asked.
 const POOLS_MAX: usize = 1_024;
 
@@ -309,6 +312,8 @@ impl Drive {
             if let Err(error) = shared.store.release(command, epoch).await {
                 tracing::warn!(%command, %error, "cannot give a command back; its lease will lapse");
             }
+            // Its execution may be loading: to offer the command at once would be to claim it in vain again and again.
+            tokio::time::sleep(GIVE_BACK_PAUSE).await;
             // A drive that is gone needs no hint.
             let _ = shared
                 .drive
