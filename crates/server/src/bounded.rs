@@ -48,12 +48,22 @@ impl<K: Clone + Eq + Hash, V: Clone> BoundedCache<K, V> {
         Some(entry.value.clone())
     }
 
+    /// Takes a value out.
+    pub(crate) fn remove(&mut self, key: &K) {
+        if let Some(gone) = self.entries.remove(key) {
+            self.weight -= gone.weight;
+            self.order.remove(&gone.used);
+        }
+    }
+
+    /// Everything, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter().map(|(key, entry)| (key, &entry.value))
+    }
+
     /// Takes a value in; what was used longest ago makes room for it.
     pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) {
-        if let Some(former) = self.entries.remove(&key) {
-            self.weight -= former.weight;
-            self.order.remove(&former.used);
-        }
+        self.remove(&key);
         self.uses += 1;
         self.weight += weight;
         self.order.insert(self.uses, key.clone());

@@ -12,7 +12,7 @@ use model::raw::Raw;
 use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
 use serde_json::json;
-use server::{Control, Server, SubmitError};
+use server::{Control, RunRequest, Server, SubmitError};
 use store::{Memory, Store};
 use tempfile::TempDir;
 use tests::sim::Random;
@@ -209,7 +209,10 @@ impl House {
     /// Runs a fresh playbook, which no leftover may hold up.
     async fn runs_promptly(&self) -> bool {
         let id = self.server.fresh_id();
-        let submitted = self.server.submit_from_catalog(id, "p", None, None).await;
+        let submitted = self
+            .server
+            .submit_from_catalog(id, "p", None, RunRequest::default())
+            .await;
         submitted.expect("it starts");
         let settled = tokio::time::timeout(PROMPT, self.server.settled(id)).await;
         settled.is_ok()
@@ -233,10 +236,13 @@ async fn act(houses: &[House; 2], asked: &mut Asked, random: &mut Random) {
         for house in houses {
             for n in 0..2 {
                 let server = house.server.clone();
-                let payload = Some(Raw::of(&json!({"n": n})));
-                asked.submissions.spawn(async move {
-                    server.submit_from_catalog(id, "p", None, payload).await
-                });
+                let request = RunRequest {
+                    payload: Some(Raw::of(&json!({"n": n}))),
+                    trace_id: None,
+                };
+                asked
+                    .submissions
+                    .spawn(async move { server.submit_from_catalog(id, "p", None, request).await });
             }
         }
         return;
@@ -335,7 +341,11 @@ fn a_worker_that_stays_assigned_is_noticed() {
         let server = house.server.clone();
         let id = server.fresh_id();
         tokio::spawn(async move {
-            drop(server.submit_from_catalog(id, "p", None, None).await);
+            drop(
+                server
+                    .submit_from_catalog(id, "p", None, RunRequest::default())
+                    .await,
+            );
         });
         tokio::time::sleep(SETTLED).await;
         house.stray_assignment().await

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::source::Span;
 use crate::template::budget::ITEM_BYTES;
-use crate::template::compile::Program;
+use crate::template::compile::{Form, Program};
+use crate::template::origin::PieceOrigin;
 use crate::template::reference::Bound;
 use crate::template::render;
 use crate::template::rewrite::PathUse;
@@ -150,7 +151,20 @@ impl Template {
 
     /// Renders it to the author's text and the values between, for languages that quote or bind by place.
     pub fn pieces(&self, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+        render::pieces(self, scope).map(|(pieces, _)| pieces)
+    }
+
+    /// The same pieces, each with where it comes from.
+    pub fn pieces_with_origins(
+        &self,
+        scope: &Scope,
+    ) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
         render::pieces(self, scope)
+    }
+
+    /// Whether it is one expression and nothing else, and is not marked as text of the language by `| raw_sql`.
+    pub fn is_one_value(&self) -> bool {
+        self.program.form == Form::Value && !self.source.contains("raw_sql")
     }
 
     pub(crate) fn program(&self) -> &Program {

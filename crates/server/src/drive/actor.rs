@@ -162,6 +162,13 @@ impl Drive {
                 // Nobody waits for it any more: the claims lapse with the asker's session.
                 let _ = reply.send(self.build_for(&worker, &commands));
             }
+            Order::HeldElsewhere { worker, reply } => {
+                let mut held = self.claims.held_elsewhere(&worker);
+                held.retain(|command| !self.slots.contains_key(&command.execution));
+                // Nobody waits for it any more: nothing to do.
+                let _ = reply.send(held);
+            }
+            Order::Taken { worker, commands } => self.claims.take_elsewhere(&worker, commands),
             Order::Forget(command) => self.claims.forget(command),
             Order::Inspect(reply) => {
                 // Whoever asked may have gone; nothing depends on the answer.

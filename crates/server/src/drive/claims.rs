@@ -3,18 +3,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use model::command::{Command, Work};
+use model::command::Command;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use tokio::sync::oneshot;
-use wire::{Ask, Claimed, Resume, Told};
+use wire::{Ask, Claimed, Told};
 
+use crate::bounded::BoundedCache;
 use crate::drive::actor::{Done, Drive};
 use crate::drive::fetch::{Fetched, fetch};
 use crate::drive::handle::{Assignments, Hands};
 use crate::error::Error;
 
 /// What the drive knows of workers.
-#[derive(Default)]
 pub(super) struct Claims {
     /// Who holds which command.
     holders: HashMap<CommandId, WorkerId>,
@@ -28,7 +28,27 @@ pub(super) struct Claims {
     listeners: HashMap<WorkerId, Listener>,
     /// How often a listener was used.
     uses: u64,
+    /// Who here has taken which command of an execution that another process drives.
+    elsewhere: BoundedCache<CommandId, WorkerId>,
 }
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            holders: HashMap::new(),
+            asks: VecDeque::new(),
+            on_offer: HashMap::new(),
+            shelf: HashMap::new(),
+            listeners: HashMap::new(),
+            uses: 0,
+            elsewhere: BoundedCache::new(ELSEWHERE_MAX),
+        }
+    }
+}
+
+/// So many commands of executions that others drive are remembered, with who has taken them here. A worker whose command
+/// is forgotten learns from its next report that it is over.
+const ELSEWHERE_MAX: usize = 4_096;
 
 /// A command on the shelf, and the kinds its step needs.
 type Shelved = (CommandId, Arc<[Name]>);
@@ -136,6 +156,7 @@ impl Claims {
 
     pub(super) fn forget(&mut self, command: CommandId) {
         self.holders.remove(&command);
+        self.elsewhere.remove(&command);
     }
 
     /// A worker's listener. Those that were used longest ago and do not listen make room for it.
@@ -157,8 +178,40 @@ impl Claims {
         listener
     }
 
-    pub(super) fn is_held(&self, command: CommandId) -> bool {
+    fn is_held(&self, command: CommandId) -> bool {
         self.holders.contains_key(&command)
+    }
+
+    /// Who holds a command, as far as this process knows.
+    pub(super) fn holder(&self, command: CommandId) -> Option<WorkerId> {
+        self.holders.get(&command).cloned()
+    }
+
+    /// A worker here has taken these commands of executions that others drive.
+    pub(super) fn take_elsewhere(&mut self, worker: &WorkerId, commands: Vec<CommandId>) {
+        for command in commands {
+            self.elsewhere.insert(command, worker.clone(), 1);
+        }
+    }
+
+    /// The commit that would have closed these did not happen.
+    pub(super) fn hold_again(&mut self, execution: ExecutionId, stops: &[(Seq, Option<WorkerId>)]) {
+        for (seq, holder) in stops {
+            if let Some(worker) = holder {
+                let command = CommandId {
+                    execution,
+                    seq: *seq,
+                };
+                self.holders.insert(command, worker.clone());
+            }
+        }
+    }
+
+    /// What a worker here has taken of executions that others drive, as far as is remembered.
+    pub(super) fn held_elsewhere(&self, worker: &WorkerId) -> Vec<CommandId> {
+        let held = self.elsewhere.iter();
+        let held = held.filter(|(_, holder)| *holder == worker);
+        held.map(|(command, _)| *command).collect()
     }
 
     pub(super) fn listen(&mut self, worker: WorkerId, reply: oneshot::Sender<Vec<Told>>) {
@@ -172,9 +225,13 @@ impl Claims {
 
     /// Tells the holder of a command.
     pub(super) fn tell(&mut self, told: Told) {
-        let Some(worker) = self.holders.get(&told.command) else {
-            return;
-        };
+        if let Some(worker) = self.holder(told.command) {
+            self.tell_worker(&worker, told);
+        }
+    }
+
+    /// Tells a worker.
+    pub(super) fn tell_worker(&mut self, worker: &WorkerId, told: Told) {
         let listener = self.listener(worker.clone());
         listener.untold.push(told);
         if let Some(reply) = listener.reply.take()
@@ -250,13 +307,13 @@ impl Drive {
         for claim in claims {
             let id = claim.command.id;
             if let Some(claimed) = self.build_from(&claim.command, claim.lease_epoch) {
-                // Who holds a command of an execution elsewhere is known to its driver.
                 self.claims.holders.insert(id, ask.worker.clone());
                 ready.push(claimed);
                 continue;
             }
             self.forget_stale(id.execution);
             if self.shared.peers.is_some() {
+                self.claims.take_elsewhere(&ask.worker, vec![id]);
                 foreign.push((id, claim.lease_epoch));
             } else {
                 self.give_back(id, claim.lease_epoch);
@@ -474,89 +531,5 @@ impl Drive {
         if let Some(parked) = position.and_then(|position| self.claims.asks.remove(position)) {
             self.ask(parked.ask, parked.reply);
         }
-    }
-
-    /// A live command as a worker gets it.
-    pub(super) fn build(
-        &mut self,
-        execution: ExecutionId,
-        seq: Seq,
-        epoch: LeaseEpoch,
-    ) -> Option<Claimed> {
-        let slot = self.slots.get_mut(&execution)?;
-        let state = slot.state.as_ref()?;
-        let live = state.commands.get(&seq)?;
-        let run = state.run(&live.run)?;
-        let command = Command {
-            id: CommandId { execution, seq },
-            playbook: state.hash.clone(),
-            run: live.run.clone(),
-            work: live.work_left(),
-            dispatch: run.dispatches.max(1),
-            pool: "".into(),
-            args: run.args.clone(),
-            loop_started: run.loop_.as_ref().map(|loop_| loop_.holder_of(live.work)),
-        };
-        self.build_from(&command, epoch)
-    }
-
-    fn build_from(&mut self, command: &Command, lease_epoch: LeaseEpoch) -> Option<Claimed> {
-        let slot = self.slots.get_mut(&command.id.execution)?;
-        let context = slot.context(&command.run)?;
-        let state = slot.state.as_ref()?;
-        state.commands.get(&command.id.seq)?;
-        let run = state.run(&command.run)?;
-        metrics::counter!(crate::metrics::CLAIMED).increment(1);
-        let mut resume = Vec::new();
-        let mut over = Vec::new();
-        match (command.work, &run.loop_) {
-            (Work::Range { from, to, .. }, Some(loop_)) => {
-                let live = loop_
-                    .live
-                    .range(from..to)
-                    .filter(|(index, _)| !loop_.suspended.contains(index));
-                resume.extend(live.map(|(index, continuation)| Resume {
-                    iteration: Some(*index),
-                    continuation: continuation.clone(),
-                    started: true,
-                }));
-                let is_over = |index: &u64| {
-                    loop_.has_ended(*index)
-                        || loop_.suspended.contains(index)
-                        || loop_.awake.contains(index)
-                };
-                if loop_.ended() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty() {
-                    over.extend((from..to).filter(is_over));
-                }
-            }
-            (Work::Iteration { index }, Some(loop_)) => {
-                let continuation = loop_.live.get(&index).cloned().unwrap_or_default();
-                let started = loop_.live.contains_key(&index);
-                resume.push(Resume {
-                    iteration: Some(index),
-                    continuation,
-                    started,
-                });
-            }
-            (Work::Pipeline, _) if run.started => resume.push(own(run)),
-            (Work::Prepare, _) if !run.pipeline.visits.is_empty() => resume.push(own(run)),
-            _ => {}
-        }
-        Some(Claimed {
-            command: command.clone(),
-            lease_epoch,
-            context,
-            resume,
-            over,
-        })
-    }
-}
-
-/// How far the run's own pipeline came.
-fn own(run: &engine::Run) -> Resume {
-    Resume {
-        iteration: None,
-        continuation: run.pipeline.clone(),
-        started: true,
     }
 }

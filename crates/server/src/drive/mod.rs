@@ -5,6 +5,7 @@
 //! the next. A commit that did not happen puts its inputs back in line on freshly loaded state.
 
 mod actor;
+mod build;
 mod claims;
 mod commits;
 mod fetch;
