@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::Published;
+use crate::drive::{Assignments, Published};
 use crate::error::Error;
 use crate::keychain::{Keychain, KeychainConfig};
 use crate::reading::Reader;
@@ -129,6 +129,11 @@ impl Server {
     /// Every commit of this process from now on, as it becomes durable.
     pub fn watch(&self) -> broadcast::Receiver<Arc<Published>> {
         self.shared.published.subscribe()
+    }
+
+    /// The commands that are assigned to workers, so that it can be seen that none stays so for nothing.
+    pub async fn assignments(&self) -> Assignments {
+        self.shared.drive.assignments().await
     }
 
     /// Stops the drive once what it has taken in is committed.

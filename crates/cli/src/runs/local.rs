@@ -23,9 +23,6 @@ use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
 use crate::view::RunView;
 
-/// How long to wait for news when nobody tells of any.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 /// Runs in a store of this machine.
 pub(crate) struct Here<'a> {
     pub(super) app: &'a App,
@@ -64,7 +61,11 @@ impl Runs for Here<'_> {
     }
 
     fn watch<'a>(&'a self, id: ExecutionId, _after: Seq) -> Box<dyn Watch + 'a> {
-        Box::new(Glance { log: &self.log, id })
+        Box::new(Glance {
+            log: &self.log,
+            id,
+            changes: store::ChangeWatch::default(),
+        })
     }
 
     async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, Problem> {
@@ -253,6 +254,7 @@ fn refused(error: SubmitError) -> Problem {
 struct Glance<'a> {
     log: &'a Log,
     id: ExecutionId,
+    changes: store::ChangeWatch,
 }
 
 #[async_trait]
@@ -262,7 +264,7 @@ impl Watch for Glance<'_> {
         if row.is_none_or(|row| row.status.is_terminal()) {
             return Ok(News::Over);
         }
-        let _ = tokio::time::timeout(PATIENCE, self.log.store.changed()).await;
+        self.changes.changed(&*self.log.store).await;
         Ok(News::Unread)
     }
 }

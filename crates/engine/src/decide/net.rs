@@ -8,6 +8,7 @@ use model::playbook::{DefaultError, Playbook};
 use model::raw::Raw;
 use model::size::too_large;
 use model::template::Need;
+use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;
 
@@ -99,7 +100,7 @@ pub enum Undecided {
 }
 
 /// Why an input is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The command is not live, or another claim is.
     #[error("the command is no longer held under this claim")]

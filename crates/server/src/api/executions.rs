@@ -148,7 +148,7 @@ async fn playbook(api: &Api, request: &ExecuteRequest) -> Result<(String, Option
 /// The id that the first request with this word got, or gets now.
 async fn known(api: &Api, word: &str) -> Result<ExecutionId, ApiError> {
     let fresh = api.server.fresh_id().to_string();
-    let key = format!("dedup:{word}");
+    let key = format!("{}{word}", store::DEDUP);
     let first = api.store().set_setting_once(&key, &fresh).await?;
     id(&first)
 }
