@@ -14,8 +14,7 @@ use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OwnerId};
 
 /// Claims pending commands for a worker, oldest first.
 pub(super) async fn claim(pool: &Pool, ask: &Ask) -> Result<Vec<Claim>, Error> {
-    const CLAIM: &str =
-        "SELECT body, lease_epoch FROM noetl.claim_commands($1, $2, $3, $4, $5)";
+    const CLAIM: &str = "SELECT body, lease_epoch FROM noetl.claim_commands($1, $2, $3, $4, $5)";
     let kinds = ask.kinds.as_deref();
     let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
     let values: Values<'_> = &[
