@@ -8,6 +8,7 @@ use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, Worke
 use model::outcome::Outcome;
 use model::playbook::Playbook;
 use model::raw::Raw;
+use model::template::Data;
 use model::time::Time;
 
 use crate::reuse::Reuse;
@@ -109,10 +110,12 @@ pub struct Submit {
     pub parent: Option<Parent>,
     /// How deep in a tree of sub-playbooks.
     pub depth: u32,
-    /// Given in place of the execution's own id.
+    /// The trace it belongs to; none: one made of its id.
     pub trace_id: Option<Name>,
     /// What it takes over from the run it does again.
     pub reuse: Option<Box<Reuse>>,
+    /// Variables that defaults may read as `env`; none on a server.
+    pub env: Option<Data>,
 }
 
 /// What a worker says of a command it holds.

@@ -12,6 +12,7 @@ pub mod event;
 pub mod id;
 pub mod manifest;
 pub mod merge;
+pub mod nats_version;
 pub mod outcome;
 pub mod playbook;
 pub mod raw;

@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
+mod bounded;
 mod collect;
 mod control;
 mod drive;
@@ -29,7 +30,7 @@ mod transport;
 
 pub use collect::{Collected, Collection, collect};
 pub use control::{Control, ControlError};
-pub use drive::Published;
+pub use drive::{Assignments, Published};
 pub use error::Error;
 pub use keychain::{
     Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, KeychainError, MasterKey, MasterKeys,
@@ -41,5 +42,5 @@ pub use rerun::Rerun;
 pub use results::RunResult;
 pub(crate) use server::Shared;
 pub use server::{Config, Server};
-pub use submit::{Submission, SubmitError};
+pub use submit::{RunRequest, Submission, SubmitError};
 pub use tokens::{Actor, TokenError};

@@ -32,6 +32,7 @@ impl Server {
     /// Waits until a run has ended or is paused.
     pub async fn settled(&self, id: ExecutionId) -> Result<RunStatus, Error> {
         let mut published = self.watch();
+        let mut changes = store::ChangeWatch::default();
         loop {
             let row = self
                 .shared
@@ -50,7 +51,7 @@ impl Server {
                         Ok(_) => {}
                         Err(_) => break,
                     },
-                    () = self.shared.store.changed() => break,
+                    () = changes.changed(&*self.shared.store) => break,
                 }
             }
         }

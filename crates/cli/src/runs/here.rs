@@ -29,6 +29,7 @@ pub(super) struct DrivenHere<'a> {
     since: Time,
     adoption: Adoption,
     published: Receiver<std::sync::Arc<Published>>,
+    changes: store::ChangeWatch,
     driving: &'a Driving,
 }
 
@@ -47,6 +48,7 @@ impl<'a> DrivenHere<'a> {
             id,
             since: Time::default(),
             adoption: Adoption::Mine,
+            changes: store::ChangeWatch::default(),
             driving,
         }
     }
@@ -75,6 +77,7 @@ impl<'a> DrivenHere<'a> {
             since,
             adoption,
             published,
+            changes: store::ChangeWatch::default(),
             driving,
         })
     }
@@ -106,7 +109,7 @@ impl Watch for DrivenHere<'_> {
                     Err(RecvError::Lagged(_)) => return Ok(News::Unread),
                     Err(RecvError::Closed) => return Err(server::Error::Stopping.into()),
                 },
-                () = self.session.log.store.changed() => return Ok(News::Unread),
+                () = self.changes.changed(&*self.session.log.store) => return Ok(News::Unread),
             }
         }
     }

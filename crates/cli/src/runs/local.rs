@@ -10,7 +10,7 @@ use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
 use serde_json::Value;
-use server::{Control, Listed, Rerun, ResultAddress, Submission, SubmitError};
+use server::{Control, Listed, Rerun, ResultAddress, RunRequest, Submission, SubmitError};
 use store::{ExecutionRow, Filter};
 
 use crate::app::App;
@@ -22,9 +22,6 @@ use crate::runs::begin::{Begin, Driven, News, Watch};
 use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
 use crate::view::RunView;
-
-/// How long to wait for news when nobody tells of any.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Runs in a store of this machine.
 pub(crate) struct Here<'a> {
@@ -64,7 +61,11 @@ impl Runs for Here<'_> {
     }
 
     fn watch<'a>(&'a self, id: ExecutionId, _after: Seq) -> Box<dyn Watch + 'a> {
-        Box::new(Glance { log: &self.log, id })
+        Box::new(Glance {
+            log: &self.log,
+            id,
+            changes: store::ChangeWatch::default(),
+        })
     }
 
     async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, Problem> {
@@ -148,6 +149,7 @@ impl Runs for Here<'_> {
         driving: &'a Driving,
     ) -> Result<Box<dyn Driven + 'a>, Problem> {
         let session = Session::start(self.log.clone())?;
+        session.allow_env(self.app, driving);
         let driven = match begin {
             Begin::Text {
                 name,
@@ -169,7 +171,11 @@ impl Runs for Here<'_> {
             } => {
                 let server = &session.server;
                 let id = server.fresh_id();
-                let submitted = server.submit_from_catalog(id, &path, version, payload);
+                let request = RunRequest {
+                    payload,
+                    trace_id: None,
+                };
+                let submitted = server.submit_from_catalog(id, &path, version, request);
                 submitted.await.map_err(refused)?;
                 DrivenHere::begun(self.app, session, id, driving)
             }
@@ -248,6 +254,7 @@ fn refused(error: SubmitError) -> Problem {
 struct Glance<'a> {
     log: &'a Log,
     id: ExecutionId,
+    changes: store::ChangeWatch,
 }
 
 #[async_trait]
@@ -257,7 +264,7 @@ impl Watch for Glance<'_> {
         if row.is_none_or(|row| row.status.is_terminal()) {
             return Ok(News::Over);
         }
-        let _ = tokio::time::timeout(PATIENCE, self.log.store.changed()).await;
+        self.changes.changed(&*self.log.store).await;
         Ok(News::Unread)
     }
 }

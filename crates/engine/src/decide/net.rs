@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::Playbook;
+use model::playbook::{DefaultError, Playbook};
 use model::raw::Raw;
 use model::size::too_large;
 use model::template::Need;
+use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;
 
@@ -99,7 +100,7 @@ pub enum Undecided {
 }
 
 /// Why an input is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The command is not live, or another claim is.
     #[error("the command is no longer held under this claim")]
@@ -128,6 +129,9 @@ pub enum Refusal {
     /// What is given is more than one event holds.
     #[error("the data is larger than an event may be; keep it elsewhere and hand over a reference")]
     TooLarge,
+    /// A default of `workload` or `ctx` cannot be rendered.
+    #[error(transparent)]
+    Default(DefaultError),
     /// The playbook to go on with lacks a step that a token stands at.
     #[error("a token stands at step `{0}`, which this version of the playbook does not have")]
     StepMissing(Name),
@@ -173,6 +177,7 @@ impl Refusal {
         match self {
             Self::Fenced => "FENCED",
             Self::TooLarge => "LIMIT_EVENT",
+            Self::Default(_) => "DEFAULT_TEMPLATE",
             Self::Ended => "EXECUTION_ENDED",
             Self::NotRetryable => "NOT_RETRYABLE",
             Self::NotPaused => "NOT_PAUSED",

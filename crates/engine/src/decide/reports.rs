@@ -16,10 +16,22 @@ use crate::input::Report;
 use crate::state::LiveCommand;
 use model::command::Work;
 
+/// What may have brought down a worker.
+#[derive(Debug, Clone, Copy)]
+enum Suspect {
+    /// The task at which this pipeline stands; the iteration is given for one of a loop.
+    Task(Option<u64>),
+    /// One of several iterations.
+    SomeOfSeveral,
+    /// Nothing that ran: the pipeline only waited.
+    None,
+}
+
 impl Turn<'_> {
     /// Records a report and what follows from each of its events.
     pub(super) fn report(&mut self, report: Report) -> Result<(), Undecided> {
         self.must_hold(report.command, report.lease_epoch)?;
+        self.must_be_holder(&report)?;
         self.fences.push((report.command, report.lease_epoch));
         self.record_claim(report.command, &report.worker, report.lease_epoch);
         let mut before = Covered::Yes;
@@ -34,7 +46,7 @@ impl Turn<'_> {
                 Body::StepDone(_) => event.at.step_run_id(),
                 _ => None,
             };
-            self.record_manifests(&event);
+            let event = self.with_manifests(event);
             let before = ending.as_ref().and_then(|run| self.mark_for_set(run));
             let seq = self.emit_reported(event, report.command);
             self.because_of(seq);
@@ -47,12 +59,41 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Records what the tasks of a pipeline collected, before the event that ends it, which names the manifests.
+    fn with_manifests(&mut self, mut event: Event) -> Event {
+        let recorded = self.events.len();
+        self.record_manifests(&event);
+        if let Body::StepDone(done) = &mut event.body {
+            let manifests = self.events[recorded..].iter();
+            let manifests = manifests.filter_map(|manifest| match &manifest.body {
+                Body::ManifestUpdated(stored) => Some(stored.result_ref.uri.clone()),
+                _ => None,
+            });
+            done.manifests = manifests.collect();
+        }
+        event
+    }
+
     fn must_hold(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
         let live = self.state.commands.get(&command).ok_or(Refusal::Fenced)?;
         match &live.claimed {
             // A newer claim than the log knows is one that was handed on; whether it is current, the store tells.
             Some((_, current)) if *current > epoch => Err(Refusal::Fenced),
             _ => Ok(()),
+        }
+    }
+
+    /// Whoever speaks under a claim that the log knows is the one who took it.
+    fn must_be_holder(&self, report: &Report) -> Result<(), Refusal> {
+        let live = self.state.commands.get(&report.command);
+        let claimed = live.and_then(|live| live.claimed.as_ref());
+        let is_other = |(worker, epoch): &(WorkerId, LeaseEpoch)| {
+            *epoch == report.lease_epoch && *worker != report.worker
+        };
+        if claimed.is_some_and(is_other) {
+            Err(Refusal::Fenced)
+        } else {
+            Ok(())
         }
     }
 
@@ -195,13 +236,19 @@ impl Turn<'_> {
     ) -> Result<(), Undecided> {
         self.must_hold(command, lease_epoch)?;
         self.fences.push((command, lease_epoch));
+        let suspect = self.suspect(command);
         self.record_claim(command, worker, lease_epoch);
         if self.state.stop.is_some() {
             self.withdraw(command);
             return Ok(());
         }
         let live = self.state.commands[&command].clone();
-        let strikes = live.strikes + u32::from(is_strike);
+        let strikes = match suspect {
+            _ if !is_strike => live.strikes,
+            Suspect::Task(_) => live.strikes + 1,
+            Suspect::SomeOfSeveral => live.strikes.max(1),
+            Suspect::None => live.strikes,
+        };
         let at = at_run(&live.run);
         let expired = CommandExpired {
             command,
@@ -212,33 +259,69 @@ impl Turn<'_> {
         self.because_of(command);
         let seq = self.emit(at, Body::CommandExpired(expired));
         self.because_of(seq);
-        if strikes >= self.net.limits.strikes_max {
-            self.dead_letter(command, &live, strikes);
+        if let Suspect::Task(iteration) = suspect
+            && strikes >= self.net.limits.strikes_max
+        {
+            let message = format!(
+                "{strikes} workers died while running step `{}`",
+                live.run.step
+            );
+            let error = fatal(ErrorKind::Unknown, "DEAD_LETTER", message);
+            self.dead_letter(command, &live, iteration, error);
         }
         Ok(())
     }
 
-    fn dead_letter(&mut self, command: Seq, live: &LiveCommand, strikes: u32) {
-        let alone = match live.work {
-            Work::Range { from, to, .. } => to - from == 1,
-            Work::Pipeline | Work::Iteration { .. } | Work::Prepare => true,
+    /// Which task may have brought down the worker that held a command.
+    fn suspect(&self, command: Seq) -> Suspect {
+        let Some(live) = self.state.commands.get(&command) else {
+            return Suspect::None;
         };
-        if !alone {
-            return;
+        let Some(run) = self.state.runs.get(&live.run) else {
+            return Suspect::None;
+        };
+        let iteration = match (live.work, &run.loop_) {
+            (Work::Pipeline | Work::Prepare, _) => None,
+            (Work::Iteration { index }, _) => Some(index),
+            (Work::Range { from, to, .. }, Some(loop_)) => match loop_.unfinished(from, to)[..] {
+                [(index, end)] if end - index == 1 => Some(index),
+                // Which of them ran is not known; they are offered apart until it is.
+                _ => return Suspect::SomeOfSeveral,
+            },
+            (Work::Range { .. }, None) => return Suspect::None,
+        };
+        let step = self.net.playbook.step(live.run.step.as_str());
+        let continuation = run.continuation(iteration);
+        let Some((step, continuation)) = step.zip(continuation) else {
+            return Suspect::Task(iteration);
+        };
+        if let Stage::Retrying { due, .. } = continuation.stage
+            && (live.claimed.is_some() || due > self.stamp.now)
+        {
+            // It was heard of last between two attempts, or cannot have begun the next one.
+            return Suspect::None;
         }
-        let message = format!(
-            "{strikes} workers died while running step `{}`",
-            live.run.step
-        );
-        let error = fatal(ErrorKind::Unknown, "DEAD_LETTER", message);
+        match pipeline::next(step, continuation, self.stamp.now) {
+            pipeline::Next::Run(run) if run.task.kind.as_str() == "wait" => Suspect::None,
+            _ => Suspect::Task(iteration),
+        }
+    }
+
+    fn dead_letter(
+        &mut self,
+        command: Seq,
+        live: &LiveCommand,
+        iteration: Option<u64>,
+        error: TaskError,
+    ) {
         let at = at_run(&live.run);
         let failed = CommandFailed {
             command,
             error: error.clone(),
         };
         self.emit(at.clone(), Body::CommandFailed(Box::new(failed)));
-        match live.work {
-            Work::Range { from: index, .. } | Work::Iteration { index } => {
+        match iteration {
+            Some(index) => {
                 let failed = Failed {
                     error,
                     set_ctx: None,
@@ -248,7 +331,7 @@ impl Turn<'_> {
                     Body::IterationFailed(Box::new(failed)),
                 );
             }
-            Work::Pipeline | Work::Prepare => self.fail_run(&live.run, error),
+            None => self.fail_run(&live.run, error),
         }
     }
 

@@ -294,7 +294,7 @@ payload!(
         command: Seq,
         /// The claim that ended.
         lease_epoch: LeaseEpoch,
-        /// How often its holder died with it.
+        /// How many workers died while they ran its current task; of several iterations, whether one did.
         strikes: u32,
         /// Whether the holder gave it back, rather than died.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -310,6 +310,13 @@ payload!(
         error: TaskError,
     }
 );
+/// A step ended well.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepDone {
+    /// The addresses of the manifests that list what its tasks collected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<String>,
+}
 payload!(
     /// A step or iteration failed.
     Failed {

@@ -19,7 +19,7 @@ use crate::drive::fetch::Fetched;
 use crate::drive::handle::{Extras, Order, Posted, Reply};
 use crate::drive::slot::{Slot, Waiting};
 use crate::error::Error;
-use crate::loading::{self, Mark, Opened};
+use crate::loading::{self, Mark, OpenQuestions, Opened, Opening};
 
 /// How long the drive waits before it tries again what the store or the disk refused.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -44,8 +44,8 @@ pub(super) struct Drive {
 
 /// Something the drive was waiting for.
 pub(super) enum Done {
-    Opened(ExecutionId, Result<Option<Box<Opened>>, Error>),
-    Loaded(ExecutionId, Result<model::template::Loaded, Error>),
+    Opened(Loading, Result<Opening, Error>),
+    Loaded(Loading, Result<model::template::Loaded, Error>),
     Committed(Vec<(ExecutionId, Outcome)>),
     Claimed(
         Result<Vec<store::Claim>, Error>,
@@ -57,7 +57,15 @@ pub(super) enum Done {
         wire::Ask,
         oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
     ),
-    Again(ExecutionId),
+    Again(Loading),
+    LoadAgain(Loading),
+}
+
+/// What is loaded for an execution, as long as its slot has this number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loading {
+    execution: ExecutionId,
+    number: u64,
 }
 
 /// Runs until every handle is gone or the server stops.
@@ -109,13 +117,19 @@ impl Drive {
                 let execution = submit.execution;
                 let waiting = Waiting {
                     input: Input::Submit(submit),
-                    extras: Extras::consuming(consumed),
+                    extras: Extras {
+                        net: Some(net),
+                        ..Extras::consuming(consumed)
+                    },
                     reply: Some(reply),
                     doubts: Vec::new(),
                     is_checked: false,
                 };
-                let slot = Slot::new(Some(net), None, Vec::new(), Seq(0));
-                self.slots.insert(execution, slot);
+                // Another request may have begun the same execution: what is here is never thrown away.
+                let slots = &mut self.slots;
+                slots
+                    .entry(execution)
+                    .or_insert_with(|| Slot::new(None, None, Vec::new(), Seq(0)));
                 self.line_up(execution, waiting);
             }
             Order::Move {
@@ -149,34 +163,48 @@ impl Drive {
                 let _ = reply.send(self.build_for(&worker, &commands));
             }
             Order::HeldElsewhere { worker, reply } => {
-                let mut held = self.claims.held_by(&worker);
+                let mut held = self.claims.held_elsewhere(&worker);
                 held.retain(|command| !self.slots.contains_key(&command.execution));
                 // Nobody waits for it any more: nothing to do.
                 let _ = reply.send(held);
             }
-            Order::Taken { worker, commands } => self.claims.take(&worker, commands),
+            Order::Taken { worker, commands } => self.claims.take_elsewhere(&worker, commands),
             Order::Forget(command) => self.claims.forget(command),
+            Order::Inspect(reply) => {
+                // Whoever asked may have gone; nothing depends on the answer.
+                let _ = reply.send(self.claims.assignments());
+            }
             Order::Drain(reply) => self.drains.push(reply),
         }
     }
 
     fn done(&mut self, done: Done) {
         match done {
-            Done::Opened(execution, opened) => self.opened(execution, opened),
-            Done::Loaded(execution, loaded) => self.loaded(execution, loaded),
+            Done::Opened(loading, _) | Done::Loaded(loading, _) if !self.is_current(loading) => {}
+            Done::Again(loading) | Done::LoadAgain(loading) if !self.is_current(loading) => {}
+            Done::Opened(loading, opened) => self.opened(loading.execution, opened),
+            Done::Loaded(loading, loaded) => self.loaded(loading, loaded),
             Done::Committed(outcomes) => self.batch_committed(outcomes),
             Done::Claimed(claims, ask, reply) => self.claimed(claims, ask, reply),
             Done::Fetched(fetched, ask, reply) => self.fetched(fetched, ask, reply),
-            Done::Again(execution) => {
+            Done::Again(Loading { execution, .. }) => {
                 if let Some(slot) = self.slots.remove(&execution) {
-                    self.open_slot(execution, slot.queue, slot.is_fenced);
-                    // A submission that is not in the store yet starts anew, with the playbook it came with.
-                    if let Some(fresh) = self.slots.get_mut(&execution) {
-                        fresh.net = slot.net;
-                    }
+                    self.reopen(execution, slot);
+                }
+            }
+            Done::LoadAgain(Loading { execution, .. }) => {
+                if let Some(slot) = self.slots.get_mut(&execution) {
+                    slot.is_loading = false;
+                    self.decide(execution);
                 }
             }
         }
+    }
+
+    /// Whether what was loaded is still wanted: the execution may have been loaded anew meanwhile.
+    fn is_current(&self, loading: Loading) -> bool {
+        let slot = self.slots.get(&loading.execution);
+        slot.is_some_and(|slot| slot.load_number == loading.number)
     }
 
     /// Brings an execution into memory unless it is there.
@@ -188,42 +216,55 @@ impl Drive {
 
     /// Brings an execution into memory; its inputs wait.
     pub(super) fn open(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>) {
-        self.open_slot(execution, queue, false);
+        let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
+        slot.queue = queue;
+        self.reopen(execution, slot);
     }
 
-    fn open_slot(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>, is_fenced: bool) {
+    /// Loads an execution anew; of what is in memory only its inputs and what is open about it are kept.
+    fn reopen(&mut self, execution: ExecutionId, former: Slot) {
         let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
-        let doubts = queue.iter().flat_map(|waiting| waiting.doubts.iter());
-        let doubts: Vec<Mark> = doubts.copied().collect();
-        slot.queue = queue;
+        let marks = former.queue.iter().flat_map(|waiting| &waiting.doubts);
+        let questions = OpenQuestions {
+            marks: marks.copied().collect(),
+            commits: former.doubts.clone(),
+            is_fenced: former.is_fenced,
+        };
+        slot.queue = former.queue;
         slot.is_loading = true;
-        slot.is_fenced = is_fenced;
+        slot.load_number = former.load_number + 1;
+        let number = slot.load_number;
+        slot.is_fenced = former.is_fenced;
+        slot.doubts = former.doubts;
+        slot.offers_again = former.offers_again;
         self.slots.insert(execution, slot);
         let shared = self.shared.clone();
         let opening = async move {
-            let opened = loading::reopen(&shared, execution, doubts, is_fenced).await;
-            Done::Opened(execution, opened)
+            let opened = loading::reopen(&shared, execution, questions).await;
+            Done::Opened(Loading { execution, number }, opened)
         };
         self.work.push(Box::pin(opening));
     }
 
-    fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Box<Opened>>, Error>) {
+    fn opened(&mut self, execution: ExecutionId, opened: Result<Opening, Error>) {
         let Some(slot) = self.slots.remove(&execution) else {
             return;
         };
         match opened {
-            Ok(Some(opened)) if self.is_elsewhere(&opened) => {
-                let owner = opened.owner.expect("someone else drives it");
-                refuse_all(slot.queue, || Error::Elsewhere(owner.clone()));
+            // This process never drove it, or was taken for dead and has lost it.
+            Ok(Opening::Elsewhere(owner)) => {
+                self.claims.forget_execution(execution);
+                let queue = accept_submissions(slot.queue);
+                refuse_all(queue, || Error::Elsewhere(owner.clone()));
             }
-            Ok(Some(opened)) => self.reopened(execution, *opened, slot.queue),
-            Ok(None) if slot.is_new() => {
-                let mut fresh = Slot::new(slot.net, None, Vec::new(), Seq(0));
+            Ok(Opening::Opened(opened)) => self.reopened(execution, *opened, slot),
+            Ok(Opening::Unknown) if slot.is_new() => {
+                let mut fresh = Slot::new(None, None, Vec::new(), Seq(0));
                 fresh.queue = slot.queue;
                 self.slots.insert(execution, fresh);
                 self.decide(execution);
             }
-            Ok(None) => refuse_all(slot.queue, || Error::NotFound(execution)),
+            Ok(Opening::Unknown) => refuse_all(slot.queue, || Error::NotFound(execution)),
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "cannot load an execution; trying again");
                 self.slots.insert(execution, slot);
@@ -240,7 +281,7 @@ impl Drive {
     }
 
     /// An execution is in memory; what turns out to be in its log already is answered, the rest is decided.
-    fn reopened(&mut self, execution: ExecutionId, opened: Opened, queue: VecDeque<Waiting>) {
+    fn reopened(&mut self, execution: ExecutionId, opened: Opened, former: Slot) {
         let landed = opened.landed;
         let first = landed.iter().map(|(seq, _)| *seq).min();
         let tail = opened.tail.iter();
@@ -252,7 +293,7 @@ impl Drive {
             opened.tail,
             opened.snapshot_seq,
         );
-        let queue = accept_submissions(queue);
+        let queue = accept_submissions(former.queue);
         fresh.queue = accept_landed(&fresh, queue, &landed);
         let fenced = opened.claims.as_deref();
         let fenced = fenced.map(|claims| fresh.take_fenced(claims));
@@ -268,22 +309,23 @@ impl Drive {
             }
         }
         self.decide(execution);
-    }
-
-    /// Whether another server drives it: this one never did, or was taken for dead and has lost it.
-    fn is_elsewhere(&self, opened: &Opened) -> bool {
-        let owner = opened.owner.as_ref();
-        owner.is_some_and(|owner| *owner != self.shared.owner)
+        if former.offers_again {
+            // Commands that were on their way to a worker are found again through the store.
+            self.offered();
+        }
     }
 
     /// Loads the execution again after a while, its inputs still in line.
     pub(super) fn again(&mut self, execution: ExecutionId) {
-        if let Some(slot) = self.slots.get_mut(&execution) {
-            slot.is_loading = true;
-        }
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        slot.is_loading = true;
+        slot.load_number += 1;
+        let number = slot.load_number;
         self.work.push(Box::pin(async move {
             tokio::time::sleep(RETRY_AFTER).await;
-            Done::Again(execution)
+            Done::Again(Loading { execution, number })
         }));
     }
 
@@ -306,6 +348,19 @@ impl Drive {
             let Some(waiting) = slot.queue.pop_front() else {
                 return;
             };
+            let is_submission = matches!(waiting.input, Input::Submit(_));
+            if is_submission && slot.state.is_some() {
+                slot.join_submission(waiting);
+                continue;
+            }
+            if !is_submission && slot.state.is_none() {
+                // The submission before it was refused; the store knows whether there is such an execution.
+                slot.queue.push_front(waiting);
+                if let Some(slot) = self.slots.remove(&execution) {
+                    self.reopen(execution, slot);
+                }
+                return;
+            }
             let Some((net, input)) = slot.decided_with(&waiting) else {
                 slot.queue.push_front(waiting);
                 return;
@@ -362,7 +417,7 @@ impl Drive {
 
     /// An input that does not fit changes nothing, but the message that brought it is done with.
     fn refuse(&mut self, execution: ExecutionId, waiting: Waiting, refusal: engine::Refusal) {
-        if waiting.extras.consumed.is_some() {
+        if waiting.extras.consumed.is_some() && !waiting.extras.answers_refusal {
             self.gather_consumed(execution, &waiting);
         }
         if let Some(reply) = waiting.reply {
@@ -393,14 +448,16 @@ impl Drive {
             slot.waits_for_commit = true;
             return;
         }
+        let number = slot.load_number;
         let shared = self.shared.clone();
         self.work.push(Box::pin(async move {
             let result = loading::load(&shared, execution, needs, loaded).await;
-            Done::Loaded(execution, result)
+            Done::Loaded(Loading { execution, number }, result)
         }));
     }
 
-    fn loaded(&mut self, execution: ExecutionId, loaded: Result<model::template::Loaded, Error>) {
+    fn loaded(&mut self, loading: Loading, loaded: Result<model::template::Loaded, Error>) {
+        let execution = loading.execution;
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
@@ -412,7 +469,12 @@ impl Drive {
             }
             Err(error) => {
                 tracing::warn!(%execution, %error, "cannot load what a decision needs; trying again");
-                self.again(execution);
+                // The state stays, for a commit may be under way; the decision names its needs anew.
+                slot.is_loading = true;
+                self.work.push(Box::pin(async move {
+                    tokio::time::sleep(RETRY_AFTER).await;
+                    Done::LoadAgain(loading)
+                }));
             }
         }
     }

@@ -13,7 +13,7 @@ use wire::{Context, Verdict};
 
 use crate::drive::gathered::Gathered;
 use crate::drive::handle::{Extras, Posted, Reply};
-use crate::loading::Mark;
+use crate::loading::{DoubtfulCommit, Mark};
 
 /// How many recent events are kept at hand for templates.
 const TAIL_MAX: usize = 512;
@@ -29,6 +29,8 @@ pub(super) struct Slot {
     pub(super) loaded: Loaded,
     /// Whether something is being loaded for the input in front, or for the slot itself.
     pub(super) is_loading: bool,
+    /// Goes up whenever the execution is to be loaded anew: what was being loaded before that is not used.
+    pub(super) load_number: u64,
     /// Whether the input in front needs something that the commit under way may hold.
     pub(super) waits_for_commit: bool,
     /// Decided, not handed to the store yet.
@@ -37,6 +39,10 @@ pub(super) struct Slot {
     pub(super) under_way: Option<Vec<Decided>>,
     /// Whether a commit was refused because a claim that entitled to it is not current.
     pub(super) is_fenced: bool,
+    /// Commits of which nobody knows whether they happened.
+    pub(super) doubts: Vec<DoubtfulCommit>,
+    /// Whether its commands are offered again once it is loaded: some were assigned in a commit that did not happen.
+    pub(super) offers_again: bool,
     /// The last seq that a snapshot covers.
     pub(super) snapshot_seq: Seq,
     tail: VecDeque<Event>,
@@ -113,10 +119,13 @@ impl Slot {
             queue: VecDeque::new(),
             loaded: Loaded::default(),
             is_loading: false,
+            load_number: 0,
             waits_for_commit: false,
             gathered: None,
             under_way: None,
             is_fenced: false,
+            doubts: Vec::new(),
+            offers_again: false,
             snapshot_seq,
             tail: tail.into_iter().skip(skip).collect(),
             contexts: [None, None],
@@ -134,13 +143,16 @@ impl Slot {
     /// Whether the execution is only being submitted.
     pub(super) fn is_new(&self) -> bool {
         let first = self.queue.front().map(|waiting| &waiting.input);
-        self.net.is_some() && matches!(first, Some(Input::Submit(_)))
+        matches!(first, Some(Input::Submit(_)))
     }
 
-    /// The playbook that an input is decided with, and the input; a retry may bring another text.
+    /// The playbook that an input is decided with, and the input; a submission brings its own, a retry may bring another.
     pub(super) fn decided_with(&self, waiting: &Waiting) -> Option<(Arc<Net>, Input)> {
-        let net = self.net.clone()?;
         let input = waiting.input.clone();
+        if let Input::Submit(_) = &input {
+            return Some((waiting.extras.net.clone()?, input));
+        }
+        let net = self.net.clone()?;
         Some(match (&input, &waiting.extras.switch) {
             (Input::Retry { .. }, Some(to)) => {
                 let switch = Box::new(Switch {
@@ -153,6 +165,21 @@ impl Slot {
             }
             _ => (net, input),
         })
+    }
+
+    /// A submission of an execution that is here already: it is answered when the first one is durable.
+    pub(super) fn join_submission(&mut self, waiting: Waiting) {
+        let decided = Decided {
+            waiting,
+            handed: Vec::new(),
+            command: None,
+            recorded: Vec::new(),
+        };
+        match (&mut self.gathered, &mut self.under_way) {
+            (Some(gathered), _) => gathered.decided.push(decided),
+            (None, Some(under_way)) => under_way.push(decided),
+            (None, None) => decided.waiting.done(),
+        }
     }
 
     /// Keeps the events of a decision at hand: the store does not have them yet.

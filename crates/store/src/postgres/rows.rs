@@ -175,7 +175,7 @@ pub(super) fn catalog_entry(row: &Row) -> Result<CatalogEntry, Fault> {
 pub(super) fn claim(row: &Row) -> Result<Claim, Fault> {
     Ok(Claim {
         command: json(row, 0)?,
-        lease_epoch: LeaseEpoch(count(row, 1)?),
+        lease_epoch: LeaseEpoch(u64::from(count(row, 1)?)),
     })
 }
 
@@ -196,7 +196,7 @@ pub(super) fn lost_claim(row: &Row) -> Result<LostClaim, Fault> {
     Ok(LostClaim {
         command: command_id(row)?,
         worker: worker(row, 2)?,
-        lease_epoch: LeaseEpoch(count(row, 3)?),
+        lease_epoch: LeaseEpoch(u64::from(count(row, 3)?)),
     })
 }
 
@@ -206,7 +206,7 @@ pub(super) fn open_command(row: &Row) -> Result<OpenCommand, Fault> {
     Ok(OpenCommand {
         command: json(row, 0)?,
         worker: worker.map(|worker| WorkerId(worker.into())),
-        lease_epoch: LeaseEpoch(count(row, 2)?),
+        lease_epoch: LeaseEpoch(u64::from(count(row, 2)?)),
         issued_at: Time(row.try_get(3)?),
     })
 }

@@ -272,7 +272,7 @@ pub(super) fn lost_claims(
                 seq: Seq(unsigned(row, 1)?),
             },
             worker: WorkerId(row.get_ref(2)?.as_str()?.into()),
-            lease_epoch: LeaseEpoch(row.get(3)?),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(3)?)),
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
@@ -306,7 +306,7 @@ pub(super) fn open_commands(db: &Connection, id: ExecutionId) -> Result<Vec<Open
         Ok(OpenCommand {
             command: json(row, 0)?,
             worker: worker.map(|worker| WorkerId(worker.into())),
-            lease_epoch: LeaseEpoch(row.get(2)?),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
             issued_at: Time(row.get(3)?),
         })
     })?;
@@ -355,7 +355,7 @@ pub(super) fn inbox(
         let driver: Option<String> = row.get(if exists { 6 } else { 7 })?;
         let is_mine = match (owner, driver.map(|driver| OwnerId(driver.into()))) {
             (None, _) | (_, None) => true,
-            (Some(me), Some(driver)) => driver == *me || (!exists && !owners.is_alive(&driver)),
+            (Some(me), Some(driver)) => driver == *me || !owners.is_alive(&driver),
         };
         if is_mine {
             messages.push(Message {

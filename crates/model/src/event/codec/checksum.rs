@@ -5,7 +5,7 @@ use crate::event::codec::read::CodecError;
 use crate::id::{ExecutionId, Seq};
 
 /// What stands before the checksum, which is the last field of a row.
-pub(super) const KEY: &str = ",\"z\":";
+pub(super) const KEY: &str = ",\"y\":";
 
 /// The checksum of the text before [`KEY`].
 pub(super) fn checksum(execution: ExecutionId, seq_first: Seq, text: &[u8]) -> u32 {

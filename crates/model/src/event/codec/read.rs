@@ -48,10 +48,12 @@ struct Append<'a> {
     n: u32,
     #[serde(default, borrow)]
     w: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    z: Option<Cow<'a, str>>,
     #[serde(borrow)]
     e: Vec<Record<'a>>,
     /// Compared before the rest is read.
-    #[serde(default, rename = "z")]
+    #[serde(default, rename = "y")]
     _checksum: u32,
 }
 
@@ -94,6 +96,7 @@ struct Shared {
     step: Option<Name>,
     run: u32,
     worker: Option<WorkerId>,
+    trace: Option<Name>,
     task: Option<Name>,
 }
 
@@ -113,6 +116,7 @@ pub fn unpack(
         step: append.s.as_deref().map(Name::from),
         run: append.n,
         worker: append.w.as_deref().map(|worker| WorkerId(worker.into())),
+        trace: append.z.as_deref().map(Name::from),
         task: None,
     };
     let mut events = Vec::with_capacity(append.e.len());
@@ -150,6 +154,7 @@ impl Shared {
                 Source::Server
             },
             worker_id: self.worker(&record),
+            trace_id: self.trace.clone(),
             duration_ms: record.d,
             meta: record.m.map(|meta| Raw::from(meta.to_owned())),
             at: self.place(record),

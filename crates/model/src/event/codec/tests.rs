@@ -7,7 +7,7 @@ use super::{pack, unpack};
 use crate::command::Work;
 use crate::event::{
     At, Body, CommandClaimed, CommandIssued, CtxPatched, Event, IterationDone, NextEvaluated,
-    Nothing, SelectedArc, Signal, Source, StepScheduled, TaskEnded, TaskStarted,
+    Nothing, SelectedArc, Signal, Source, StepDone, StepScheduled, TaskEnded, TaskStarted,
 };
 use crate::id::{EventId, ExecutionId, LeaseEpoch, Name, Seq, TokenId, WorkerId};
 use crate::playbook::{Directive, RouteMode};
@@ -43,6 +43,7 @@ fn event(seq: u64, source: Source, at: At, body: Body) -> Event {
         at,
         duration_ms: None,
         worker_id: (source == Source::Worker).then(|| WorkerId("embedded-4711-1".into())),
+        trace_id: None,
         meta: None,
         body,
     }
@@ -106,7 +107,7 @@ fn plain_step() -> Vec<Event> {
         event(16, Worker, step(), Body::StepStarted(Nothing {})),
         event(17, Worker, task(), Body::TaskStarted(started)),
         event(18, Worker, task(), task_ended()),
-        event(19, Worker, step(), Body::StepDone(Nothing {})),
+        event(19, Worker, step(), Body::StepDone(StepDone::default())),
         event(20, Server, step(), Body::NextEvaluated(Box::new(next))),
     ]
 }
@@ -232,7 +233,7 @@ prop_compose! {
 
 fn any_body() -> impl Strategy<Value = Body> {
     prop_oneof![
-        Just(Body::StepDone(Nothing {})),
+        Just(Body::StepDone(StepDone::default())),
         Just(task_ended()),
         "\\PC{0,20}".prop_map(|text| Body::CtxPatched(CtxPatched {
             patch: Raw::of(&json!({"text": text, "nested": [1, {"e": "]}"}]})),
@@ -269,6 +270,7 @@ prop_compose! {
             at,
             duration_ms,
             worker_id: worker.map(|worker| WorkerId(worker.into())),
+            trace_id: None,
             meta: has_meta.then(|| Raw::of(&json!({"command_id": "1.2"}))),
             body,
         }

@@ -21,6 +21,7 @@ struct Header<'a> {
     step: Option<&'a Name>,
     run: u32,
     worker: Option<&'a str>,
+    trace: Option<&'a Name>,
 }
 
 /// Packs the events of one append; they are of one execution and their seqs are consecutive.
@@ -75,6 +76,7 @@ impl<'a> Header<'a> {
             worker: events
                 .iter()
                 .find_map(|event| event.worker_id.as_ref().map(|worker| &*worker.0)),
+            trace: first.and_then(|event| event.trace_id.as_ref()),
         }
     }
 
@@ -89,6 +91,9 @@ impl<'a> Header<'a> {
         }
         if let Some(worker) = self.worker {
             text(out, "w", worker);
+        }
+        if let Some(trace) = self.trace {
+            text(out, "z", trace.as_str());
         }
         out.extend_from_slice(b",\"e\":[");
     }
