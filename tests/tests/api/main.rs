@@ -7,6 +7,7 @@
 
 mod control;
 mod events;
+mod fairness;
 mod fuzz;
 mod permissions;
 mod results;

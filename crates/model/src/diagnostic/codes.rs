@@ -138,6 +138,8 @@ codes! {
         => "Write `disk`; to keep bodies in NATS, write `nats_object`."
     "W219" "A kind that a deployment adds, of which nothing is known here."
         => "Name the directory of its manifest with `--tools DIR` or `NOETL_TOOLS_DIR`, and its keys are checked."
+    "W240" "A cycle of arcs that nothing ends; the run fails after 100,000 runs of one step."
+        => "Give an arc of the cycle a `when`, or set `executor.spec.policy.limits.max_step_runs`."
     "W301" "A word that older YAML reads as a boolean; here it is text."
         => "Write `true` or `false`, or quote it."
     "W302" "A number with a leading zero; the zero is lost."

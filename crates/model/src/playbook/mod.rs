@@ -10,6 +10,7 @@ mod parse;
 mod policy;
 mod read;
 mod shape;
+mod steps;
 
 pub use data::data;
 pub use entry::entry_named;
@@ -24,3 +25,4 @@ pub use shape::{
     Admission, AdmitMode, AdmitRule, Arc, Claim, Collection, Effect, Executor, FailureMode, Loop,
     LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
 };
+pub use steps::Steps;

@@ -109,7 +109,9 @@ impl Drive {
         slot.state = Some(decision.state);
         slot.snapshot_if_due();
         if more {
+            // What follows waits until this part is durable, so that other executions and other inputs have their turn.
             slot.queue.push_front(Waiting::new(Input::GoOn));
+            slot.waits_for_commit = true;
         }
     }
 
@@ -267,6 +269,7 @@ impl Drive {
         }
         queue.append(&mut slot.queue);
         slot.queue = queue;
+        slot.deciding = None;
         self.slots.insert(execution, slot);
         self.again(execution);
         // Commands that were on their way to a worker are found again through the store.

@@ -59,7 +59,7 @@ pub(crate) fn read(root: &Node, source: &Source) -> Draft {
             executor: settings.executor,
             keychain,
             workload,
-            steps,
+            steps: steps.into(),
             source: source.clone(),
             hash: hash(&source.text),
         },
