@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::site::Site;
 
 const SMALL: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: small}\n\
-                     workflow: [{step: only}]\n";
+                     workflow: [{step: only, next: [{step: end}]}]\n";
 
 const ENDLESS: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: endless}\n\
                        workflow:\n  - {step: ping, next: [{step: pong}]}\n  - {step: pong, next: [{step: ping}]}\n";
@@ -28,7 +28,7 @@ fn wide(steps: usize) -> String {
     for n in 0..steps {
         writeln!(text, "  - {{step: s{n}, next: [{{step: done}}]}}").unwrap();
     }
-    text + "  - {step: done}\n"
+    text + "  - {step: done, next: [{step: end}]}\n"
 }
 
 async fn status(site: &Site, execution: &str) -> Value {

@@ -57,13 +57,19 @@ pub(super) enum Done {
         wire::Ask,
         oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
     ),
-    Decided(ExecutionId, DecisionId, Box<Result<Decision, Undecided>>),
+    Decided(ExecutionId, DecisionId, Box<TimedDecision>),
     Fetched(
         Fetched,
         wire::Ask,
         oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
     ),
     Again(ExecutionId),
+}
+
+/// What was decided on a thread of its own.
+pub(super) struct TimedDecision {
+    result: Result<Decision, Undecided>,
+    is_slow: bool,
 }
 
 /// Runs until every handle is gone or the server stops.
@@ -167,7 +173,7 @@ impl Drive {
             Done::Committed(outcomes) => self.batch_committed(outcomes),
             Done::Claimed(claims, ask, reply) => self.claimed(claims, ask, reply),
             Done::Fetched(fetched, ask, reply) => self.fetched(fetched, ask, reply),
-            Done::Decided(execution, id, result) => self.decided(execution, id, *result),
+            Done::Decided(execution, id, decision) => self.decided(execution, id, *decision),
             Done::Again(execution) => {
                 if let Some(slot) = self.slots.remove(&execution) {
                     self.open_slot(execution, slot.queue, slot.is_fenced);
@@ -340,11 +346,16 @@ impl Drive {
         let state = slot.state.clone();
         let loaded = slot.loaded.clone();
         let deciding = tokio::task::spawn_blocking(move || {
-            engine::decide(&net, state.as_ref(), input, stamp, &loaded)
+            let start = Instant::now();
+            let result = engine::decide(&net, state.as_ref(), input, stamp, &loaded);
+            TimedDecision {
+                result,
+                is_slow: start.elapsed() > DECISION_TIME_MAX,
+            }
         });
         self.work.push(Box::pin(async move {
             match deciding.await {
-                Ok(result) => Done::Decided(execution, id, Box::new(result)),
+                Ok(decision) => Done::Decided(execution, id, Box::new(decision)),
                 Err(error) => match error.try_into_panic() {
                     // A decision that panics ends the drive, wherever it is made.
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -355,12 +366,7 @@ impl Drive {
         }));
     }
 
-    fn decided(
-        &mut self,
-        execution: ExecutionId,
-        id: DecisionId,
-        result: Result<Decision, Undecided>,
-    ) {
+    fn decided(&mut self, execution: ExecutionId, id: DecisionId, decision: TimedDecision) {
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
@@ -369,7 +375,8 @@ impl Drive {
             return;
         }
         slot.deciding = None;
-        if self.take_decision(execution, result) {
+        slot.is_slow = decision.is_slow;
+        if self.take_decision(execution, decision.result) {
             self.decide(execution);
         }
     }
