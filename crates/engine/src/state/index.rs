@@ -125,7 +125,7 @@ impl StateIndex {
         run: &'a StepRunId,
     ) -> impl Iterator<Item = &'a LiveCommand> {
         let first = (run.clone(), Seq(0));
-        let of_run = range_of(&self.commands_by_run, first, move |(id, _)| id == run);
+        let of_run = range_of(&self.commands_by_run, &first, move |(id, _)| id == run);
         of_run.filter_map(|(_, seq)| self.commands.get(seq))
     }
 
@@ -134,7 +134,7 @@ impl StateIndex {
         &'a self,
         step: &'a Name,
     ) -> impl Iterator<Item = TokenId> + 'a {
-        range_of(&self.waiting_tokens, lowest(step), move |(name, _)| {
+        range_of(&self.waiting_tokens, &lowest(step), move |(name, _)| {
             name == step
         })
         .map(|(_, id)| *id)
@@ -259,12 +259,12 @@ fn lowest(step: &Name) -> (Name, TokenId) {
 }
 
 /// The keys from `first` on, as long as they belong together.
-fn range_of<'a, K: Ord + Clone>(
+fn range_of<'a, K: Ord + Clone, F: Fn(&K) -> bool + 'a>(
     set: &'a SharedSet<K>,
-    first: K,
-    belongs: impl Fn(&K) -> bool + 'a,
-) -> impl Iterator<Item = &'a K> {
-    let keys = set.range_from(&first).map(|(key, ())| key);
+    first: &K,
+    belongs: F,
+) -> impl Iterator<Item = &'a K> + use<'a, K, F> {
+    let keys = set.range_from(first).map(|(key, ())| key);
     keys.take_while(move |key| belongs(key))
 }
 

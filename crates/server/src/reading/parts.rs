@@ -106,6 +106,7 @@ impl Parts {
         if !rule.pages.is_empty() {
             return Ok(Self {
                 logs: vec![execution],
+                scan: None,
                 pages: rule.pages.iter().map(|(page, _)| *page).collect(),
                 places: rule.pages.iter().map(|(_, seq)| Some((0, *seq))).collect(),
             });
@@ -228,7 +229,7 @@ impl Parts {
                 }
                 let place = usize::try_from(index).ok();
                 let place = place.and_then(|place| self.places.get_mut(place));
-                if let Some(place) = place.filter(|_| is_outcome(&event)) {
+                if let Some(place) = place.filter(|_| is_pipeline_outcome(&event)) {
                     *place = Some((scan.log, event.seq));
                     scan.recent.insert(event.seq, event);
                 }
