@@ -155,8 +155,10 @@ async fn pages(writer: &mut Writer) -> String {
         first,
         seq: writer.last.next(),
         parts: PARTS,
+        pages: Vec::new(),
         is_loop: false,
         is_result: true,
+        ends_pipeline: true,
     };
     let place = At {
         page: None,

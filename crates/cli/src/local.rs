@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::id::{Name, WorkerId};
 use results::TaskLogs;
+use serde_json::Value;
 use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
         return Err(Problem::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
             .help("run a playbook first, or name the store with --store DIR or NOETL_STORE"));
     }
-    open(settings)
+    over(settings, dir, store::Sqlite::open_to_read(dir)?)
 }
 
 /// Opens a store, and makes it if there is none.
@@ -59,6 +60,10 @@ fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<L
     }
     let store = store::Sqlite::open(dir)?;
     let store = if publishes { store.publishing() } else { store };
+    over(settings, dir, store)
+}
+
+fn over(settings: &Settings, dir: &Path, store: store::Sqlite) -> Result<Log, Problem> {
     Ok(Log {
         store: Arc::new(store),
         bodies: bodies(settings, results::Local::open(&dir.join(BODIES))?)?,
@@ -237,6 +242,17 @@ impl Session {
             shipped: None,
             work: None,
         })
+    }
+
+    /// Lets defaults of playbooks read the variables that were allowed.
+    pub(crate) fn allow_env(&self, app: &App, driving: &Driving) {
+        if driving.allow_env.is_empty() {
+            return;
+        }
+        let allowed = driving.allow_env.iter().map(String::as_str);
+        let allowed = app.environment.allowed(allowed).into_iter();
+        let allowed = allowed.map(|(name, value)| (name, Value::String(value)));
+        self.server.allow_env(allowed.collect());
     }
 
     /// Starts a worker beside it.

@@ -125,6 +125,7 @@ fn a_stored_result_is_shown_as_in_the_specification() {
             location: Map::new(),
         },
         extracted: extracted.as_object().unwrap().clone(),
+        keys: Vec::new(),
         preview: None,
     };
     let body = Body::ResultStored(ResultStored {

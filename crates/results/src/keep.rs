@@ -8,7 +8,8 @@ use model::result_ref::{BodyMeta, INLINE_BYTES_MAX, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 
-use crate::{Bodies, Error, Source, Stored, Wish, extract, preview};
+use crate::extract::{extract, listed_keys, preview};
+use crate::{Bodies, Error, Source, Stored, Wish};
 
 /// The largest preview where the task does not say.
 pub(crate) const PREVIEW_BYTES_MAX: usize = 2048;
@@ -83,7 +84,11 @@ pub async fn keep(
     let preview_bytes_max = control
         .preview_bytes_max
         .map_or(PREVIEW_BYTES_MAX, saturate);
-    let extracted = extract(&result, &control.select)?;
+    let extracted = extract(&result, control)?;
+    let keys = match &result {
+        Value::Object(fields) => listed_keys(fields.keys().map(String::as_str), &extracted),
+        _ => Vec::new(),
+    };
     let preview = preview(&result, text.len(), preview_bytes_max);
     drop(result);
     let source = Source::Bytes(Bytes::from(text));
@@ -92,6 +97,7 @@ pub async fn keep(
     Ok(Kept::Ref(Box::new(ResultRef {
         expires_at,
         extracted,
+        keys,
         preview: Some(preview),
         ..reference(stored, place.uri(), control)
     })))
@@ -113,6 +119,7 @@ pub(crate) fn reference(stored: Stored, uri: String, control: &ResultControl) ->
             location: stored.location,
         },
         extracted: Map::new(),
+        keys: Vec::new(),
         preview: None,
     }
 }

@@ -9,7 +9,7 @@ use model::playbook::kinds::{FieldMode, field_mode};
 use model::playbook::{Step, Task};
 use model::raw::Raw;
 use model::source::Span;
-use model::template::{Data, Need, Piece, RenderError, Scope, Tree};
+use model::template::{Data, Need, Piece, PieceOrigin, RenderError, Scope, Tree};
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 use tools::{Call, Timeout};
@@ -24,6 +24,8 @@ pub(crate) struct Ready {
     pub(crate) fields: Map<String, Value>,
     /// Keys kept as author text and values.
     pub(crate) pieces: BTreeMap<String, Vec<Vec<Piece>>>,
+    /// Where those pieces come from.
+    pub(crate) origins: BTreeMap<String, Vec<Vec<PieceOrigin>>>,
     /// The task's input over the step's; none where neither has one.
     pub(crate) input: Option<Data>,
     /// What `task.started` shows of the input.
@@ -40,6 +42,8 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
     if step.input.is_some() || task.input.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
+        // A child playbook is no program: what it gets is recorded as its workload.
+        scope.names_http_body = task.kind != "playbook";
         let (input, tainted) = input(step, task, &mut scope)?;
         ready.inputs = Some(if tainted {
             scope.reveals_secrets = false;
@@ -49,6 +53,7 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
             snapshot(&input)
         });
         scope.reveals_secrets = true;
+        scope.names_http_body = false;
         scope.input = Data::new(Value::Object(input));
         ready.input = Some(scope.input.clone());
         rest(task, &scope, &mut ready)?;
@@ -90,18 +95,19 @@ fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError
         let value = match field_mode(task.kind.as_str(), key) {
             FieldMode::Pieces => {
                 if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
-                    ready.pieces.insert(key.clone(), lists);
+                    ready.add_pieces(key, lists);
                 }
                 continue;
             }
             FieldMode::End => {
-                let rendered = end(key, tree, scope, &mut ready.pieces);
+                let rendered = end(key, tree, scope, ready);
                 if let Some(value) = gather(&mut needs, rendered)? {
                     ready.fields.insert(key.clone(), value);
                 }
                 continue;
             }
             FieldMode::Reference => reference(tree, scope),
+            FieldMode::Code => code(tree, scope),
             FieldMode::Value | FieldMode::Verbatim => value(tree, scope),
         };
         if let Some(value) = gather(&mut needs, value)? {
@@ -155,14 +161,26 @@ fn reference(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
     }
 }
 
+impl Ready {
+    fn add_pieces(&mut self, key: &str, commands: Vec<RenderedCommand>) {
+        let (pieces, origins) = commands.into_iter().unzip();
+        self.pieces.insert(key.to_owned(), pieces);
+        self.origins.insert(key.to_owned(), origins);
+    }
+}
+
+/// A command in pieces, and where each comes from.
+type RenderedCommand = (Vec<Piece>, Vec<PieceOrigin>);
+
 /// One list of pieces per command.
-fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<Vec<Piece>>, RenderError> {
+fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedCommand>, RenderError> {
+    let plain = |piece: Piece| (vec![piece], Vec::new());
     Ok(match tree {
-        Tree::Template(template) => vec![template.pieces(scope)?],
+        Tree::Template(template) => vec![template.pieces_with_origins(scope)?],
         Tree::Literal(Value::Array(items)) => {
-            items.iter().map(|item| vec![literal(item)]).collect()
+            items.iter().map(|item| plain(literal(item))).collect()
         }
-        Tree::Literal(value) => vec![vec![literal(value)]],
+        Tree::Literal(value) => vec![plain(literal(value))],
         Tree::List(items) => {
             let mut lists = Vec::with_capacity(items.len());
             for item in items {
@@ -170,17 +188,26 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<Vec<Piece>>, RenderError> {
             }
             lists
         }
-        Tree::Map(_) => vec![vec![Piece::Text(tree.render(scope)?.value.to_string())]],
+        Tree::Map(_) => vec![plain(Piece::Text(tree.render(scope)?.value.to_string()))],
     })
 }
 
+/// Python code with every value placed as a literal.
+fn code(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
+    let Tree::Template(template) = tree else {
+        return value(tree, scope);
+    };
+    let code = tools::python_code(&template.code_pieces(scope)?);
+    let code = code.map_err(|error| RenderError::Failed {
+        code: "PYTHON_VALUE",
+        message: error.message,
+        span: template.span(),
+    })?;
+    Ok(code.into())
+}
+
 /// A map of which statements are kept in pieces, under `<key>.query`.
-fn end(
-    key: &str,
-    tree: &Tree,
-    scope: &Scope,
-    all: &mut BTreeMap<String, Vec<Vec<Piece>>>,
-) -> Result<Value, RenderError> {
+fn end(key: &str, tree: &Tree, scope: &Scope, ready: &mut Ready) -> Result<Value, RenderError> {
     let is_statement = |name: &str| matches!(name, "query" | "command");
     let entries = match tree {
         Tree::Map(entries) => entries.clone(),
@@ -196,7 +223,7 @@ fn end(
     for (name, tree) in &entries {
         if is_statement(name) {
             if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
-                all.insert(format!("{key}.{name}"), lists);
+                ready.add_pieces(&format!("{key}.{name}"), lists);
             }
         } else if let Some(value) = gather(&mut needs, value(tree, scope))? {
             map.insert(name.clone(), value);

@@ -3,6 +3,8 @@
 //! Enters: a continuation and what its templates see. Leaves: events, in order, and how it ended. The counter moves
 //! only by folding those events; what has effects is durable before anything follows it.
 
+use std::time::Duration;
+
 use model::command::Continuation;
 use model::event::{At, Awaits, Body, Event, Nothing, TaskStarted};
 use model::id::Seq;
@@ -20,6 +22,9 @@ use crate::load::{self, Unresolved};
 use crate::playbooks::{Role, StepPlan};
 use crate::render::{self, Ready};
 use crate::{call, restore};
+
+/// A wait of this length is worth a report before it.
+const WAIT_TO_REPORT: Duration = Duration::from_secs(1);
 
 /// One pipeline under way.
 pub(crate) struct Pipeline<'h> {
@@ -124,7 +129,7 @@ impl<'h> Pipeline<'h> {
                     self.settle(&run, outcome).await?;
                 }
                 Next::WaitUntil(due) => {
-                    self.settle_debts().await?;
+                    self.report_before_wait(due).await?;
                     self.sleep_until(due).await?;
                 }
                 Next::Suspended => return Ok(Ended::Suspended),
@@ -140,6 +145,14 @@ impl<'h> Pipeline<'h> {
             self.report().await?;
         }
         Ok(())
+    }
+
+    /// Before a longer wait the log learns where the pipeline stands: a worker that dies now did not die of a task.
+    async fn report_before_wait(&mut self, due: Time) -> Result<(), Trouble> {
+        if due.since(self.hand.now()) >= WAIT_TO_REPORT {
+            return self.report().await;
+        }
+        self.settle_debts().await
     }
 
     /// Does what a call has left to be done once its outcome is recorded.
@@ -250,6 +263,7 @@ impl<'h> Pipeline<'h> {
             Role::Wait => match pipeline::wait(run.task, asked(&ready), self.hand.now()) {
                 Ok(Waiting::Sleep(due)) => {
                     self.start(run, &at, started);
+                    self.report_before_wait(due).await?;
                     self.sleep_until(due).await?;
                     let fired = json!({"fired_at": self.hand.now()});
                     Ok(Attempted::of(Outcome::ok(fired)))

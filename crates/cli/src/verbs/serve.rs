@@ -43,6 +43,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let logs = opened.logs.clone();
     let spills_to = hiring::spills_to(&opened.log.bodies);
     let mut session = Session::start_with(opened.log, setup)?;
+    crate::memory::return_unused();
     let slots = args
         .local_slots
         .unwrap_or(if is_cluster { 0 } else { app.settings.slots });
@@ -52,6 +53,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
             allow_env: args.allow_env.clone(),
             ..Driving::default()
         };
+        session.allow_env(app, &driving);
         session.work_on(app, &driving, Some(hiring::every_kind(app)))?;
     }
     admin(app, access, &session.server).await?;
@@ -96,11 +98,20 @@ async fn bus(args: &ServeArgs) -> Result<Option<Arc<dyn wire::Bus>>, Problem> {
         return Ok(None);
     };
     let nats = wire::Nats::connect(url).await.map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        let message = format!("`{url}` cannot be used: {}", cause.unwrap_or_default());
+        let message = format!("`{url}` cannot be used: {}", causes(&error));
         Problem::new(Exit::Usage, "NATS_INVALID", message).help("give nats://HOST:PORT")
     })?;
     Ok(Some(Arc::new(nats)))
+}
+
+/// An error's causes, the nearest first.
+fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes: Vec<String> = causes.map(ToString::to_string).collect();
+    if causes.is_empty() {
+        return error.to_string();
+    }
+    causes.join(": ")
 }
 
 fn work(slots: u32) -> String {

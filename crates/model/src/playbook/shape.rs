@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use serde_json_path::JsonPath;
 
 use crate::id::{Name, PlaybookHash};
 use crate::manifest::Accumulate;
+use crate::playbook::defaults::DefaultTemplate;
 use crate::playbook::keychain::KeychainEntry;
 use crate::playbook::policy::{Policy, Write};
+use crate::playbook::selection::Select;
+use crate::playbook::steps::Steps;
 use crate::result_ref::Scope;
 use crate::source::{Source, Span};
 use crate::template::{Template, Tree};
@@ -32,10 +34,14 @@ pub struct Playbook {
     pub executor: Executor,
     /// What a run must be able to open, in order.
     pub keychain: Vec<KeychainEntry>,
-    /// Default inputs.
+    /// Default inputs, as written.
     pub workload: Map<String, Value>,
+    /// First values of `ctx`, as written.
+    pub ctx: Map<String, Value>,
+    /// The templates among those, in the order in which they are rendered.
+    pub default_templates: Vec<DefaultTemplate>,
     /// The steps in YAML order.
-    pub steps: Vec<Step>,
+    pub steps: Steps,
     /// The text it was read from, for errors that point into it.
     pub source: Source,
     /// The sha256 of that text.
@@ -45,7 +51,7 @@ pub struct Playbook {
 impl Playbook {
     /// The step of that name.
     pub fn step(&self, name: &str) -> Option<&Step> {
-        self.steps.iter().find(|step| step.name == *name)
+        self.steps.find(name)
     }
 
     /// Where the entry token stands.
@@ -74,6 +80,8 @@ pub struct Executor {
     pub failure: FailureMode,
     /// The largest inline payload a task may produce.
     pub payload_bytes_max: Option<u64>,
+    /// How often one step may run; the server's limit unless said.
+    pub step_runs_max: Option<u32>,
 }
 
 /// One transition of the net.
@@ -247,6 +255,8 @@ pub struct Task {
     pub pool: Option<Name>,
     /// The line on which the first line of its `code` stands, for tracebacks.
     pub code_line: Option<u32>,
+    /// The line on which the first line of each text of its `command` stands.
+    pub command_lines: Vec<u32>,
     /// Where it stands.
     pub span: Span,
 }
@@ -278,6 +288,8 @@ pub struct ResultControl {
     pub ttl: Option<Duration>,
     /// Values to lift out.
     pub select: Vec<Select>,
+    /// Whether a path that finds nothing is tried inside the result's `data` too: so for HTTP responses.
+    pub selects_in_data: bool,
     /// How the body is compressed, if its author cares.
     pub compression: Option<Name>,
     /// Whether the parts of several visits are collected.
@@ -299,32 +311,11 @@ impl ResultControl {
             } else {
                 self.select
             },
+            selects_in_data: self.selects_in_data,
             compression: self.compression.or(base.compression),
             accumulate: self.accumulate.or(base.accumulate),
         }
     }
-}
-
-impl ResultControl {
-    /// The page that a result kept inline says it is: what is selected as `page`, or its own `page` where nothing is
-    /// selected. So it would be lifted out of a body.
-    pub fn page_in(&self, result: &Value) -> Option<i64> {
-        if self.select.is_empty() {
-            return result.get("page")?.as_i64();
-        }
-        let select = self.select.iter().find(|select| select.name == "page")?;
-        let path = JsonPath::parse(&select.path).ok()?;
-        path.query(result).at_most_one().ok()??.as_i64()
-    }
-}
-
-/// One value lifted out of a body.
-#[derive(Debug, Clone)]
-pub struct Select {
-    /// A `JSONPath`.
-    pub path: String,
-    /// What to call it.
-    pub name: Name,
 }
 
 /// Where tokens go when a step ends.

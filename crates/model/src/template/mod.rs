@@ -16,6 +16,7 @@ mod gathered;
 mod latest;
 mod names;
 mod operators;
+mod origin;
 mod reference;
 mod render;
 mod rewrite;
@@ -27,13 +28,15 @@ mod weigh;
 pub use budget::{
     ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
 };
+pub(crate) use compile::is_syntax;
 pub use data::Data;
 pub use gathered::{Gathered, Part};
 pub use latest::Latest;
+pub use origin::{LineStart, PieceOrigin};
 pub use reference::{Bound, Segment, find};
 pub use rewrite::PathUse;
 pub use scope::{
     Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
     Scope, Unavailable,
 };
-pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};
+pub use tree::{CodePiece, Piece, RenderError, Rendered, SyntaxError, Template, Tree};

@@ -11,6 +11,7 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
+use crate::template::origin::{self, PieceOrigin, WrittenPiece};
 use crate::template::reference::{self, Bound};
 use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard};
@@ -46,16 +47,30 @@ pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, Rend
 
 /// The value inside a body that a template names by one plain path, if it does no more than that.
 pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+    Ok(named(template, scope)?.map(|named| named.bound))
+}
+
+/// A value inside a body that a template names.
+struct Named {
+    bound: Bound,
+    /// Whether it is an HTTP response whose `data` is also called `body`.
+    names_http_body: bool,
+}
+
+fn named(template: &Template, scope: &Scope) -> Result<Option<Named>, RenderError> {
     let program = template.program();
     if program.form != Form::Value || !is_plain_path(template.source()) {
         return Ok(None);
     }
     let guard = session::enter_binding(scope);
     let ran = run(program, scope);
-    let needs = session::finish(guard).needs;
+    let session = session::finish(guard);
     match ran {
-        _ if !needs.is_empty() => Err(RenderError::Needs(needs)),
-        Ok(value) => Ok(reference::bound(&value)),
+        _ if !session.needs.is_empty() => Err(RenderError::Needs(session.needs)),
+        Ok(value) => Ok(reference::bound(&value).map(|bound| Named {
+            bound,
+            names_http_body: session.has_http_response,
+        })),
         // The rendering says what is wrong with it.
         Err(_) => Ok(None),
     }
@@ -66,12 +81,22 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
     if scope.loaded.bodies.is_empty() {
         return None;
     }
-    let named = bound(template, scope).ok()??;
-    if named.reference.meta.bytes <= TAKEN_BYTES_MIN {
+    let Named {
+        bound,
+        names_http_body,
+    } = named(template, scope).ok()??;
+    if bound.reference.meta.bytes <= TAKEN_BYTES_MIN {
         return None;
     }
-    let body = scope.loaded.bodies.get(&named.reference.uri)?.json();
-    reference::find(body, &named.paths).cloned()
+    let body = scope.loaded.bodies.get(&bound.reference.uri)?.json();
+    let mut value = reference::find(body, &bound.paths).cloned()?;
+    if names_http_body
+        && let Value::Object(response) = &mut value
+        && let Some(data) = response.get("data").cloned()
+    {
+        response.entry("body").or_insert(data);
+    }
+    Some(value)
 }
 
 /// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.
@@ -96,11 +121,20 @@ pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderEr
     settle(template, guard, truth).map(|(truth, _)| truth)
 }
 
-/// Renders a template to the author's text and the values between.
-pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+/// Renders a template to the author's text and the values between, with the origin of each.
+pub(crate) fn pieces(
+    template: &Template,
+    scope: &Scope,
+) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
     let program = template.program();
+    let source = template.source();
     if program.form == Form::Plain {
-        return Ok(vec![Piece::Text(template.source().to_owned())]);
+        let written = WrittenPiece {
+            piece: Piece::Text(source.to_owned()),
+            range: 0..source.len(),
+            is_json: false,
+        };
+        return Ok(origin::join(vec![written], source));
     }
     if program.captures {
         return Err(RenderError::Failed {
@@ -111,24 +145,16 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<Vec<Piece>, R
     }
     let guard = session::enter(scope, true);
     let ran = run(program, scope).and_then(|value| match program.form {
-        Form::Value => Ok(vec![operators::piece(&value)?]),
+        Form::Value => Ok(vec![WrittenPiece {
+            piece: operators::piece(&value)?,
+            range: 0..source.len(),
+            is_json: value.is_safe(),
+        }]),
         Form::Plain | Form::Text => Ok(session::with(|session| {
             session.pieces.take().unwrap_or_default()
         })),
     });
-    settle(template, guard, ran).map(|(pieces, _)| merge(pieces))
-}
-
-/// Texts side by side are one text.
-fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match (merged.last_mut(), piece) {
-            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
-            (_, piece) => merged.push(piece),
-        }
-    }
-    merged
+    settle(template, guard, ran).map(|(written, _)| origin::join(written, source))
 }
 
 /// Jinja's truth, with the texts `true` and `false` as booleans.

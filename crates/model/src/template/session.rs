@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use minijinja::Error;
@@ -16,24 +17,34 @@ use crate::template::budget::{
     self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
 };
 use crate::template::convert;
+use crate::template::origin::WrittenPiece;
 use crate::template::scope::{Loaded, Need, Scope, Unavailable};
-use crate::template::tree::Piece;
 use crate::time::Time;
 
 /// One rendering.
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag is a fact of its own about the rendering"
+)]
 pub(crate) struct Session {
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) now: Option<Time>,
     pub(crate) reveals_secrets: bool,
     pub(crate) tainted: bool,
     pub(crate) needs: Vec<Need>,
+    /// Whether an HTTP response used whole has `body` beside `data`.
+    pub(crate) names_http_body: bool,
+    /// Whether an HTTP response that is not loaded was used whole.
+    pub(crate) has_http_response: bool,
     /// Why a body that was touched cannot be had.
     pub(crate) unavailable: Option<Unavailable>,
     /// Whether bodies are only named, so that whoever asks gets to them without the template.
     pub(crate) is_binding: bool,
     /// The pieces so far, where pieces are asked for.
-    pub(crate) pieces: Option<Vec<Piece>>,
+    pub(crate) pieces: Option<Vec<WrittenPiece>>,
+    /// Where in the template the expression stands that is printed next.
+    pub(crate) expression: Range<usize>,
     allocated: usize,
     written: usize,
     worked: usize,
@@ -70,6 +81,7 @@ pub(crate) fn enter(scope: &Scope, pieces: bool) -> Guard {
         loaded: scope.loaded.clone(),
         now: scope.now,
         reveals_secrets: scope.reveals_secrets,
+        names_http_body: scope.names_http_body,
         pieces: pieces.then(Vec::new),
         ..Session::default()
     };

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::source::Span;
 use crate::template::budget::ITEM_BYTES;
-use crate::template::compile::Program;
+use crate::template::compile::{Form, Program};
+use crate::template::origin::PieceOrigin;
 use crate::template::reference::Bound;
 use crate::template::render;
 use crate::template::rewrite::PathUse;
@@ -51,8 +52,17 @@ pub enum Piece {
     Value(Value),
     /// A value the author marked as an identifier, `| ident`.
     Ident(Value),
-    /// A value the author marked as text of the language itself, `| raw_sql` or `| raw_sh`.
+    /// A value the author marked as text of the language itself, `| raw_sql`, `| raw_sh` or `| raw_py`.
     Raw(String),
+}
+
+/// A part of a rendered program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodePiece {
+    /// The part.
+    pub piece: Piece,
+    /// Whether it is JSON that `tojson` or `to_json` wrote: a language with literals of its own may write the value.
+    pub is_json: bool,
 }
 
 /// A template that does not parse.
@@ -132,6 +142,12 @@ impl Template {
         self.program.paths.iter().any(root)
     }
 
+    /// Whether it is one expression and nothing else, and is not marked as text of the language itself.
+    pub fn is_one_value(&self) -> bool {
+        let marks = ["raw_sql", "raw_py"];
+        self.program.form == Form::Value && !marks.iter().any(|mark| self.source.contains(mark))
+    }
+
     /// Renders it to a value.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
         render::value(self, scope)
@@ -150,7 +166,26 @@ impl Template {
 
     /// Renders it to the author's text and the values between, for languages that quote or bind by place.
     pub fn pieces(&self, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+        render::pieces(self, scope).map(|(pieces, _)| pieces)
+    }
+
+    /// The same pieces, each with where it comes from.
+    pub fn pieces_with_origins(
+        &self,
+        scope: &Scope,
+    ) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
         render::pieces(self, scope)
+    }
+
+    /// The pieces of a program, with which of the values are JSON that a filter wrote.
+    pub fn code_pieces(&self, scope: &Scope) -> Result<Vec<CodePiece>, RenderError> {
+        let (pieces, origins) = render::pieces(self, scope)?;
+        let pieces = pieces.into_iter().zip(origins);
+        let marked = pieces.map(|(piece, origin)| CodePiece {
+            piece,
+            is_json: origin.is_json,
+        });
+        Ok(marked.collect())
     }
 
     pub(crate) fn program(&self) -> &Program {

@@ -2,6 +2,7 @@
 
 use model::event::{Body, Event};
 use model::id::{ExecutionId, Name, Seq};
+use model::manifest::is_pipeline_outcome;
 pub use wire::api::ResultPlace;
 
 /// Which results of an execution are meant; what is not said fits any.
@@ -50,6 +51,13 @@ impl ResultAddress {
             && fits(place.attempt.as_ref(), Some(&at.attempt))
             && fits(place.page.as_ref(), Some(&page))
             && fits(self.visit.as_ref(), Some(&at.visit))
+    }
+
+    /// Whether a result that fits may be the one that is meant. Where no task is named, a manifest is so only if its task
+    /// ended the pipeline.
+    pub(crate) fn may_mean(&self, event: &Event) -> bool {
+        let is_manifest = matches!(event.body, Body::ManifestUpdated(_));
+        self.place.task.is_some() || !is_manifest || is_pipeline_outcome(event)
     }
 
     /// Reads `noetl://execution/<id>/step/<step>/task/<task>/run/<task_run_id>/attempt/<n>`; of the id, its numbers alone

@@ -190,7 +190,9 @@ impl PlainStep {
             seq: Seq(expected.0 + 2),
             parts: 1,
             is_loop: false,
+            pages: Vec::new(),
             is_result: true,
+            ends_pipeline: true,
         };
         let result_ref = Box::new(rule.reference(execution, &task, 100_000, None));
         commit.events[0].at = task;
@@ -218,6 +220,7 @@ fn reference(execution: ExecutionId) -> ResultRef {
             location: Map::new(),
         },
         extracted: Map::new(),
+        keys: Vec::new(),
         preview: None,
     }
 }

@@ -8,6 +8,7 @@ use model::time::Time;
 use tokio_postgres::Row;
 
 use crate::commit::{Foreign, Key, Message, MessageKey};
+use crate::damage::Rows;
 use crate::error::Error;
 use crate::postgres::failure::Fault;
 use crate::postgres::pool::{Pool, Twice, Values};
@@ -24,7 +25,7 @@ pub(super) async fn find<T>(
     pool: &Pool,
     sql: &'static str,
     values: Values<'_>,
-    read: impl Fn(&Row) -> Result<T, Fault>,
+    read: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Error> {
     let found = pool.query(Twice::Harmless, sql, values).await?;
     each(&found, read).map_err(|fault| fault.named(&pool.connector.target))
@@ -34,7 +35,7 @@ pub(super) async fn find_one<T>(
     pool: &Pool,
     sql: &'static str,
     values: Values<'_>,
-    read: impl Fn(&Row) -> Result<T, Fault>,
+    read: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Option<T>, Error> {
     Ok(find(pool, sql, values, read).await?.into_iter().next())
 }
@@ -109,12 +110,20 @@ pub(super) async fn between(
         WHERE execution_id = $1 AND seq_last > $2 AND seq_first <= $3 ORDER BY seq_last LIMIT $4";
     let mut found: Vec<Event> = Vec::new();
     let mut last = after;
+    let mut reading = Rows::after(id, after);
     while found.len() < limit {
         let room = limit - found.len();
         let page = PAGE.min(limited(room));
         let values: Values<'_> = &[&id.0, &integer(last.0), &integer(until.0), &page];
-        let appends = find(pool, LOG, values, |row| rows::events(id, row)).await?;
+        let read = |row: &Row| rows::events(&mut reading, row);
+        let appends = find(pool, LOG, values, read).await?;
         let is_end = limited(appends.len()) < page;
+        if is_end && until != Seq(u64::MAX) {
+            let ended = reading
+                .end(until)
+                .map_err(|damage| Fault::Row(damage.into()));
+            ended.map_err(|fault| fault.named(&pool.connector.target))?;
+        }
         let news = appends
             .into_iter()
             .flatten()
@@ -142,7 +151,7 @@ pub(super) async fn events_at(
     let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
     let places: Vec<i64> = wanted.iter().map(|seq| integer(seq.0)).collect();
     let appends = find(pool, APPENDS, &[&id.0, &places], |row| {
-        rows::events(id, row)
+        rows::events(&mut Rows::single(id), row)
     })
     .await?;
     let events = appends.into_iter().flatten();
@@ -296,10 +305,10 @@ pub(super) async fn inbox(
     const INBOX: &str = "SELECT m.from_id, m.seq, m.n, m.to_id, m.body FROM noetl.message m
         LEFT JOIN noetl.execution receiver ON receiver.execution_id = m.to_id
         LEFT JOIN noetl.execution sender ON sender.execution_id = m.from_id
-        WHERE m.body IS NOT NULL AND ($1::text IS NULL OR CASE
-            WHEN receiver.execution_id IS NOT NULL THEN receiver.owner IS NULL OR receiver.owner = $1
-            ELSE sender.owner IS NULL OR sender.owner = $1 OR NOT noetl.is_alive(sender.owner)
-        END)
+        CROSS JOIN LATERAL (SELECT CASE WHEN receiver.execution_id IS NULL THEN sender.owner ELSE receiver.owner END
+            AS owner) AS driver
+        WHERE m.body IS NOT NULL AND ($1::text IS NULL OR driver.owner IS NULL OR driver.owner = $1
+            OR NOT noetl.is_alive(driver.owner))
         ORDER BY m.ordinal LIMIT $2";
     find(
         pool,

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::event::codec::checksum;
 use crate::event::{At, Body, Event, Kind, Source, UnknownKind};
 use crate::id::{EventId, ExecutionId, Name, Seq, WorkerId};
 use crate::raw::Raw;
@@ -16,6 +17,9 @@ pub enum CodecError {
     /// Not the form described above.
     #[error("a log row is malformed")]
     Malformed(#[source] serde_json::Error),
+    /// Text that was changed after it was written, or that belongs elsewhere in the log.
+    #[error("a log row does not match its checksum")]
+    Checksum,
     /// A kind this binary does not know.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
@@ -33,6 +37,7 @@ pub enum CodecError {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Append<'a> {
     b: i64,
     t: i64,
@@ -47,6 +52,9 @@ struct Append<'a> {
     z: Option<Cow<'a, str>>,
     #[serde(borrow)]
     e: Vec<Record<'a>>,
+    /// Compared before the rest is read.
+    #[serde(default, rename = "y")]
+    _checksum: u32,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +106,7 @@ pub fn unpack(
     seq_first: Seq,
     body: &str,
 ) -> Result<Vec<Event>, CodecError> {
+    checksum::verify(execution, seq_first, body)?;
     let append: Append<'_> = serde_json::from_str(body).map_err(CodecError::Malformed)?;
     let mut shared = Shared {
         execution,

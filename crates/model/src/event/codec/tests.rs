@@ -158,6 +158,40 @@ fn an_iteration_stays_within_its_budget_among_others() {
 }
 
 #[test]
+fn a_bit_that_flips_anywhere_in_a_row_is_noticed() {
+    let events = plain_step();
+    let packed = pack(&events).body;
+    for at in 0..packed.len() {
+        for bit in 0..8 {
+            let mut bytes = packed.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            // A store refuses text that is not UTF-8 before it comes here.
+            let Ok(text) = String::from_utf8(bytes) else {
+                continue;
+            };
+            if let Ok(found) = unpack(RUN, Seq(13), &text) {
+                panic!("bit {bit} of byte {at} went unnoticed: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_in_the_place_of_another_is_noticed() {
+    let packed = pack(&plain_step()).body;
+    for (run, first) in [(RUN, Seq(14)), (ExecutionId(RUN.0 + 1), Seq(13))] {
+        let error = unpack(run, first, &packed).unwrap_err();
+        assert_eq!(error.to_string(), "a log row does not match its checksum");
+    }
+}
+
+#[test]
+fn a_row_without_a_checksum_is_read_as_before() {
+    let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.done","m":{"a":1,"y":2}}]}"#;
+    assert_eq!(unpack(RUN, Seq(1), body).unwrap().len(), 1);
+}
+
+#[test]
 fn types_name_each_kind_once() {
     let packed = pack(&[iteration(), iteration()].concat());
     assert_eq!(

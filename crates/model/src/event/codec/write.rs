@@ -1,5 +1,6 @@
 //! Packing: written by hand into one buffer, because every event of every run passes here.
 
+use crate::event::codec::checksum;
 use crate::event::{Event, Kind, Source};
 use crate::id::Name;
 
@@ -34,7 +35,13 @@ pub fn pack(events: &[Event]) -> Packed {
         }
         write_event(&mut out, &header, index, event);
     }
-    out.extend_from_slice(b"]}");
+    out.push(b']');
+    if let Some(first) = events.first() {
+        let checksum = checksum::checksum(first.execution_id, first.seq, &out);
+        out.extend_from_slice(checksum::KEY.as_bytes());
+        unsigned(&mut out, u64::from(checksum));
+    }
+    out.push(b'}');
     Packed {
         types: types(events),
         body: String::from_utf8(out).expect("JSON writers emit UTF-8"),

@@ -5,6 +5,8 @@ mod graph;
 mod lint;
 mod lookalike;
 mod names;
+mod statements;
 mod words;
 
 pub(crate) use all::check;
+pub(crate) use lint::RESERVED;
