@@ -128,16 +128,11 @@ impl Drive {
                 reply,
             } => {
                 let execution = submit.execution;
-                let waiting = Waiting {
-                    input: Input::Submit(submit),
-                    extras: Extras {
-                        net: Some(net),
-                        ..Extras::consuming(consumed)
-                    },
-                    reply: Some(reply),
-                    doubts: Vec::new(),
-                    is_checked: false,
+                let extras = Extras {
+                    net: Some(net),
+                    ..Extras::consuming(consumed)
                 };
+                let waiting = Waiting::answering(Input::Submit(submit), extras, reply);
                 // Another request may have begun the same execution: what is here is never thrown away.
                 let slots = &mut self.slots;
                 slots
@@ -151,13 +146,7 @@ impl Drive {
                 extras,
                 reply,
             } => {
-                let waiting = Waiting {
-                    input,
-                    extras,
-                    reply: Some(reply),
-                    doubts: Vec::new(),
-                    is_checked: false,
-                };
+                let waiting = Waiting::answering(input, extras, reply);
                 if self.slots.contains_key(&execution) {
                     self.line_up(execution, waiting);
                 } else {

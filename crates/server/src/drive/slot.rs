@@ -104,6 +104,19 @@ impl Waiting {
         }
     }
 
+    /// An input whose outcome someone waits for.
+    pub(super) fn answering(
+        input: Input,
+        extras: Extras,
+        reply: oneshot::Sender<Result<Reply, Posted>>,
+    ) -> Self {
+        Self {
+            extras,
+            reply: Some(reply),
+            ..Self::new(input)
+        }
+    }
+
     /// An input that nobody waits for.
     pub(super) fn new(input: Input) -> Self {
         Self {
