@@ -42,7 +42,7 @@ pub struct FirstValues {
 }
 
 /// A default that could not be rendered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[error("`{name}` (line {}) cannot be rendered: {message}", span.line)]
 pub struct DefaultError {
     /// The default: `workload.region`.
