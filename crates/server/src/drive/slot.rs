@@ -164,6 +164,16 @@ impl Slot {
         }
     }
 
+    /// Puts the continuation of a decision in front of what waits, but behind requests to stop.
+    pub(super) fn continue_later(&mut self) {
+        let inputs = std::mem::take(&mut self.queue).into_iter();
+        let (stops, others): (Vec<_>, Vec<_>) =
+            inputs.partition(|waiting| matches!(waiting.input, Input::Cancel(_)));
+        self.queue.extend(stops);
+        self.queue.push_back(Waiting::new(Input::GoOn));
+        self.queue.extend(others);
+    }
+
     /// Whether the execution is only being submitted.
     pub(super) fn is_new(&self) -> bool {
         let first = self.queue.front().map(|waiting| &waiting.input);
