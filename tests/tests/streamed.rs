@@ -110,6 +110,9 @@ async fn a_run_is_described_without_its_large_result() {
 }
 
 async fn get(url: &str) -> Value {
-    let response = reqwest::get(url).await.expect("the server answers");
+    // TLS needs its algorithms named once in a process.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let request = reqwest::Client::new().get(url);
+    let response = request.send().await.expect("the server answers");
     response.json().await.expect("it answers JSON")
 }

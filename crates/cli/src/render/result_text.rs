@@ -83,7 +83,7 @@ pub(crate) async fn print_plain(
         ResultText::Whole(Value::Null) => {}
         ResultText::Whole(result) => out.data(&value::plain(&result)),
         ResultText::Large(text, _) if out.stdout.columns.is_some() => {
-            show_beginning(out, &text, id)
+            show_beginning(out, &text, id);
         }
         // Text is printed without its quotes, so all of it is read first.
         ResultText::Large(mut text, mut rest) if text.starts_with(b"\"") => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::{Decision, Input, Net, Undecided};
 use futures_util::future::BoxFuture;
@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use model::id::{ExecutionId, IdBlock, Seq};
 use model::template::Need;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use wire::Verdict;
 
 use crate::Shared;

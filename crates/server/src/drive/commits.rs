@@ -113,7 +113,7 @@ impl Drive {
         slot.snapshot_if_due();
         if more {
             // What follows waits until this part is durable, so that other executions and other inputs have their turn.
-            slot.queue.push_front(Waiting::new(Input::GoOn));
+            slot.continue_later();
             slot.waits_for_commit = true;
         }
     }

@@ -22,6 +22,10 @@ const TAIL_MAX: usize = 512;
 const WIDE_STEP_ARCS: usize = 64;
 
 /// One execution in memory.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a slot waits for and how it was fenced are facts of their own"
+)]
 pub(super) struct Slot {
     /// The playbook; none while the slot is being opened.
     pub(super) net: Option<Arc<Net>>,
@@ -184,6 +188,16 @@ impl Slot {
             }
             _ => self.queue.push_back(waiting),
         }
+    }
+
+    /// Puts the continuation of a decision in front of what waits, but behind requests to stop.
+    pub(super) fn continue_later(&mut self) {
+        let inputs = std::mem::take(&mut self.queue).into_iter();
+        let (stops, others): (Vec<_>, Vec<_>) =
+            inputs.partition(|waiting| matches!(waiting.input, Input::Cancel(_)));
+        self.queue.extend(stops);
+        self.queue.push_back(Waiting::new(Input::GoOn));
+        self.queue.extend(others);
     }
 
     /// Whether the execution is only being submitted.
