@@ -22,4 +22,5 @@ pub mod status;
 pub mod task_log;
 pub mod template;
 pub mod time;
+pub mod userinfo;
 pub mod yaml;

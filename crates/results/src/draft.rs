@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,8 +29,18 @@ pub(crate) struct Draft {
 impl Draft {
     /// A draft in this directory.
     pub(crate) fn begin(dir: &Path) -> Result<Self, Error> {
+        Self::begin_with(dir, 0o600)
+    }
+
+    /// A draft of a body that other programs read.
+    pub(crate) fn begin_shared(dir: &Path) -> Result<Self, Error> {
+        Self::begin_with(dir, 0o644)
+    }
+
+    fn begin_with(dir: &Path, mode: u32) -> Result<Self, Error> {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
+        options.mode(mode);
         loop {
             let n = DRAFTS.fetch_add(1, Ordering::Relaxed);
             let path = dir.join(format!("{}-{n}", std::process::id()));

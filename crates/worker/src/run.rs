@@ -3,6 +3,8 @@
 //! Enters: a continuation and what its templates see. Leaves: events, in order, and how it ended. The counter moves
 //! only by folding those events; what has effects is durable before anything follows it.
 
+use std::sync::Arc;
+
 use model::command::Continuation;
 use model::event::{At, Awaits, Body, Event, Nothing, TaskStarted};
 use model::id::Seq;
@@ -19,6 +21,7 @@ use crate::hand::{Hand, Trouble};
 use crate::load::{self, Unresolved};
 use crate::playbooks::{Role, StepPlan};
 use crate::render::{self, Ready};
+use crate::secrets::Masks;
 use crate::{call, restore};
 
 /// One pipeline under way.
@@ -42,6 +45,10 @@ pub(crate) struct Pipeline<'h> {
     pub(crate) begun: Time,
     /// Why it fails.
     pub(crate) failure: Option<TaskError>,
+    /// What the templates of the call under way made of secrets.
+    pub(crate) derived: Vec<String>,
+    /// What masks those, and all that was known when they were made.
+    pub(crate) call_masks: Option<Arc<Masks>>,
 }
 
 /// How a pipeline ended, for now.
@@ -92,6 +99,8 @@ impl<'h> Pipeline<'h> {
             afterwards: Afterwards::default(),
             begun: hand.now(),
             failure: None,
+            derived: Vec::new(),
+            call_masks: None,
         }
     }
 
@@ -201,7 +210,7 @@ impl<'h> Pipeline<'h> {
             }
         };
         if let Some(input) = &ready.input {
-            self.scope.input = input.clone();
+            self.scope.input = Data::new(input.shown());
         }
         self.dispatch(run, at, ready).await
     }
@@ -215,7 +224,11 @@ impl<'h> Pipeline<'h> {
         let index = self.step.task(run.task.label.as_str());
         let (index, _) = index.expect("the task is one of the step's");
         let plan = self.plan;
-        if !matches!(plan.tasks[index].role, Role::Tool(_)) {
+        let records_call = match &plan.tasks[index].role {
+            Role::Tool(tool) => tool.records_call(),
+            _ => true,
+        };
+        if records_call {
             self.mask_ready(&mut ready);
         }
         let started = TaskStarted {
@@ -233,6 +246,7 @@ impl<'h> Pipeline<'h> {
                     self.report().await?;
                 }
                 self.owes |= !plan.tasks[index].is_pure;
+                ready.masks.clone_from(&self.call_masks);
                 let prepared = (ready, &mut self.scope);
                 match call::make(self.hand, tool, run.task, &at, prepared).await {
                     Ok((outcome, afterwards)) => {

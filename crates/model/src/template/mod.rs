@@ -21,6 +21,7 @@ mod render;
 mod rewrite;
 mod scope;
 mod session;
+mod taint;
 mod tree;
 mod weigh;
 
@@ -36,4 +37,5 @@ pub use scope::{
     Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
     Scope, Unavailable,
 };
-pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};
+pub use taint::{MASK, Origin, Taint};
+pub use tree::{Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree};

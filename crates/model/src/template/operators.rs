@@ -289,9 +289,7 @@ fn write(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Re
             Some(text) => Piece::Text(text.0.to_string()),
             None => piece(value)?,
         };
-        session::charge_output(piece.size())?;
-        session::with(|session| session.pieces.get_or_insert_default().push(piece));
-        return Ok(());
+        return session::add_piece(piece);
     }
     if let Some(text) = text {
         session::charge_output(text.0.len())?;
@@ -299,7 +297,7 @@ fn write(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Re
         return Ok(());
     }
     let printed = print(value)?;
-    session::charge_output(printed.len())?;
+    session::charge_printed(printed.len())?;
     out.write_str(&printed)?;
     Ok(())
 }

@@ -10,6 +10,7 @@ mod failure;
 mod filesystem;
 mod open;
 mod owners;
+mod private;
 mod read;
 mod readers;
 mod rows;

@@ -119,7 +119,7 @@ impl Spool {
     /// A file without a name in this folder.
     pub(crate) fn begin(dir: &Path) -> Result<Self, TaskError> {
         // A worker for a server elsewhere has no directory of its own before it needs one.
-        let made = std::fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir));
+        let made = results::make_private_dir(dir).and_then(|()| tempfile::tempfile_in(dir));
         let file = made.map_err(|error| storage(&error))?;
         Ok(Self {
             file: File::from_std(file),
