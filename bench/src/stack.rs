@@ -124,7 +124,7 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::Bodies>) -> anyhow::Result
         tools,
         bodies,
         logs: Arc::new(logs),
-        clock: Arc::new(worker::SystemClock),
+        clock: Arc::new(worker::SystemClock::default()),
         env: serde_json::Map::new(),
         base_dir: dir.to_owned(),
         scratch_dir: dir.join("scratch"),

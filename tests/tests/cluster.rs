@@ -96,7 +96,7 @@ fn employ(node: &Node) -> DropGuard {
         tools: tools::Registry::builtin(tools::Config::default()),
         bodies: Arc::new(bodies),
         logs: Arc::new(logs.expect("there is room for logs")),
-        clock: Arc::new(worker::SystemClock),
+        clock: Arc::new(worker::SystemClock::default()),
         env: serde_json::Map::new(),
         base_dir: PathBuf::from("."),
         scratch_dir: node.dir.path().join("scratch"),

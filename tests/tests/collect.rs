@@ -290,6 +290,7 @@ async fn write(store: &dyn Store, run: &Run, runs: &[Run]) {
         at,
         duration_ms: None,
         worker_id: None,
+        trace_id: None,
         meta: None,
         body,
     });

@@ -73,6 +73,7 @@ impl Writer {
                 at,
                 duration_ms: None,
                 worker_id: None,
+                trace_id: None,
                 meta: None,
                 body,
             })
@@ -154,8 +155,10 @@ async fn pages(writer: &mut Writer) -> String {
         first,
         seq: writer.last.next(),
         parts: PARTS,
+        pages: Vec::new(),
         is_loop: false,
         is_result: true,
+        ends_pipeline: true,
     };
     let place = At {
         page: None,

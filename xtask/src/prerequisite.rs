@@ -128,7 +128,7 @@ pub(crate) fn ensure_duckdb() -> anyhow::Result<()> {
         _ => "x64",
     };
     let package = format!("@duckdb/node-bindings-{system}-{machine}@{DUCKDB}");
-    let remedy = "DuckDB's library could not be fetched from npm: install npm, or put libduckdb beside the tests' environment";
+    let remedy = "cannot fetch DuckDB's library from npm, which the tests need: install `npm` (Debian: npm; it comes with Node.js) and see that it reaches registry.npmjs.org";
     run(Command::new("npm")
         .args(["pack", "--silent", &package])
         .current_dir(&folder))

@@ -87,6 +87,7 @@ impl Follow<'_> {
         let deadline = sleep(driving.timeout.unwrap_or(NEVER));
         tokio::pin!(deadline);
         let mut interrupts = 0;
+        let mut trouble = None;
         self.catch_up(view).await?;
         progress.skip(view, self.driven.since());
         self.driven.follow(view.last);
@@ -103,6 +104,7 @@ impl Follow<'_> {
                 news = self.driven.news() => self.take_in(news?, view, progress).await?,
                 _ = ticks.tick() => {
                     progress.update(view, &self.subject, self.runs.now(), &self.app.out);
+                    self.say_trouble(&mut trouble, progress);
                 }
                 _ = looks.tick(), if !self.driven.is_mine() => self.driven.look().await?,
                 _ = keyboard.recv() => {
@@ -114,6 +116,20 @@ impl Follow<'_> {
                 () = &mut deadline => return Ok(Stop::TimedOut),
             }
         }
+    }
+
+    /// Says once that the run's events cannot be recorded, and once that they can again.
+    fn say_trouble(&self, said: &mut Option<String>, progress: &Progress) {
+        let trouble = self.driven.trouble();
+        if trouble == *said {
+            return;
+        }
+        let text = match &trouble {
+            Some(why) => format!("{why}\n  the run waits, and goes on when this is mended"),
+            None => "the store can be written again; the run goes on".to_owned(),
+        };
+        progress.say(&text, &self.app.out);
+        *said = trouble;
     }
 
     /// Folds what is new, or reads the log where something was missed.

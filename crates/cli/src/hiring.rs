@@ -66,7 +66,7 @@ impl Hired<'_> {
             tools: tools::Registry::builtin(tools(app, self.slots, self.reach)),
             bodies: self.bodies,
             logs: self.logs,
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(SystemClock::default()),
             env,
             base_dir: PathBuf::from("."),
             scratch_dir: own_dir(app).join(SCRATCH),
@@ -116,6 +116,7 @@ fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
         environment,
         container_environment: app.environment.allowed(RUNTIMES),
         duckdb: duckdb(app),
+        jq_program: own_program(),
         sandbox: settings.sandbox,
         external: settings.external.clone(),
         forbidden_files: vec![
@@ -125,6 +126,15 @@ fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
         ],
         scratch_dir: dir,
     }
+}
+
+/// This program. A newer one may lie in its place by now, and what runs must be the same.
+fn own_program() -> Option<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.exists() {
+        return Some(running);
+    }
+    std::env::current_exe().ok()
 }
 
 /// Where `DuckDB` is, and what it may take.

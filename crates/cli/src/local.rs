@@ -44,7 +44,7 @@ pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
         return Err(Problem::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
             .help("run a playbook first, or name the store with --store DIR or NOETL_STORE"));
     }
-    open(settings)
+    over(settings, dir, store::Sqlite::open_to_read(dir)?)
 }
 
 /// Opens a store, and makes it if there is none.
@@ -60,6 +60,10 @@ fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<L
     }
     let store = store::Sqlite::open(dir)?;
     let store = if publishes { store.publishing() } else { store };
+    over(settings, dir, store)
+}
+
+fn over(settings: &Settings, dir: &Path, store: store::Sqlite) -> Result<Log, Problem> {
     Ok(Log {
         store: Arc::new(store),
         bodies: bodies(settings, results::Local::open(&dir.join(BODIES))?)?,

@@ -36,6 +36,13 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // A worker starts this program for what may take all the memory that its process may have.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == tools::JQ_PROCESS_ARGUMENT)
+    {
+        return tools::serve_jq();
+    }
     let cli = args::Cli::parse();
     ExitCode::from(app::run(cli).number())
 }

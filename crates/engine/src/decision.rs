@@ -104,6 +104,9 @@ pub enum MessageBody {
         depth: u32,
         /// The sender's own path, which a relative path starts from.
         base: Name,
+        /// The trace that the sender belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace_id: Option<Name>,
     },
     /// The sender, a child, ended.
     ChildEnded {

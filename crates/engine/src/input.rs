@@ -109,7 +109,7 @@ pub struct Submit {
     pub parent: Option<Parent>,
     /// How deep in a tree of sub-playbooks.
     pub depth: u32,
-    /// Given in place of the execution's own id.
+    /// The trace it belongs to; none: one made of its id.
     pub trace_id: Option<Name>,
     /// What it takes over from the run it does again.
     pub reuse: Option<Box<Reuse>>,

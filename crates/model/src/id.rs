@@ -267,11 +267,13 @@ impl fmt::Display for WorkerId {
 }
 
 /// How often a command was handed out; a report with an older epoch is refused.
+///
+/// Workers elsewhere see it sealed: the count, and behind it bits that only a server of the store can make.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct LeaseEpoch(pub u32);
+pub struct LeaseEpoch(pub u64);
 
 /// The sha256 of a playbook's text, in hex; what an execution is pinned to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
 
-use crate::event::{At, Body, Event, ResultStored};
+use crate::event::{At, Body, Event, ResultStored, TaskEnded};
 use crate::id::{ExecutionId, Name, Seq};
 use crate::merge::merge_into;
 use crate::outcome::{Outcome, Success};
@@ -16,6 +16,9 @@ use crate::result_ref::{BodyMeta, RefKind, ResultRef};
 
 /// What stands for the store of a manifest: its parts are found through the log.
 pub const STORE: &str = "log";
+
+/// A manifest of more pages than these does not say where each of them is.
+pub const PAGES_LISTED_MAX: usize = 16;
 
 /// How parts combine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,12 +67,18 @@ pub struct Rule {
     pub seq: Seq,
     /// How many there are.
     pub parts: u64,
+    /// Where each page is recorded, in page order, if there are few: then the log need not be searched for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<(i64, Seq)>,
     /// Whether the parts are a loop's iterations, rather than a task's visits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_loop: bool,
     /// Whether the manifest stands for the result of its task, rather than beside it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_result: bool,
+    /// Whether that task ended its pipeline, so that the manifest also stands for the result of the step or iteration.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_pipeline: bool,
 }
 
 impl Rule {
@@ -109,6 +118,7 @@ impl Rule {
                 location,
             },
             extracted: Map::new(),
+            keys: Vec::new(),
             preview: None,
         }
     }
@@ -143,10 +153,31 @@ fn uri(execution: ExecutionId, at: &At) -> String {
 /// The outcome that an event stands for: that of its task, or the manifest of its task's pages.
 pub fn outcome_of(event: &Event) -> Option<Outcome> {
     match &event.body {
-        Body::TaskDone(ended) | Body::TaskFailed(ended) => ended.outcome.read().ok(),
+        Body::TaskDone(ended) | Body::TaskFailed(ended) => recorded_outcome(ended),
         Body::ManifestUpdated(stored) => result_of(stored),
         _ => None,
     }
+}
+
+/// Whether an event says what its pipeline came to, unless another of the same pipeline follows it: the end of a task,
+/// or the manifest of the task that ended last.
+pub fn is_pipeline_outcome(event: &Event) -> bool {
+    match &event.body {
+        Body::TaskDone(_) | Body::TaskFailed(_) => true,
+        Body::ManifestUpdated(stored) => {
+            Rule::of(&stored.result_ref).is_some_and(|rule| rule.is_result && rule.ends_pipeline)
+        }
+        _ => false,
+    }
+}
+
+/// The outcome of a task, with the reference that stands beside it.
+fn recorded_outcome(ended: &TaskEnded) -> Option<Outcome> {
+    let mut outcome = ended.outcome.read().ok()?;
+    if let (Outcome::Ok(success), Some(reference)) = (&mut outcome, &ended.result_ref) {
+        success.reference.get_or_insert_with(|| reference.clone());
+    }
+    Some(outcome)
 }
 
 /// The outcome of a manifest that stands for its task's result.
@@ -272,8 +303,10 @@ mod tests {
             first: Seq(7),
             seq: Seq(20),
             parts: 3,
+            pages: vec![(1, Seq(7)), (2, Seq(9)), (3, Seq(15))],
             is_loop: false,
             is_result: true,
+            ends_pipeline: true,
         };
         let at = At {
             step: Some("fetch".into()),

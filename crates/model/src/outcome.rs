@@ -21,6 +21,9 @@ pub struct Success {
     /// The value, where it is kept inline; null beside a reference.
     #[serde(default)]
     pub result: Value,
+    /// The fields that the task selects of an inline value; beside a reference they are in the reference.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub selected: Map<String, Value>,
     /// Where the body lives when it is too large to keep inline.
     #[serde(default, rename = "reference", skip_serializing_if = "Option::is_none")]
     pub reference: Option<Box<ResultRef>>,
@@ -30,6 +33,16 @@ pub struct Success {
     /// Fields that only one kind of tool has.
     #[serde(flatten)]
     pub facets: Facets,
+}
+
+impl Success {
+    /// The fields that are known without the body: selected ones, and of a stored body its small ones.
+    pub fn extracted(&self) -> &Map<String, Value> {
+        match &self.reference {
+            Some(reference) => &reference.extracted,
+            None => &self.selected,
+        }
+    }
 }
 
 /// A call that failed.

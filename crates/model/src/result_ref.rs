@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::manifest::{Rule, Strategy};
 use crate::raw::Raw;
 use crate::time::Time;
 
@@ -14,6 +15,36 @@ pub const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How the address of a result begins.
 pub const SCHEME: &str = "noetl://";
+
+/// The words of the envelope and of a reference. Those that a body has as its own keys are always in its reference.
+pub const ENVELOPE_WORDS: [&str; 20] = [
+    "status",
+    "result",
+    "results",
+    "stats",
+    "error",
+    "meta",
+    "http",
+    "pg",
+    "py",
+    "data",
+    "body",
+    "ref",
+    "reference",
+    "store",
+    "preview",
+    "_ref",
+    "_uri",
+    "_store",
+    "_preview",
+    "_file",
+];
+
+/// So many keys of a body are in its reference.
+pub const KEYS_MAX: usize = 64;
+
+/// A longer key is not in the reference.
+pub const KEY_BYTES_MAX: usize = 64;
 
 /// Where the meta of a compressed body names the hash of what is stored.
 pub const STORED_SHA256: &str = "stored_sha256";
@@ -42,6 +73,9 @@ pub struct ResultRef {
     /// Small values lifted out of the body for guards and state.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extracted: Map<String, Value>,
+    /// Top-level keys of the body that are not among `extracted`, the envelope's words first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
     /// The beginning of the body, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
@@ -91,12 +125,26 @@ impl ResultRef {
                 location: Map::new(),
             },
             extracted: Map::new(),
+            keys: Vec::new(),
             preview: None,
         })
     }
 }
 
 impl ResultRef {
+    /// Whether the body has a top-level key that is not among `extracted`; none if only the body can tell.
+    pub fn has_key(&self, name: &str) -> Option<bool> {
+        if let Some(rule) = Rule::of(self) {
+            return (rule.strategy == Strategy::Append).then_some(false);
+        }
+        if self.keys.iter().any(|key| key == name) {
+            return Some(true);
+        }
+        let is_listed = ENVELOPE_WORDS.contains(&name)
+            || (self.keys.len() < KEYS_MAX && name.len() <= KEY_BYTES_MAX);
+        is_listed.then_some(false)
+    }
+
     /// The hashes that its body may be kept under: its own, and that of the body as it is compressed.
     pub fn hashes(&self) -> impl Iterator<Item = String> {
         let stored = self.meta.location.get(STORED_SHA256);
@@ -152,6 +200,7 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BodyMeta {
     /// Its media type.
+    #[serde(default = "json_type")]
     pub content_type: String,
     /// Its size, uncompressed.
     pub bytes: u64,
@@ -163,6 +212,10 @@ pub struct BodyMeta {
     /// What the store itself needs: bucket, key, table …
     #[serde(flatten)]
     pub location: Map<String, Value>,
+}
+
+fn json_type() -> String {
+    "application/json".to_owned()
 }
 
 /// The beginning of a body.

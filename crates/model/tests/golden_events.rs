@@ -27,6 +27,7 @@ fn event(time: &str, source: Source, at: At, body: Body) -> Event {
         at,
         duration_ms: None,
         worker_id: None,
+        trace_id: None,
         meta: None,
         body,
     }
@@ -124,6 +125,7 @@ fn a_stored_result_is_shown_as_in_the_specification() {
             location: Map::new(),
         },
         extracted: extracted.as_object().unwrap().clone(),
+        keys: Vec::new(),
         preview: None,
     };
     let body = Body::ResultStored(ResultStored {
@@ -157,15 +159,12 @@ fn a_routing_decision_is_shown_as_in_the_specification() {
 fn absent_fields_are_left_out() {
     let body = Body::StepStarted(model::event::Nothing {});
     let shown = event("2026-02-05T23:12:10Z", Source::Worker, step(), body).to_json();
-    for absent in [
-        "task_label",
-        "iteration",
-        "attempt",
-        "page",
-        "meta",
-        "trace_id",
-    ] {
+    for absent in ["task_label", "iteration", "attempt", "page", "meta"] {
         assert!(shown.get(absent).is_none(), "{absent}");
     }
     assert_eq!(shown["step_run_id"], "step:fetch_all_endpoints:run:7");
+    let trace = shown["trace_id"]
+        .as_str()
+        .expect("a run without a trace has its own");
+    assert_eq!(trace.len(), 32, "{trace}");
 }

@@ -156,7 +156,7 @@ fn data_that_was_rendered_keeps_the_taint_of_its_parts() {
 #[test]
 fn pieces_are_shown_one_by_one() {
     let source = "select {{ keychain.api.token | lower | raw_sql }} from {{ workload.name | ident }} where a = {{ keychain.api.pin }}";
-    let rendered = template(source).pieces(&scope()).unwrap();
+    let rendered = template(source).rendered_pieces(&scope()).unwrap();
     let text = |text: &str| Piece::Text(text.to_owned());
     let shown = [
         text("select "),
@@ -172,14 +172,14 @@ fn pieces_are_shown_one_by_one() {
         [TOKEN.to_lowercase(), "4711000".to_owned()]
     );
     let plain = template("select {{ workload.name }}")
-        .pieces(&scope())
+        .rendered_pieces(&scope())
         .unwrap();
     assert_eq!(plain.shown, None);
     let branch = "{% if keychain.api.pin > 1 %}a{% else %}b{% endif %}";
-    let branch = template(branch).pieces(&scope()).unwrap();
+    let branch = template(branch).rendered_pieces(&scope()).unwrap();
     assert_eq!(branch.shown, Some(vec![text("***")]));
     let whole = template("{{ keychain.api.token }}")
-        .pieces(&scope())
+        .rendered_pieces(&scope())
         .unwrap();
     assert_eq!(whole.shown, Some(vec![Piece::Value(Value::from("***"))]));
 }

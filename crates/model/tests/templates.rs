@@ -347,8 +347,7 @@ fn pieces_keep_the_authors_text_apart_from_values() {
     let pieces = Template::parse(source, at())
         .unwrap()
         .pieces(&scope())
-        .unwrap()
-        .pieces;
+        .unwrap();
     let text = |text: &str| Piece::Text(text.to_owned());
     assert_eq!(
         pieces,
@@ -571,13 +570,16 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
     scope.loaded = Arc::new(loaded);
     let list = json!([{"n": 1}, {"n": 2}]);
     for source in [
-        "{{ each }}",
         "{{ each.data }}",
         "{{ each.results }}",
-        "{{ each.result }}",
+        "{{ each.result.results }}",
         "{{ steps.each.data }}",
     ] {
         assert_eq!(render(source, &scope), list, "{source}");
+    }
+    let whole = json!({"results": list, "stats": {"total": 2}});
+    for source in ["{{ each }}", "{{ each.result }}"] {
+        assert_eq!(render(source, &scope), whole, "{source}");
     }
     assert_eq!(
         render(
@@ -585,6 +587,125 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
             &scope
         ),
         json!("212")
+    );
+}
+
+#[test]
+fn of_a_step_the_results_own_keys_come_before_the_envelopes_words() {
+    let result = json!({"status": "partial", "error": "no token", "results": [1], "meta": 5, "load": 6, "http": {"a": 1}});
+    let mut step = Envelope::of(Arc::new(Outcome::ok(result)));
+    let load = Envelope::of(Arc::new(Outcome::ok(json!({"n": 2}))));
+    step.labels = Arc::new(vec![("load".into(), load)]);
+    let plain = Envelope {
+        labels: step.labels.clone(),
+        ..Envelope::of(Arc::new(Outcome::ok(json!({"data": {"error": 1, "k": 2}}))))
+    };
+    let scope = Scope {
+        steps: Arc::new([("s".into(), step.clone()), ("plain".into(), plain)].into()),
+        outcome: Some(step),
+        ..scope()
+    };
+    assert_eq!(
+        render(
+            "{{ [s.status, s.error, s.results, s.meta, s.load, s.http.a, s.pg] }}",
+            &scope
+        ),
+        json!(["partial", "no token", [1], 5, 6, 1, null])
+    );
+    assert_eq!(
+        render(
+            "{{ [outcome.status, outcome.error, outcome.results.load.n, outcome.load.n, outcome.http, outcome.response.meta] }}",
+            &scope
+        ),
+        json!(["ok", null, 2, 2, null, 5])
+    );
+    assert_eq!(
+        render("{{ [plain.status, plain.load.n, plain.k] }}", &scope),
+        json!(["ok", 2, 2])
+    );
+    assert!(holds("plain.error is not defined", &scope));
+    assert!(holds("s.error is defined", &scope));
+}
+
+/// A stored body, as its reference tells of it.
+fn stored(extracted: Value, keys: &[&str]) -> Envelope {
+    let mut reference = reference();
+    reference["extracted"] = extracted;
+    reference["keys"] = json!(keys);
+    let outcome: Outcome =
+        serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference}))
+            .unwrap();
+    Envelope::of(Arc::new(outcome))
+}
+
+#[test]
+fn a_stored_body_means_what_an_inline_one_means_and_is_loaded_only_for_its_own_keys() {
+    let plain = stored(json!({"n": 1}), &["rows"]);
+    let own = stored(json!({"status": "partial"}), &["error", "results"]);
+    let mut scope = Scope {
+        steps: Arc::new([("plain".into(), plain), ("own".into(), own)].into()),
+        ..scope()
+    };
+    assert_eq!(
+        render("{{ [plain.status, plain.n, own.status] }}", &scope),
+        json!(["ok", 1, "partial"])
+    );
+    assert!(holds("plain.error is not defined", &scope));
+    let template = Template::parse("{{ [own.error.why, own.results] }}", at()).unwrap();
+    let Err(RenderError::Needs(needs)) = template.render(&scope) else {
+        panic!("the body is not loaded")
+    };
+    let [Need::Body(reference)] = &needs[..] else {
+        panic!("{needs:?}")
+    };
+    let mut loaded = Loaded::default();
+    let body = json!({"status": "partial", "error": {"why": "x"}, "results": [1]});
+    loaded.bodies.insert(reference.uri.clone(), Data::new(body));
+    scope.loaded = Arc::new(loaded);
+    assert_eq!(template.render(&scope).unwrap().value, json!(["x", [1]]));
+}
+
+#[test]
+fn selected_fields_are_known_of_an_inline_result() {
+    let outcome: Outcome = serde_json::from_value(json!({
+        "status": "ok", "result": {"paging": {"hasMore": true}}, "selected": {"has_more": true, "status": "x"}
+    }))
+    .unwrap();
+    let envelope = Envelope::of(Arc::new(outcome));
+    let scope = Scope {
+        steps: Arc::new([("s".into(), envelope.clone())].into()),
+        outcome: Some(envelope),
+        ..scope()
+    };
+    assert_eq!(
+        render(
+            "{{ [s.has_more, outcome.has_more, s.status, outcome.status] }}",
+            &scope
+        ),
+        json!([true, true, "x", "ok"])
+    );
+}
+
+#[test]
+fn an_http_response_has_a_body_beside_its_data_where_a_program_gets_it() {
+    let outcome: Outcome = serde_json::from_value(json!({
+        "status": "ok", "result": {"status_code": 200, "data": {"body": 1, "k": 2}}, "http": {"status": 200}
+    }))
+    .unwrap();
+    let mut scope = Scope {
+        steps: Arc::new([("fetch".into(), Envelope::of(Arc::new(outcome)))].into()),
+        ..scope()
+    };
+    let data = json!({"body": 1, "k": 2});
+    assert_eq!(render("{{ fetch.body }}", &scope), data);
+    assert_eq!(
+        render("{{ fetch }}", &scope),
+        json!({"status_code": 200, "data": data})
+    );
+    scope.names_http_body = true;
+    assert_eq!(
+        render("{{ fetch }}", &scope),
+        json!({"status_code": 200, "data": data, "body": data})
     );
 }
 

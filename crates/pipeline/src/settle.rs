@@ -3,6 +3,8 @@
 //! Enters: the attempt that ended, its outcome, what its templates can see. Leaves: the events that record it.
 //! Folding those events moves the continuation; nothing else does.
 
+use std::borrow::Cow;
+
 use model::event::{Action, At, AttemptEnded, Body, Nothing, PolicyEvaluated, TaskEnded};
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -133,15 +135,8 @@ fn follow(
 ) -> Result<Settled, JumpError> {
     let at = task_at(run, place, page(run, outcome, scope, place));
     let mut scope = scope.clone();
-    let reached = Envelope::of(outcome.clone().into());
     let mut writes = Writes::default();
-    if outcome.is_ok() {
-        scope.outcome = Some(reached.clone().with_status());
-        writes.render(&run.task.set, &scope)?;
-        crate::writes::apply_writes(&mut scope, &writes);
-    }
-    scope.outcome = Some(reached);
-    let verdict = policy::judge(&run.task.policy, outcome, &scope)?;
+    let verdict = judge(run, outcome, &mut scope, &mut writes)?;
     let mut verdict_end = Ended {
         matched: verdict.matched.map(|(index, _)| index),
         ..Ended::going(verdict.action)
@@ -188,6 +183,42 @@ fn follow(
         verdict_end.failure = Some(outcome.failure().cloned().unwrap_or_else(own));
     }
     Ok(ended(run, outcome, at, verdict_end))
+}
+
+/// Asks the policy, and renders the task's `set` where the pipeline goes on. Rules see what `set` writes after a success;
+/// after an error only they can tell whether the pipeline goes on, so they are asked first.
+fn judge<'p>(
+    run: &TaskRun<'p>,
+    outcome: &Outcome,
+    scope: &mut Scope,
+    writes: &mut Writes,
+) -> Result<policy::Verdict<'p>, RenderError> {
+    let reached = Envelope::of(outcome.clone().into());
+    let is_ok = outcome.is_ok();
+    if is_ok {
+        write_set(scope, run, &reached, writes)?;
+    }
+    scope.outcome = Some(reached.clone());
+    let verdict = policy::judge(&run.task.policy, outcome, scope)?;
+    let directive = verdict.action.directive;
+    if !is_ok && matches!(directive, Directive::Continue | Directive::Jump) {
+        write_set(scope, run, &reached, writes)?;
+        scope.outcome = Some(reached);
+    }
+    Ok(verdict)
+}
+
+/// Renders the task's `set` and lets what is rendered next see it.
+fn write_set(
+    scope: &mut Scope,
+    run: &TaskRun<'_>,
+    reached: &Envelope,
+    writes: &mut Writes,
+) -> Result<(), RenderError> {
+    scope.outcome = Some(reached.clone().with_status());
+    writes.render(&run.task.set, scope)?;
+    crate::writes::apply_writes(scope, writes);
+    Ok(())
 }
 
 /// How a task's visit ends, or goes on.
@@ -284,7 +315,7 @@ fn ended(run: &TaskRun<'_>, outcome: &Outcome, at: At, ending: Ended) -> Settled
         Outcome::Error(_) => None,
     };
     let body = Box::new(TaskEnded {
-        outcome: Raw::of(outcome),
+        outcome: Raw::of(without_reference(outcome).as_ref()),
         result_ref: reference,
         matched_rule_index: ending.matched,
         directive: ending.action.directive,
@@ -347,6 +378,18 @@ fn task_at(run: &TaskRun<'_>, place: &Place, page: Option<i64>) -> At {
         attempt: run.attempt,
         page,
         ..place.at.clone()
+    }
+}
+
+/// An outcome whose reference stands beside it.
+fn without_reference(outcome: &Outcome) -> Cow<'_, Outcome> {
+    match outcome {
+        Outcome::Ok(success) if success.reference.is_some() => {
+            let mut success = success.clone();
+            success.reference = None;
+            Cow::Owned(Outcome::Ok(success))
+        }
+        _ => Cow::Borrowed(outcome),
     }
 }
 

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::files::name;
+use crate::private::make_private_dir;
 
 /// Tells the drafts of this process apart.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -41,6 +42,7 @@ impl Draft {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         options.mode(mode);
+        let mut is_made = false;
         loop {
             let n = DRAFTS.fetch_add(1, Ordering::Relaxed);
             let path = dir.join(format!("{}-{n}", std::process::id()));
@@ -54,6 +56,11 @@ impl Draft {
                     });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                // A worker in an empty directory has made nothing yet, and a cache may be emptied while it is used.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_made => {
+                    make_private_dir(dir).map_err(|error| name(dir, error))?;
+                    is_made = true;
+                }
                 Err(error) => return Err(name(&path, error)),
             }
         }
@@ -90,7 +97,14 @@ impl Draft {
 
     /// Gives it its name; whoever holds the file still reads it.
     pub(crate) fn move_to(&self, target: &Path) -> Result<(), Error> {
-        fs::rename(&self.path, target).map_err(|error| name(target, error))
+        let moved = fs::rename(&self.path, target).or_else(|error| match target.parent() {
+            Some(parent) if error.kind() == std::io::ErrorKind::NotFound => {
+                make_private_dir(parent)?;
+                fs::rename(&self.path, target)
+            }
+            _ => Err(error),
+        });
+        moved.map_err(|error| name(target, error))
     }
 }
 
@@ -98,5 +112,24 @@ impl Drop for Draft {
     fn drop(&mut self) {
         // After the move into place there is nothing left under this name.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_that_are_not_there_are_made() {
+        let place = tempfile::tempdir().unwrap();
+        let (drafts, kept) = (place.path().join("new"), place.path().join("data"));
+        for _ in 0..2 {
+            let mut draft = Draft::begin(&drafts).unwrap();
+            draft.write(b"body").unwrap();
+            draft.move_to(&kept.join("body")).unwrap();
+            assert_eq!(fs::read(kept.join("body")).unwrap(), b"body");
+            fs::remove_dir_all(&drafts).unwrap();
+            fs::remove_dir_all(&kept).unwrap();
+        }
     }
 }

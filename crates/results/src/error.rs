@@ -30,7 +30,7 @@ pub enum Error {
         file: PathBuf,
     },
     /// The disk refuses.
-    #[error("`{}` cannot be used", file.display())]
+    #[error("`{}` cannot be used: {}", file.display(), with_causes(source))]
     Unavailable {
         /// What was being read or written.
         file: PathBuf,
@@ -39,7 +39,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The store's keeper says no; asking again does not help.
-    #[error("`{}` refuses it", file.display())]
+    #[error("`{}` refuses it: {}", file.display(), with_causes(source))]
     Refused {
         /// What was asked.
         file: PathBuf,
@@ -166,4 +166,18 @@ impl Error {
             Self::Full { .. } | Self::Unavailable { .. } | Self::Interrupted(_)
         )
     }
+}
+
+/// An error with all its causes: a message is often all that reaches whoever has to act on it.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }

@@ -1,9 +1,8 @@
 //! What is lifted out of a body so that guards, state and people need not load it.
 
-use model::playbook::Select;
-use model::result_ref::Preview;
+use model::playbook::{InvalidPath, ResultControl, Selection};
+use model::result_ref::{ENVELOPE_WORDS, KEY_BYTES_MAX, KEYS_MAX, Preview};
 use serde_json::{Map, Value};
-use serde_json_path::JsonPath;
 
 use crate::Error;
 
@@ -16,12 +15,18 @@ const TEXT_CHARS_MAX: usize = 500;
 /// Lifted out whatever else is.
 pub(crate) const ALWAYS: [&str; 2] = ["status", "row_count"];
 
+/// What a task selects from a result that is at hand.
+pub fn select(result: &Value, control: &ResultControl) -> Result<Selection, Error> {
+    let selected = control.select_from(result);
+    selected.map_err(|InvalidPath { path, problem }| Error::Select { path, problem })
+}
+
 /// The selected values, or the top-level scalars where nothing was selected.
-pub fn extract(body: &Value, select: &[Select]) -> Result<Map<String, Value>, Error> {
-    let mut fields = if select.is_empty() {
+pub fn extract(body: &Value, control: &ResultControl) -> Result<Map<String, Value>, Error> {
+    let mut fields = if control.select.is_empty() {
         scalars(body)
     } else {
-        selected(body, select)?
+        select(body, control)?.fields
     };
     for name in ALWAYS {
         if let Some(value) = body.get(name).filter(|value| is_small(value))
@@ -29,24 +34,6 @@ pub fn extract(body: &Value, select: &[Select]) -> Result<Map<String, Value>, Er
         {
             fields.insert(name.to_owned(), value.clone());
         }
-    }
-    Ok(fields)
-}
-
-fn selected(body: &Value, select: &[Select]) -> Result<Map<String, Value>, Error> {
-    let mut fields = Map::new();
-    for wanted in select {
-        let path = JsonPath::parse(&wanted.path).map_err(|error| Error::Select {
-            path: wanted.path.clone(),
-            problem: error.to_string(),
-        })?;
-        let found = path.query(body).all();
-        let value = match found.as_slice() {
-            [] => Value::Null,
-            [one] => (*one).clone(),
-            many => many.iter().map(|value| (*value).clone()).collect(),
-        };
-        fields.insert(wanted.name.to_string(), value);
     }
     Ok(fields)
 }
@@ -72,6 +59,19 @@ fn scalars(body: &Value) -> Map<String, Value> {
         }
     }
     fields
+}
+
+/// The top-level keys that a reference names beside what is extracted, the envelope's words first.
+pub(crate) fn listed_keys<'k>(
+    keys: impl Iterator<Item = &'k str> + Clone,
+    extracted: &Map<String, Value>,
+) -> Vec<String> {
+    let keys = keys.filter(|key| key.len() <= KEY_BYTES_MAX && !extracted.contains_key(*key));
+    let is_word = |key: &&str| ENVELOPE_WORDS.contains(key);
+    let words = keys.clone().filter(is_word);
+    let others = keys.filter(|key| !is_word(key));
+    let listed = words.chain(others).take(KEYS_MAX);
+    listed.map(str::to_owned).collect()
 }
 
 fn is_small(value: &Value) -> bool {
@@ -168,6 +168,7 @@ fn text_bytes(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use model::playbook::Select;
     use serde_json::json;
 
     use super::*;
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn by_default_top_level_scalars_are_lifted_out() {
         let body = json!({"n": 1, "s": "x", "long": "y".repeat(501), "list": [1], "status": "done", "none": null});
-        let fields = extract(&body, &[]).unwrap();
+        let fields = extract(&body, &ResultControl::default()).unwrap();
         let expected = json!({"n": 1, "s": "x", "status": "done", "none": null});
         assert_eq!(Value::Object(fields), expected);
     }
@@ -187,29 +188,39 @@ mod tests {
             body.insert(format!("f{n}"), n.into());
         }
         body.insert("row_count".to_owned(), 7.into());
-        let fields = extract(&Value::Object(body), &[]).unwrap();
+        let fields = extract(&Value::Object(body), &ResultControl::default()).unwrap();
         assert_eq!(fields.len(), FIELDS_MAX);
         assert_eq!(fields["row_count"], 7);
     }
 
     #[test]
-    fn selected_paths_are_found_and_missing_ones_are_null() {
-        let select = |path: &str, name: &str| Select {
-            path: path.to_owned(),
-            name: name.into(),
+    fn the_row_count_is_there_beside_what_is_selected() {
+        let select = |path: &str| ResultControl {
+            select: vec![Select {
+                path: path.to_owned(),
+                name: "x".into(),
+            }],
+            ..ResultControl::default()
         };
-        let body =
-            json!({"paging": {"hasMore": true}, "ids": [{"id": 1}, {"id": 2}], "row_count": 2});
-        let wanted = [
-            select("$.paging.hasMore", "has_more"),
-            select("$.ids[*].id", "ids"),
-            select("$.paging.page", "page"),
-        ];
-        let fields = extract(&body, &wanted).unwrap();
-        let expected = json!({"has_more": true, "ids": [1, 2], "page": null, "row_count": 2});
-        assert_eq!(Value::Object(fields), expected);
-        let error = extract(&body, &[select("$..[", "x")]).unwrap_err();
+        let body = json!({"a": 1, "row_count": 2});
+        let fields = extract(&body, &select("$.b")).unwrap();
+        assert_eq!(Value::Object(fields), json!({"x": null, "row_count": 2}));
+        let error = extract(&body, &select("$..[")).unwrap_err();
         assert_eq!(error.code(), "SELECT_INVALID");
+    }
+
+    #[test]
+    fn the_envelopes_words_are_the_first_keys_that_are_listed() {
+        let mut body = Map::new();
+        for n in 0..100 {
+            body.insert(format!("list{n}"), json!([n]));
+        }
+        body.insert("error".to_owned(), json!({"why": 1}));
+        body.insert("small".to_owned(), json!(1));
+        let extracted = extract(&Value::Object(body.clone()), &ResultControl::default()).unwrap();
+        let listed = listed_keys(body.keys().map(String::as_str), &extracted);
+        assert_eq!((listed.len(), listed[0].as_str()), (KEYS_MAX, "error"));
+        assert!(!listed.contains(&"small".to_owned()), "{listed:?}");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use model::result_ref::{BodyMeta, INLINE_BYTES_MAX, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 
-use crate::{Bodies, Error, Source, Stored, Wish, extract, preview};
+use crate::extract::{extract, listed_keys, preview};
+use crate::{Bodies, Error, Source, Stored, Wish};
 
 /// The largest preview where the task does not say.
 pub(crate) const PREVIEW_BYTES_MAX: usize = 2048;
@@ -51,13 +52,12 @@ impl Default for Limits {
 impl Place<'_> {
     /// The logical address of the result.
     pub fn uri(&self) -> String {
-        let At { visit, attempt, .. } = self.at;
+        let attempt = self.at.attempt;
         let step = self.at.step.as_ref().map_or("", Name::as_str);
         let task = self.at.task.as_ref().map_or("", Name::as_str);
-        let run = match self.at.iteration {
-            Some(index) => format!("{}.{index}.{visit}", self.at.run),
-            None => format!("{}.{visit}", self.at.run),
-        };
+        // What no task made has no run of one.
+        let none = || format!("{}.{}", self.at.run, self.at.visit);
+        let run = self.at.task_run_id().unwrap_or_else(none);
         format!(
             "noetl://execution/{}/step/{step}/task/{task}/run/{run}/attempt/{attempt}",
             self.execution
@@ -84,7 +84,11 @@ pub async fn keep(
     let preview_bytes_max = control
         .preview_bytes_max
         .map_or(PREVIEW_BYTES_MAX, saturate);
-    let extracted = extract(&result, &control.select)?;
+    let extracted = extract(&result, control)?;
+    let keys = match &result {
+        Value::Object(fields) => listed_keys(fields.keys().map(String::as_str), &extracted),
+        _ => Vec::new(),
+    };
     let preview = preview(&result, text.len(), preview_bytes_max);
     drop(result);
     let source = Source::Bytes(Bytes::from(text));
@@ -93,6 +97,7 @@ pub async fn keep(
     Ok(Kept::Ref(Box::new(ResultRef {
         expires_at,
         extracted,
+        keys,
         preview: Some(preview),
         ..reference(stored, place.uri(), control)
     })))
@@ -114,6 +119,7 @@ pub(crate) fn reference(stored: Stored, uri: String, control: &ResultControl) ->
             location: stored.location,
         },
         extracted: Map::new(),
+        keys: Vec::new(),
         preview: None,
     }
 }
@@ -177,7 +183,8 @@ mod tests {
         let Kept::Ref(reference) = kept(result.clone(), control, &dir).await else {
             panic!("it is larger than the cap")
         };
-        let uri = "noetl://execution/42/step/fetch/task/page/run/2.7.3/attempt/1";
+        let run = "task:fetch.page:run:2.7.3";
+        let uri = format!("noetl://execution/42/step/fetch/task/page/run/{run}/attempt/1");
         assert_eq!(reference.uri, uri);
         assert_eq!(reference.expires_at, Some(Time(4_000_000)));
         assert_eq!(reference.extracted["status"], "done");

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use model::playbook::ResultControl;
 use model::result_ref::ResultRef;
+use model::template::Segment;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::extract::{ALWAYS, extract, preview};
+use crate::extract::{ALWAYS, extract, listed_keys, preview};
 use crate::json::{Glean, Gleaned, SELECTED_BYTES_MAX, Selected, plain};
 use crate::keep::{PREVIEW_BYTES_MAX, reference, saturate};
 use crate::{Bodies, Error, NotJson, Source, Wish};
@@ -30,6 +31,27 @@ pub struct Keeper {
     pub uri: String,
     /// The largest result.
     pub bytes_max: u64,
+    /// The selected paths that find nothing.
+    pub missing: MissingPaths,
+}
+
+/// The selected paths that find nothing in a result while it passes. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct MissingPaths(Arc<Mutex<Vec<String>>>);
+
+impl MissingPaths {
+    fn add(&self, path: &str) {
+        self.paths().push(path.to_owned());
+    }
+
+    /// The paths so far, which are forgotten.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.paths())
+    }
+
+    fn paths(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Keeper {
@@ -39,13 +61,22 @@ impl Keeper {
         select.all(|wanted| plain(&wanted.path).is_some())
     }
 
+    /// The paths to look for. Where the result's `data` is looked into as well, all of them are there again.
+    fn wanted(&self) -> Vec<Vec<Segment>> {
+        let select = self.control.select.iter();
+        let paths: Vec<_> = select.filter_map(|wanted| plain(&wanted.path)).collect();
+        let data = [Segment::Key("data".to_owned())];
+        let in_data = paths.iter().filter(|_| self.control.selects_in_data);
+        let in_data: Vec<_> = in_data.map(|path| [&data[..], path].concat()).collect();
+        paths.into_iter().chain(in_data).collect()
+    }
+
     /// Stores JSON text of any size, in memory that does not grow with it; when this returns the body is durable.
     pub async fn keep(
         &self,
         text: &mut (dyn AsyncRead + Send + Unpin),
     ) -> Result<ResultRef, Error> {
-        let wanted = self.control.select.iter();
-        let wanted = wanted.filter_map(|wanted| plain(&wanted.path)).collect();
+        let wanted = self.wanted();
         let preview_bytes_max = self.control.preview_bytes_max;
         let preview_bytes_max = preview_bytes_max.map_or(PREVIEW_BYTES_MAX, saturate);
         let preview_bytes_max = preview_bytes_max.min(HEAD_BYTES_MAX);
@@ -66,8 +97,12 @@ impl Keeper {
         };
         let gleaned = passing.glean.finish().map_err(Error::NotJson)?;
         let preview = preview(&gleaned.sample, saturate(stored.bytes), preview_bytes_max);
+        let keys = gleaned.keys.clone();
+        let extracted = self.extracted(gleaned)?;
+        let keys = listed_keys(keys.iter().map(String::as_str), &extracted);
         Ok(ResultRef {
-            extracted: self.extracted(gleaned)?,
+            extracted,
+            keys,
             preview: Some(preview),
             ..reference(stored, self.uri.clone(), &self.control)
         })
@@ -75,14 +110,21 @@ impl Keeper {
 
     fn extracted(&self, gleaned: Gleaned) -> Result<Map<String, Value>, Error> {
         let scalars = Value::Object(gleaned.scalars);
-        let small = extract(&scalars, &[])?;
+        let small = extract(&scalars, &ResultControl::default())?;
         if self.control.select.is_empty() {
             return Ok(small);
         }
         let mut fields = Map::new();
-        for (wanted, found) in self.control.select.iter().zip(gleaned.selected) {
-            let value = match found {
-                None => Value::Null,
+        let mut found = gleaned.selected;
+        let mut in_data = found
+            .split_off(self.control.select.len().min(found.len()))
+            .into_iter();
+        for (wanted, found) in self.control.select.iter().zip(found) {
+            let value = match found.or(in_data.next().flatten()) {
+                None => {
+                    self.missing.add(&wanted.path);
+                    Value::Null
+                }
                 Some(Selected::Value(value)) => value,
                 Some(Selected::TooLarge) => {
                     return Err(Error::SelectTooLarge {

@@ -37,10 +37,10 @@ pub use config::{
     CacheConfig, CloudTier, GcsConfig, GcsIdentity, NatsConfig, S3Config, StoresConfig,
 };
 pub use error::{Error, why_missing};
-pub use extract::{extract, preview};
+pub use extract::{extract, preview, select};
 pub use json::{Located, NotJson, Places, Scanner, plain};
 pub use keep::{Kept, Limits, Place, keep};
-pub use keeper::Keeper;
+pub use keeper::{Keeper, MissingPaths};
 pub use local::{Local, sha256};
 pub use logs::{FileLogs, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs, read_logs};
 pub use objects::{Bucket, BucketError, Found, Listed, Opened};

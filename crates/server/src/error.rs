@@ -58,6 +58,18 @@ impl Error {
         }
     }
 
+    /// The same error for each who waits for a commit, if nothing can be written now. Such a commit is certain not to
+    /// have happened.
+    pub(crate) fn refused_write(&self) -> Option<Self> {
+        match self {
+            Self::Store(error) => error.refused_write().map(Self::Store),
+            Self::Body(results::Error::Full { file }) => {
+                Some(Self::Body(results::Error::Full { file: file.clone() }))
+            }
+            _ => None,
+        }
+    }
+
     /// Why a result broke off while it was read.
     pub(crate) fn broken_off(error: std::io::Error) -> Self {
         match error.downcast::<Self>() {

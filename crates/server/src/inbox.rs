@@ -166,12 +166,14 @@ async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
             parent,
             depth,
             base,
+            trace_id,
         } => {
             let start = Start {
                 execution: message.to,
                 payload: Some(input),
                 parent: Some(parent.clone()),
                 depth,
+                trace_id,
                 consumed,
                 reuse: None,
             };

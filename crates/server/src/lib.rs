@@ -41,5 +41,5 @@ pub use rerun::Rerun;
 pub use results::RunResult;
 pub(crate) use server::Shared;
 pub use server::{Config, Server};
-pub use submit::{Submission, SubmitError};
+pub use submit::{RunRequest, Submission, SubmitError};
 pub use tokens::{Actor, TokenError};

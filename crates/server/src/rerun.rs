@@ -50,6 +50,7 @@ impl Server {
             payload: rerun.payload,
             parent: None,
             depth: 0,
+            trace_id: None,
             consumed: None,
             reuse: Some(Box::new(reuse)),
         };

@@ -25,6 +25,15 @@ pub struct Submission {
     pub payload: Option<Raw>,
 }
 
+/// What a run of a registered playbook is given.
+#[derive(Debug, Clone, Default)]
+pub struct RunRequest {
+    /// Inputs over the playbook's own.
+    pub payload: Option<Raw>,
+    /// The trace it belongs to; none: one of its own.
+    pub trace_id: Option<Name>,
+}
+
 /// Why a run did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
@@ -66,8 +75,11 @@ impl Server {
     pub async fn submit(&self, submission: Submission) -> Result<ExecutionId, SubmitError> {
         let registered = self.register(&submission.name, &submission.text).await?;
         let execution = self.fresh_id();
-        self.start_run(execution, registered, submission.payload)
-            .await?;
+        let request = RunRequest {
+            payload: submission.payload,
+            trace_id: None,
+        };
+        self.start_run(execution, registered, request).await?;
         Ok(execution)
     }
 
@@ -77,10 +89,10 @@ impl Server {
         execution: ExecutionId,
         path: &str,
         version: Option<u32>,
-        payload: Option<Raw>,
+        request: RunRequest,
     ) -> Result<(), SubmitError> {
         let registered = self.shared.playbooks.catalogued(path, version).await?;
-        self.start_run(execution, registered, payload).await
+        self.start_run(execution, registered, request).await
     }
 
     /// An id for a run to be.
@@ -97,13 +109,14 @@ impl Server {
         &self,
         execution: ExecutionId,
         registered: Registered,
-        payload: Option<Raw>,
+        request: RunRequest,
     ) -> Result<(), SubmitError> {
         let start = Start {
             execution,
-            payload,
+            payload: request.payload,
             parent: None,
             depth: 0,
+            trace_id: request.trace_id,
             consumed: None,
             reuse: None,
         };
@@ -117,6 +130,8 @@ pub(crate) struct Start {
     pub(crate) payload: Option<Raw>,
     pub(crate) parent: Option<Parent>,
     pub(crate) depth: u32,
+    /// The trace it belongs to; none: its own.
+    pub(crate) trace_id: Option<Name>,
     pub(crate) consumed: Option<MessageKey>,
     pub(crate) reuse: Option<Box<Reuse>>,
 }
@@ -146,7 +161,7 @@ impl Start {
             payload: self.payload,
             parent: self.parent,
             depth: self.depth,
-            trace_id: None,
+            trace_id: self.trace_id,
             reuse: self.reuse,
         };
         let (reply, answer) = oneshot::channel();

@@ -166,11 +166,14 @@ pub(crate) async fn post(
 /// Finds claims whose holders are gone and commands nobody took.
 async fn claims(shared: Arc<Shared>) {
     let mut last = Instant::now();
+    let mut clocks = Clocks::read(&shared);
     let mut spared_until = None;
     loop {
         tokio::time::sleep(IDLE).await;
-        // While the store could not be written nobody could renew a session: each gets one more life.
-        if last.elapsed() > STANDSTILL {
+        let before = std::mem::replace(&mut clocks, Clocks::read(&shared));
+        // While the store could not be written nobody could renew a session: each gets one more life. So does each
+        // when the store's clock jumps, because every session then seems to be over.
+        if last.elapsed() > STANDSTILL || clocks.jumped_since(&before) {
             spared_until = Some(Instant::now() + SESSION_TTL);
         }
         let spares = spared_until.is_some_and(|until| Instant::now() < until);
@@ -178,6 +181,27 @@ async fn claims(shared: Arc<Shared>) {
             Ok(()) => last = Instant::now(),
             Err(error) => tracing::warn!(%error, "cannot look for lost claims; trying again"),
         }
+    }
+}
+
+/// The store's clock beside the one of this process, which never jumps.
+struct Clocks {
+    store: model::time::Time,
+    here: Instant,
+}
+
+impl Clocks {
+    fn read(shared: &Shared) -> Self {
+        Self {
+            store: shared.store.now(),
+            here: Instant::now(),
+        }
+    }
+
+    /// Whether the store's clock went on by much more than has passed here.
+    fn jumped_since(&self, before: &Self) -> bool {
+        let passed = self.here.duration_since(before.here);
+        self.store.since(before.store) > passed + STANDSTILL
     }
 }
 

@@ -99,7 +99,12 @@ impl InProcess {
             };
             let driver = peers::driver(&self.shared, &owner).await;
             match driver.map_err(|error| unavailable(error.into()))? {
-                Driver::Reachable(client) => return peers::report(client, report).await,
+                Driver::Reachable(client) => {
+                    let worker = report.worker.clone();
+                    let receipt = peers::report(client, report).await?;
+                    self.note_taken(worker, &receipt).await;
+                    return Ok(receipt);
+                }
                 Driver::Silent => return Err(unavailable(Error::Elsewhere(owner))),
                 Driver::Dead => {
                     let adopted = control::adopt(&self.shared, command.execution).await;
@@ -108,6 +113,19 @@ impl InProcess {
             }
         }
         Err(unavailable(Error::NotFound(command.execution)))
+    }
+
+    /// Remembers what another server handed to a worker of this one: it is told here when that is withdrawn.
+    async fn note_taken(&self, worker: WorkerId, receipt: &Receipt) {
+        let commands: Vec<CommandId> = receipt.next.iter().map(|next| next.command.id).collect();
+        if !commands.is_empty() {
+            // A server that stops tells nobody anything more.
+            let _ = self
+                .shared
+                .drive
+                .send(Order::Taken { worker, commands })
+                .await;
+        }
     }
 
     /// Claims that the worker should have and does not know of are offered again.
@@ -139,10 +157,31 @@ impl InProcess {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 () = self.shared.store.changed() => {}
             }
+            // Asked before the store, so that what is taken in between does not seem to be withdrawn.
+            let Ok(taken) = self.shared.drive.held_elsewhere(worker).await else {
+                continue;
+            };
             let Ok(held) = self.shared.store.held(worker).await else {
                 continue;
             };
-            let told: Vec<Told> = held.iter().filter_map(told).collect();
+            let mut told: Vec<Told> = held.iter().filter_map(told).collect();
+            let is_held = |command: &CommandId| held.iter().any(|held| held.command == *command);
+            for command in taken.into_iter().filter(|command| !is_held(command)) {
+                // It was withdrawn, or it has ended and its holder knows.
+                told.push(Told {
+                    command,
+                    verdict: Verdict::Stop,
+                });
+                if self
+                    .shared
+                    .drive
+                    .send(Order::Forget(command))
+                    .await
+                    .is_err()
+                {
+                    return told;
+                }
+            }
             if !told.is_empty() {
                 return told;
             }

@@ -91,7 +91,10 @@ pub enum Error {
         file: PathBuf,
     },
     /// Writing is not allowed.
-    #[error("`{}` cannot be written: check its permissions and how its disk is mounted", file.display())]
+    #[error(
+        "`{}` cannot be written: check its permissions and how its disk is mounted, or name the Postgres server that takes writes",
+        file.display()
+    )]
     ReadOnly {
         /// The file.
         file: PathBuf,
@@ -129,8 +132,21 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Unavailable(_) | Self::Unreachable { .. } | Self::Full { .. }
+            Self::Unavailable(_)
+                | Self::Unreachable { .. }
+                | Self::Full { .. }
+                | Self::ReadOnly { .. }
         )
+    }
+
+    /// The same error for each who waits for a commit, if the store takes no writes now. Such a commit is certain not
+    /// to have happened.
+    pub fn refused_write(&self) -> Option<Self> {
+        match self {
+            Self::Full { file } => Some(Self::Full { file: file.clone() }),
+            Self::ReadOnly { file } => Some(Self::ReadOnly { file: file.clone() }),
+            _ => None,
+        }
     }
 }
 

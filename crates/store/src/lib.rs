@@ -10,6 +10,7 @@ mod access;
 mod commit;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+mod damage;
 mod error;
 mod ids;
 mod memory;
@@ -19,6 +20,7 @@ mod rows;
 mod safe;
 mod sqlite;
 mod store;
+mod verify;
 
 pub use access::{AccessId, AuditEntry, AuditOutcome, AuditRow, Held, OutboxRow, Peer, TokenRow};
 pub use commit::{
@@ -34,3 +36,4 @@ pub use rows::{
 pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 pub use sqlite::Sqlite;
 pub use store::Store;
+pub use verify::{Damage, Verified};

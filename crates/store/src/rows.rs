@@ -55,6 +55,37 @@ pub struct ExecutionRow {
     pub error: Option<String>,
 }
 
+impl ExecutionRow {
+    /// A checksum of what changes only when the execution takes a turn: all but its version, its step and its driver.
+    pub(crate) fn checksum(&self) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        let texts = [
+            self.status.name(),
+            self.name.as_str(),
+            self.path.as_str(),
+            &self.hash.0,
+            self.error.as_deref().unwrap_or_default(),
+        ];
+        for text in texts {
+            crc.update(text.as_bytes());
+            crc.update(&[0xFF]);
+        }
+        let numbers = [
+            self.id.0,
+            self.parent.map_or(0, |parent| parent.0),
+            self.started_at.0,
+            self.finished_at.map_or(0, |time| time.0),
+            i64::from(self.generation),
+            i64::from(self.playbook_version),
+            i64::from(self.cancelling) + 2 * i64::from(self.error.is_some()),
+        ];
+        for number in numbers {
+            crc.update(&number.to_le_bytes());
+        }
+        crc.finalize()
+    }
+}
+
 /// Which executions a list shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
@@ -179,6 +210,13 @@ pub struct CatalogEntry {
     pub text: Arc<str>,
     /// When it was registered.
     pub registered_at: Time,
+}
+
+impl CatalogEntry {
+    /// Whether the text is the one that its hash was made of.
+    pub(crate) fn is_whole(&self) -> bool {
+        PlaybookHash::of(&self.text) == self.hash
+    }
 }
 
 /// Whether an execution may be driven now.

@@ -15,6 +15,7 @@ use crate::rows::{
     Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
+use crate::verify::{self, Damage, Verified};
 
 /// A store. An `owner` argument narrows an answer to the executions that process drives; none means all.
 #[async_trait]
@@ -174,6 +175,16 @@ pub trait Store: Send + Sync {
 
     /// Sets what nobody has set yet; answers what holds from now on.
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error>;
+
+    /// Reads everything and tells what is damaged.
+    async fn verify(&self) -> Result<Verified, Error> {
+        verify::verify(self).await
+    }
+
+    /// What the database itself finds damaged in its files, and snapshots that are not whole.
+    async fn damaged_files(&self) -> Result<Vec<Damage>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Whether the store can be written and everything it runs in the background lives.
     fn health(&self) -> Result<(), Error>;

@@ -13,7 +13,7 @@ use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::Effect;
 use model::result_ref::{Resolved, ResultRef};
-use model::template::{Bound, Piece};
+use model::template::{Bound, Piece, PieceOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,8 @@ pub struct Call {
     pub fields: Map<String, Value>,
     /// Fields kept as author text and values, one list of pieces per command.
     pub pieces: BTreeMap<String, Vec<Vec<Piece>>>,
+    /// Where those pieces come from, under the same keys; empty where nobody knows.
+    pub origins: BTreeMap<String, Vec<Vec<PieceOrigin>>>,
     /// The rendered `input`.
     pub input: Map<String, Value>,
     /// What python code sees as `context`; built only if the code asks for it.
@@ -111,6 +113,8 @@ pub struct Place {
     pub file: Arc<str>,
     /// The line on which the first line of `code` stands.
     pub code_line: Option<u32>,
+    /// The line on which the first line of each `command` stands.
+    pub command_lines: Vec<u32>,
     /// What relative paths are relative to.
     pub base_dir: PathBuf,
 }
@@ -172,6 +176,7 @@ impl Call {
             kind: kind.into(),
             fields: Map::new(),
             pieces: BTreeMap::new(),
+            origins: BTreeMap::new(),
             input: Map::new(),
             context: Arc::new(|| Value::Object(Map::new())),
             knobs: Map::new(),
@@ -182,6 +187,7 @@ impl Call {
             place: Place {
                 file: "<playbook>".into(),
                 code_line: None,
+                command_lines: Vec::new(),
                 base_dir: PathBuf::from("."),
             },
             inline_bytes_max: 64 * 1024,

@@ -28,6 +28,7 @@ mod call;
 mod capture;
 mod container;
 mod duckdb;
+mod exhaustion;
 mod external;
 mod http;
 mod isolation;
@@ -43,6 +44,7 @@ mod python;
 mod registry;
 mod regular;
 mod rhai;
+mod scratch;
 mod shell;
 mod sql;
 mod sqlite;
@@ -55,9 +57,11 @@ pub use call::{
     Access, Afterwards, Call, LogSink, NoLog, OutputMask, Place, References, Stream, Timeout, Tool,
 };
 pub use capture::LEFT_OUT;
+pub use exhaustion::HOST_EXHAUSTED;
 pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
 pub use isolation::{Abilities, SandboxLevel};
 pub use mark::end_orphans;
 pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
 pub use postgres::PostgresConfig;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};
+pub use transform::{JQ_PROCESS_ARGUMENT, serve_jq};

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 
 use crate::call::{LogSink, Stream};
 use crate::capture::Capture;
+use crate::exhaustion::{cannot_start, exhausted};
 use crate::isolation::{Confines, GATE, Limits, not_limited, unavailable};
 use crate::mark::{MARK, Mark};
 
@@ -43,8 +44,11 @@ pub(crate) enum NotStarted {
 }
 
 impl NotStarted {
-    /// The error of a task whose isolation could not be had; none if the program itself is at fault.
-    pub(crate) fn isolation(&self) -> Option<TaskError> {
+    /// The error of a task that this machine cannot start, or not in its isolation; none if the program itself is at fault.
+    pub(crate) fn host_error(&self) -> Option<TaskError> {
+        if cannot_start(self.cause()) {
+            return Some(exhausted(self.cause()));
+        }
         match self {
             Self::Program(_) => None,
             Self::Limits(error) => Some(not_limited(error)),

@@ -52,6 +52,9 @@ pub struct Config {
     pub forbidden_files: Vec<PathBuf>,
     /// The library of the `duckdb` tool.
     pub duckdb: DuckdbConfig,
+    /// The program in whose processes jq runs, started with [`JQ_PROCESS_ARGUMENT`](crate::JQ_PROCESS_ARGUMENT); without
+    /// one, jq runs in this process and has no bound on its memory.
+    pub jq_program: Option<PathBuf>,
 }
 
 /// The library of the `duckdb` tool, and what it may take.
@@ -124,6 +127,7 @@ impl Default for Config {
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
             duckdb: DuckdbConfig::default(),
+            jq_program: None,
         }
     }
 }
@@ -207,7 +211,10 @@ impl Registry {
         registry.insert("python", Arc::new(python));
         registry.insert("shell", Arc::new(shell));
         registry.insert("rhai", Arc::new(Rhai));
-        registry.insert("transform", Arc::new(Transform));
+        registry.insert(
+            "transform",
+            Arc::new(Transform::new(config.jq_program.clone())),
+        );
         let artifact = Artifact::new(reach.clone(), connections);
         registry.insert("artifact", Arc::new(artifact));
         let guard = Guard::new(&config.forbidden_files, &config.postgres.allow);

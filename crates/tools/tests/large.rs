@@ -87,6 +87,7 @@ async fn receive(url: &str) {
             control: ResultControl::default(),
             uri: "noetl://execution/1".to_owned(),
             bytes_max: u64::MAX,
+            missing: results::MissingPaths::default(),
         });
         answers.push(tool.call(call, CancellationToken::new(), &NoLog).await);
         peaks.push(peak_kib());

@@ -14,8 +14,9 @@ use utoipa::ToSchema;
 /// An event as a client sends it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WireEvent {
-    /// The execution; an integer or a decimal string.
-    #[schema(value_type = String)]
+    /// The execution; an integer or a decimal string. An event of a batch may leave it out.
+    #[serde(default = "unnamed_execution")]
+    #[schema(value_type = String, required = true)]
     pub execution_id: ExecutionId,
     /// The step; also called `node_name`. A `:task_sequence` suffix is dropped.
     #[serde(default, alias = "node_name", skip_serializing_if = "Option::is_none")]
@@ -36,9 +37,10 @@ pub struct WireEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub worker_id: Option<WorkerId>,
-    /// Where the result is.
-    #[serde(default, skip_serializing_if = "ResultKind::is_data")]
-    pub result_kind: ResultKind,
+    /// Where the result is. Said, the stored result is `{status, context}` or `{status, reference}`; left out, the
+    /// payload's `result` is the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_kind: Option<ResultKind>,
     /// The result's address; needed where `result_kind` is `ref`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_uri: Option<String>,
@@ -75,7 +77,7 @@ pub struct WireEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub task_label: Option<Name>,
-    /// The task run, `task:<label>:run:<n>`.
+    /// The task run, `task:<step>.<label>:run:<run>[.<iteration>].<pass>`; `task:<label>:run:<pass>` is accepted too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_run_id: Option<String>,
     /// The loop index.
@@ -90,26 +92,31 @@ pub struct WireEvent {
     /// How long the thing it ends took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// What the event is about, where `task_label` is left out: a task's label, or `task:<label>:attempt:<n>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity_id: Option<String>,
+    /// What that is nested in, where `task_run_id` is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<String>,
+}
+
+/// Stands for the execution of an event that names none; no execution has this id.
+const UNNAMED: ExecutionId = ExecutionId(0);
+
+fn unnamed_execution() -> ExecutionId {
+    UNNAMED
 }
 
 /// Where an event's result is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultKind {
     /// In the event.
-    #[default]
     Data,
     /// At `result_uri`.
     Ref,
     /// In the events of `event_ids`.
     Refs,
-}
-
-impl ResultKind {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
-    fn is_data(&self) -> bool {
-        *self == Self::Data
-    }
 }
 
 /// How far a thing has come, in the words of every client.
@@ -203,7 +210,7 @@ impl WireEvent {
             payload: (!is_empty).then_some(payload),
             meta: event.meta.clone(),
             worker_id: event.worker_id.clone(),
-            result_kind: ResultKind::Data,
+            result_kind: None,
             result_uri: None,
             event_ids: None,
             actionable: None,
@@ -218,30 +225,84 @@ impl WireEvent {
             attempt: (event.at.attempt > 0).then_some(event.at.attempt),
             page: event.at.page,
             duration_ms: event.duration_ms,
+            entity_id: None,
+            parent_id: None,
         }
     }
 
     /// What happened, and whether the result is where it is said to be.
     pub fn kind(&self) -> Result<Kind, InvalidEvent> {
         match self.result_kind {
-            ResultKind::Ref if self.result_uri.is_none() => Err(InvalidEvent::ResultKind {
+            Some(ResultKind::Ref) if self.result_uri.is_none() => Err(InvalidEvent::ResultKind {
                 kind: "ref",
                 needs: "result_uri",
             }),
-            ResultKind::Refs if self.event_ids.as_ref().is_none_or(Vec::is_empty) => {
+            Some(ResultKind::Refs) if self.event_ids.as_ref().is_none_or(Vec::is_empty) => {
                 Err(InvalidEvent::ResultKind {
                     kind: "refs",
                     needs: "event_ids",
                 })
             }
-            _ => Kind::named(&self.event_type)
-                .ok_or_else(|| InvalidEvent::UnknownType(self.event_type.clone())),
+            _ => {
+                let kind = self.named_kind();
+                let kind =
+                    kind.ok_or_else(|| InvalidEvent::UnknownType(self.event_type.clone()))?;
+                Ok(match self.status {
+                    Some(WireStatus::Error) => kind.failed(),
+                    _ => kind,
+                })
+            }
         }
+    }
+
+    /// The kind of the name. Routing is the server's; a `case.*` event with an `action` reports a task's policy.
+    fn named_kind(&self) -> Option<Kind> {
+        let name = self.event_type.as_str();
+        let is_case = name.starts_with("case.");
+        if is_case && self.payload_has("action") {
+            return Some(Kind::PolicyEvaluated);
+        }
+        let exact = Kind::named(name).filter(|_| !is_case);
+        exact.or_else(|| Kind::of_family(name))
+    }
+
+    fn payload_has(&self, key: &str) -> bool {
+        let payload = self.payload.as_ref().map(Raw::value);
+        payload.is_some_and(|payload| payload.get(key).is_some())
     }
 
     /// Whether only the control plane may say this.
     pub fn is_the_servers(&self) -> bool {
-        Kind::named(&self.event_type).is_some_and(|kind| kind.emitter() == Emitter::Server)
+        self.kind()
+            .is_ok_and(|kind| kind.emitter() == Emitter::Server)
+    }
+
+    /// How far the thing it speaks of has come: as it says, or as its type does.
+    pub fn status(&self) -> Option<WireStatus> {
+        let usual = || match self.kind().ok()? {
+            Kind::StepStarted
+            | Kind::TaskStarted
+            | Kind::AttemptStarted
+            | Kind::IterationStarted => Some(WireStatus::InProgress),
+            Kind::StepFailed
+            | Kind::TaskFailed
+            | Kind::AttemptFailed
+            | Kind::IterationFailed
+            | Kind::CommandFailed => Some(WireStatus::Error),
+            _ => Some(WireStatus::Success),
+        };
+        self.status.or_else(usual)
+    }
+
+    /// Whether it says which pass of its task it speaks of.
+    pub fn names_task_run(&self) -> bool {
+        let parent = self.parent_id.as_deref().and_then(TaskRun::parse);
+        self.task_run_id.is_some() || parent.is_some()
+    }
+
+    /// Whether it names the execution it belongs to.
+    pub fn names_execution(&self) -> bool {
+        self.execution_id != UNNAMED
     }
 
     /// The step, without the suffix of older engines.
@@ -254,18 +315,51 @@ impl WireEvent {
     /// Where it happened.
     pub fn at(&self) -> Result<At, InvalidEvent> {
         let run: Option<StepRunId> = self.step_run_id.as_deref().map(str::parse).transpose()?;
-        let visit = self.task_run_id.as_deref().map(visit).transpose()?;
+        let step = run.as_ref().map(|run| run.step.clone()).or(self.step());
+        let named = self.task_run_id.as_deref();
+        let named = named.map(|text| TaskRun::parse(text).ok_or_else(|| not_a_task_run(text)));
+        let named = named.transpose()?;
+        let parent = || TaskRun::parse(self.parent_id.as_deref()?);
+        let task_run = named.or_else(parent);
+        let entity = self.entity();
+        let label = task_run.as_ref().map(|task| task.label_in(step.as_ref()));
         let task = self.task_label.clone();
+        let task = task.or_else(|| entity.as_ref().map(|entity| entity.label.clone()));
+        let task = task.or(label);
         let in_task = u32::from(task.is_some());
+        let attempt = entity.and_then(|entity| entity.attempt);
         Ok(At {
-            step: run.as_ref().map(|run| run.step.clone()).or(self.step()),
+            step,
             run: run.map_or(0, |run| run.run),
             iteration: self.iteration,
-            visit: visit.unwrap_or(in_task),
-            attempt: self.attempt.unwrap_or(in_task),
+            visit: task_run.map_or(in_task, |task| task.visit),
+            attempt: self.attempt.or(attempt).unwrap_or(in_task),
             task,
             page: self.page,
         })
+    }
+
+    /// The task that `entity_id` names, in an event about a task or its result.
+    fn entity(&self) -> Option<TaskEntity> {
+        use model::event::EntityType;
+        let text = self.entity_id.as_deref()?;
+        let entity = self.kind().ok()?.entity();
+        match text.strip_prefix("task:") {
+            Some(rest) => {
+                let (label, attempt) = match rest.split_once(":attempt:") {
+                    Some((label, attempt)) => (label, attempt.parse().ok()),
+                    None => (rest, None),
+                };
+                Some(TaskEntity {
+                    label: Name::from(label),
+                    attempt,
+                })
+            }
+            None => (entity == EntityType::Task).then(|| TaskEntity {
+                label: Name::from(text),
+                attempt: None,
+            }),
+        }
     }
 
     /// The log's own form. Seq and times of the store are not its sender's to give.
@@ -285,6 +379,7 @@ impl WireEvent {
             at: self.at()?,
             duration_ms: self.duration_ms,
             worker_id: self.worker_id.clone(),
+            trace_id: None,
             meta: self.kept_meta(),
             body,
         })
@@ -313,16 +408,39 @@ impl WireEvent {
     }
 }
 
-/// The visit in `task:<label>:run:<n>`.
-fn visit(text: &str) -> Result<u32, InvalidId> {
-    let visit = text
-        .strip_prefix("task:")
-        .and_then(|named| named.rsplit_once(":run:"))
-        .and_then(|(_, visit)| visit.parse().ok());
-    visit.ok_or_else(|| InvalidId {
+/// A task as an `entity_id` names it.
+struct TaskEntity {
+    label: Name,
+    attempt: Option<u32>,
+}
+
+/// A task run as its id names it: `task:<step>.<label>:run:<run>[.<iteration>].<pass>`, or `task:<label>:run:<pass>`.
+struct TaskRun<'a> {
+    task: &'a str,
+    visit: u32,
+}
+
+impl<'a> TaskRun<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (task, run) = text.strip_prefix("task:")?.rsplit_once(":run:")?;
+        let visit = run.rsplit('.').next()?.parse().ok()?;
+        Some(Self { task, visit })
+    }
+
+    /// The label, without the step that a whole id has before it.
+    fn label_in(&self, step: Option<&Name>) -> Name {
+        let step = step.map_or("", Name::as_str);
+        let label = self.task.strip_prefix(step);
+        let label = label.and_then(|rest| rest.strip_prefix('.'));
+        Name::from(label.unwrap_or(self.task))
+    }
+}
+
+fn not_a_task_run(text: &str) -> InvalidId {
+    InvalidId {
         text: text.to_owned(),
         expected: "a task run id",
-    })
+    }
 }
 
 #[cfg(test)]

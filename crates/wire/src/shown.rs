@@ -1,7 +1,7 @@
 //! An event read back from the JSON that the API shows it as: whole, with its place in the log.
 
-use model::event::{Event, Source};
-use model::id::Seq;
+use model::event::{Event, Source, own_trace};
+use model::id::{Name, Seq};
 use model::time::Time;
 use serde::Deserialize;
 
@@ -26,6 +26,8 @@ struct Beside {
     cause_seq: Option<Seq>,
     recorded_at: Time,
     source: Source,
+    #[serde(default)]
+    trace_id: Option<Name>,
 }
 
 /// Reads what [`Event::to_json`] wrote; showing it again gives the same.
@@ -36,6 +38,8 @@ pub fn read_shown(text: &str) -> Result<Event, InvalidShown> {
     event.seq = beside.seq;
     event.cause_seq = beside.cause_seq;
     event.source = beside.source;
+    let own = own_trace(event.execution_id);
+    event.trace_id = beside.trace_id.filter(|trace| *trace != own);
     Ok(event)
 }
 

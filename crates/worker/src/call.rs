@@ -13,8 +13,9 @@ use model::template::{Content, Envelope, Loaded, Need, Scope};
 use serde_json::{Map, Value};
 use tools::{Afterwards, Call, LogSink, Place, Stream, Tool};
 
+use crate::exhaustion::HostWait;
 use crate::hand::{Hand, Trouble};
-use crate::keep::{inline_bytes_max, keeper};
+use crate::keep::{inline_bytes_max, keeper, warn_of_missing};
 use crate::logs::{LogLine, LogStream, Printed};
 use crate::render::Ready;
 use crate::secrets::{CUT_BYTES_MIN, Masks};
@@ -36,6 +37,7 @@ pub(crate) async fn make(
         kind: task.kind.clone(),
         fields: ready.fields,
         pieces: ready.pieces,
+        origins: ready.origins,
         input: input(ready.input.as_ref().map(model::template::Data::json)),
         context: Arc::new(|| Value::Object(Map::new())),
         knobs: ready.knobs,
@@ -46,6 +48,7 @@ pub(crate) async fn make(
         place: Place {
             file: hand.prepared.file.clone(),
             code_line: task.code_line,
+            command_lines: task.command_lines.clone(),
             base_dir: hand.prepared.base_dir.clone(),
         },
         inline_bytes_max: inline_bytes_max(task),
@@ -67,8 +70,33 @@ pub(crate) async fn make(
         cut: Mutex::default(),
     };
     let afterwards = call.afterwards.clone();
-    let outcome = guarded(hand, tool, call, &log).await?;
+    let missing = call.keeper.as_ref().map(|keeper| keeper.missing.clone());
+    let outcome = call_until_host_has_room(hand, tool, call, &log).await?;
+    let missing = missing.map(|missing| missing.take()).unwrap_or_default();
+    warn_of_missing(hand, task, at, &missing);
     Ok((outcome, afterwards))
+}
+
+/// Calls the tool; where the machine lacks descriptors or processes for it, calls it again once there may be some.
+async fn call_until_host_has_room(
+    hand: &Hand,
+    tool: &Arc<dyn Tool>,
+    call: Call,
+    log: &TaskLog<'_>,
+) -> Result<Outcome, Trouble> {
+    if tool.is_pure() {
+        return guarded(hand, tool, call, log).await;
+    }
+    let mut wait = HostWait::new(hand);
+    loop {
+        let outcome = guarded(hand, tool, call.clone(), log).await?;
+        match outcome.failure() {
+            Some(error) if error.code == tools::HOST_EXHAUSTED => {
+                wait.for_a_call(&error.message).await?;
+            }
+            _ => return Ok(outcome),
+        }
+    }
 }
 
 /// Calls the tool. One that panics has failed; one that does not end when told to is left.
@@ -182,13 +210,21 @@ fn result(envelope: &Envelope, loaded: &Loaded) -> Option<Value> {
         Content::Loop(pointer) => return Some(loaded.loops.get(&pointer.done)?.json().clone()),
         Content::Error(_) | Content::Parts(_) | Content::Empty => return None,
     };
-    match outcome.as_ref() {
-        Outcome::Ok(success) => match &success.reference {
-            Some(reference) => Some(loaded.bodies.get(&reference.uri)?.json().clone()),
-            None => Some(success.result.clone()),
-        },
-        Outcome::Error(_) => None,
+    let Outcome::Ok(success) = outcome.as_ref() else {
+        return None;
+    };
+    let mut result = match &success.reference {
+        Some(reference) => loaded.bodies.get(&reference.uri)?.json().clone(),
+        None => success.result.clone(),
+    };
+    // Programs know the body of an HTTP response by either name.
+    if success.facets.http.is_some()
+        && let Value::Object(response) = &mut result
+        && let Some(data) = response.get("data").cloned()
+    {
+        response.entry("body").or_insert(data);
     }
+    Some(result)
 }
 
 /// Where a task's lines go.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::command::ReportEnd;
 use model::command::Work;
-use model::event::{Body, Failed, Nothing};
+use model::event::{Body, Failed, Nothing, StepDone};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::Collection;
 use wire::{Claimed, Resume};
@@ -147,7 +147,10 @@ async fn pipeline(hand: &Hand, resume: Vec<Resume>) -> Result<ReportEnd, Trouble
         pipeline.events.push(hand.event(hand.at(), started));
     }
     let (body, end) = match pipeline.run().await {
-        Ended::Done => (Some(Body::StepDone(Nothing {})), ReportEnd::Finished),
+        Ended::Done => (
+            Some(Body::StepDone(StepDone::default())),
+            ReportEnd::Finished,
+        ),
         Ended::Failed(error) => {
             let failed = Failed {
                 error: located(*error, found.0, None),

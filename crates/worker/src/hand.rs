@@ -1,11 +1,12 @@
 //! A command in hand: everything its pipelines share.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use model::command::Command;
 use model::event::{At, Body, Event, Source};
-use model::id::{EventId, ExecutionId, Seq};
+use model::id::{EventId, ExecutionId, Name, Seq};
 use model::outcome::TaskError;
 use model::playbook::{LoopMode, Step};
 use model::raw::Raw;
@@ -31,6 +32,8 @@ pub(crate) struct Hand {
     loaded: Mutex<Held>,
     /// Files that its tasks read; made when one is asked for.
     scratch: Mutex<Scratch>,
+    /// The tasks whose `select` was warned about.
+    warned: Mutex<BTreeSet<Name>>,
     /// The secrets of the execution, once there are any: they stay as long as the command runs.
     pub(crate) secrets: OnceLock<Arc<RunSecrets>>,
 }
@@ -85,6 +88,7 @@ impl Hand {
             prepared,
             loaded: Mutex::default(),
             scratch: Mutex::default(),
+            warned: Mutex::default(),
             secrets: OnceLock::new(),
         }
     }
@@ -139,6 +143,12 @@ impl Hand {
             .expect("no holder of what was loaded panics");
         held.add(more, sizes);
         held.loaded()
+    }
+
+    /// Whether nothing was said about this task's `select` yet.
+    pub(crate) fn is_first_warning(&self, task: &Name) -> bool {
+        let mut warned = self.warned.lock().expect("no holder of the names panics");
+        warned.insert(task.clone())
     }
 
     /// A path for one more file of this command.
@@ -196,6 +206,7 @@ pub(crate) fn stamped(shared: &Shared, execution: ExecutionId, at: At, body: Bod
         at,
         duration_ms: None,
         worker_id: Some(shared.config.worker.clone()),
+        trace_id: None,
         meta: None,
         body,
     }

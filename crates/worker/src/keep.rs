@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use model::event::At;
+use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::{ResultControl, Task};
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::size::is_within;
 use model::template::{Data, Loaded};
 use pipeline::Settled;
-use results::{Bodies, Keeper, Kept, Limits, Place};
+use results::{Bodies, Keeper, Kept, Limits, MissingPaths, Place};
 use serde_json::Value;
 
+use crate::exhaustion::HostWait;
 use crate::hand::Hand;
+use crate::logs::{LogLine, LogStream};
 use crate::secrets::MaskedBodies;
 
 /// A body of this size stays at hand for the rules that look at it next.
@@ -28,9 +31,15 @@ pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome)
         reference.expires_at = task.result.ttl.map(|ttl| hand.now().after(ttl));
         return Outcome::Ok(success);
     }
+    let selection = match results::select(&success.result, &task.result) {
+        Ok(selection) => selection,
+        Err(error) => return Outcome::error(failure(&error)),
+    };
+    warn_of_missing(hand, task, at, &selection.missing);
     let payload_max = usize::try_from(payload_bytes_max(hand)).unwrap_or(usize::MAX);
     let inline_max = inline_bytes_max(task);
     if is_within(&success.result, inline_max.min(payload_max)) {
+        success.selected = selection.fields;
         return Outcome::Ok(success);
     }
     if !is_within(&success.result, payload_max) {
@@ -54,6 +63,31 @@ pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome)
     }
 }
 
+/// Writes to the task's log, once for each task of a command, that selected paths find nothing.
+pub(crate) fn warn_of_missing(hand: &Hand, task: &Task, at: &At, missing: &[String]) {
+    if missing.is_empty() || !hand.is_first_warning(&task.label) {
+        return;
+    }
+    let paths: Vec<_> = missing.iter().map(|path| format!("`{path}`")).collect();
+    let text = format!(
+        "warning: `select` of task `{}` finds nothing at {} in its result; the value is null",
+        task.label,
+        paths.join(", ")
+    );
+    hand.shared.config.logs.line(&LogLine {
+        time: hand.now(),
+        execution: hand.execution(),
+        step: at.step.clone().unwrap_or_else(|| Name::from("")),
+        run: at.run,
+        iteration: at.iteration,
+        task: task.label.clone(),
+        visit: at.visit,
+        attempt: at.attempt,
+        stream: LogStream::Stderr,
+        text,
+    });
+}
+
 /// Keeps what a tool cannot hold while it comes.
 pub(crate) fn keeper(hand: &Hand, task: &Task, at: &At) -> Keeper {
     let place = Place {
@@ -66,6 +100,7 @@ pub(crate) fn keeper(hand: &Hand, task: &Task, at: &At) -> Keeper {
         control: task.result.clone(),
         uri: place.uri(),
         bytes_max: payload_bytes_max(hand),
+        missing: MissingPaths::default(),
     }
 }
 
@@ -132,10 +167,23 @@ pub(crate) async fn store(
         inline_bytes_max: 0,
     };
     let bodies = hand.shared.config.bodies.as_ref();
-    let reference = match results::keep(bodies, value, control, place, limits).await {
-        Ok(Kept::Ref(reference)) => *reference,
-        Ok(Kept::Inline(_)) => unreachable!("no JSON text has zero bytes"),
-        Err(error) => return Err(failure(&error)),
+    let mut wait = HostWait::new(hand);
+    let mut value = value;
+    let reference = loop {
+        match (
+            results::keep(bodies, value, control, place, limits).await,
+            &at_hand,
+        ) {
+            (Ok(Kept::Ref(reference)), _) => break *reference,
+            (Ok(Kept::Inline(_)), _) => unreachable!("no JSON text has zero bytes"),
+            // The task is done, and only its result waits for room.
+            (Err(error @ results::Error::Full { .. }), Some(again)) => {
+                let waited = wait.again(&error.to_string()).await;
+                waited.map_err(|_| failure(&error))?;
+                value = again.clone();
+            }
+            (Err(error), _) => return Err(failure(&error)),
+        }
     };
     if let Some(value) = at_hand {
         let mut more = Loaded::default();

@@ -11,6 +11,7 @@ mod claims;
 mod clock;
 mod command;
 mod elements;
+mod exhaustion;
 mod hand;
 mod held;
 mod hold;

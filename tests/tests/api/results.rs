@@ -16,7 +16,8 @@ async fn a_result_that_is_put_gives_a_reference_that_resolves() {
     let put = answered(put).await;
     assert_eq!(put.status, StatusCode::OK, "{:?}", put.body);
     let reference = put.body;
-    let uri = format!("noetl://execution/{execution}/step/start/task/shell/run/1.1/attempt/2");
+    let run = "task:start.shell:run:1.1";
+    let uri = format!("noetl://execution/{execution}/step/start/task/shell/run/{run}/attempt/2");
     assert_eq!(reference["ref"], uri);
     assert_eq!(reference["extracted"]["status"], "done", "{reference}");
     let text = reference.to_string();

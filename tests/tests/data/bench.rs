@@ -53,6 +53,7 @@ pub(crate) fn keeper(dir: &Path) -> Keeper {
         control: ResultControl::default(),
         uri: "noetl://execution/7/step/s/task/t/run/1.1/attempt/1".to_owned(),
         bytes_max: u64::MAX,
+        missing: results::MissingPaths::default(),
     }
 }
 

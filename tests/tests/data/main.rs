@@ -5,5 +5,6 @@ mod bench;
 mod duckdb;
 mod ends;
 mod large;
+mod memory;
 mod objects;
 mod transfer;

@@ -98,13 +98,14 @@ async fn mistakes_in_sql_point_at_their_line() {
     );
     let named = house
         .outcome(house.pieces(vec![
-            Piece::Text("SELECT * FROM ".to_owned()),
+            Piece::Text("SELECT id ".to_owned()),
             Piece::Value(json!("item")),
+            Piece::Text(" FROM item".to_owned()),
         ]))
         .await;
     assert_eq!(error(&named).code, "PG_42601");
     assert!(error(&named).message.contains("| ident"));
-    assert_eq!(named.facets().pg.as_ref().expect("a facet")["position"], 15);
+    assert_eq!(named.facets().pg.as_ref().expect("a facet")["position"], 11);
 }
 
 #[tokio::test]

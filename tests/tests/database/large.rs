@@ -19,6 +19,7 @@ fn keeping(mut call: Call, bodies: &Arc<Local>) -> Call {
         control: ResultControl::default(),
         uri: "noetl://execution/1/result/rows".to_owned(),
         bytes_max: u64::MAX,
+        missing: results::MissingPaths::default(),
     });
     call
 }

@@ -8,5 +8,6 @@ mod failures;
 mod house;
 mod injection;
 mod large;
+mod placing;
 mod pools;
 mod types;

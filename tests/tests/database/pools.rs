@@ -141,6 +141,7 @@ async fn a_stop_does_not_reach_the_call_that_got_the_connection_next() {
         control: model::playbook::ResultControl::default(),
         uri: "noetl://execution/7/step/s/task/t/run/1.1/attempt/1".to_owned(),
         bytes_max: u64::MAX,
+        missing: results::MissingPaths::default(),
     });
     let stop = CancellationToken::new();
     let keeping = house.tool.call(large, stop.clone(), &NoLog);

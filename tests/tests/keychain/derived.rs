@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use tests::binary::Desk;
 
+use crate::canary::serve;
 use crate::scan::{base64, hits_below, needles};
 
 /// One canary: what a template makes of it, and the task that is given it in place of `$`.
@@ -385,15 +386,20 @@ fn desk() -> Desk {
     let fields: Map<String, Value> = fields.collect();
     let credential = json!({"name": "door", "type": "door", "data": fields});
     desk.write("credential.json", &credential.to_string());
-    let set = desk.run(&["register", "-f", "credential.json"]);
+    desk
+}
+
+/// Registers the credential where these flags say.
+fn register(desk: &Desk, place: &[&str]) {
+    let set = desk.run(&[&["register", "-f", "credential.json"], place].concat());
     assert_eq!(set.code, Some(0), "{set:?}");
     std::fs::remove_file(desk.path("credential.json")).unwrap();
-    desk
 }
 
 #[test]
 fn what_templates_make_of_a_secret_shows_nowhere() {
     let (desk, search) = (desk(), Search::new());
+    register(&desk, &[]);
     let output = desk
         .command(&["run", "derived.yaml", "-j", "-vvv"])
         .output()
@@ -440,4 +446,38 @@ fn what_templates_make_of_a_secret_shows_nowhere() {
     assert!(!hits_below(&kept, &control).is_empty(), "{control}");
     std::fs::write(kept.join("logs").join("planted"), lower(&secret(0))).unwrap();
     assert_eq!(search.hits_below(&kept).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers() {
+    let (desk, search) = (desk(), Search::new());
+    let mut served = serve(&desk, "kept");
+    let url = served.url.clone();
+    let place = ["--server", &url];
+    register(&desk, &place);
+    let said = desk.run(&["run", "derived.yaml", "-j", place[0], place[1]]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    search.check(&said.out, "what `run` prints");
+    search.check(&said.err, "what `run` says");
+    let ended = said.json();
+    let id = ended["execution_id"].as_str().or(ended["id"].as_str());
+    let id = id.unwrap();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::new();
+    for path in [
+        "/metrics",
+        "/api/audit",
+        "/api/executions",
+        &format!("/api/executions/{id}"),
+        &format!("/api/executions/{id}/events?limit=1000"),
+        &format!("/api/executions/{id}/logs"),
+        &format!("/api/vars/{id}"),
+    ] {
+        let answer = http.get(format!("{url}{path}")).send().await.unwrap();
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+        search.check(answer.text().await.unwrap(), path);
+    }
+    search.check(served.end(), "what the server says");
+    let found = search.hits_below(&desk.path("kept"));
+    assert_eq!(found, Vec::<String>::new());
 }

@@ -29,7 +29,9 @@ fn meaning(text: &str) -> String {
             &playbook.workload
         )
     );
-    let places = Regex::new(r"Span \{[^}]*\}|code_line: [^,]*, |range: \d+\.\.\d+");
+    let places = Regex::new(
+        r"Span \{[^}]*\}|code_line: [^,]*, |command_lines: \[[^\]]*\], |range: \d+\.\.\d+",
+    );
     let places = places.expect("the pattern is right");
     places.replace_all(&said, "").into_owned()
 }

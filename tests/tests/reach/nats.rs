@@ -260,6 +260,7 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
         control: ResultControl::default(),
         uri: "noetl://execution/1".to_owned(),
         bytes_max: u64::MAX,
+        missing: results::MissingPaths::default(),
     });
     let reference = match run(&site.tool, call).await {
         Outcome::Ok(success) => *success.reference.expect("it is too large to be held"),

@@ -107,7 +107,7 @@ impl Site {
     pub(crate) fn worker_clock(&self, clock: Virtual) -> Arc<dyn worker::Clock> {
         match self {
             Self::Embedded => Arc::new(clock),
-            Self::Cluster { .. } => Arc::new(worker::SystemClock),
+            Self::Cluster { .. } => Arc::new(worker::SystemClock::default()),
         }
     }
 }

@@ -10,4 +10,4 @@ pub(crate) use check::{Check, State};
 pub(crate) use isolation::isolation;
 pub(crate) use programs::programs;
 pub(crate) use reach::{port, server};
-pub(crate) use storage::storage;
+pub(crate) use storage::{contents, storage};

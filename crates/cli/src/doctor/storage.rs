@@ -1,14 +1,18 @@
-//! Where runs are kept: whether it can be written, how long a durable write takes, and how much room there is.
+//! Where runs are kept: whether it can be written, how long a durable write takes, how much room there is, and whether
+//! what it holds is whole.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use store::Store as _;
+
 use crate::app::App;
 use crate::clock;
 use crate::doctor::Check;
 use crate::local::{Place, place};
+use crate::problem::Problem;
 use crate::render::human;
 
 /// A durable write that takes longer than this makes every step slow.
@@ -29,6 +33,65 @@ pub(crate) fn storage(app: &App) -> Vec<Check> {
             disk(Path::new(".")),
         ],
     }
+}
+
+/// Whether everything in the store is as it was written.
+pub(crate) async fn contents(app: &App) -> Option<Check> {
+    let Place::Directory(dir) = place(&app.settings) else {
+        return None;
+    };
+    if !dir.join("noetl.db").is_file() {
+        return None;
+    }
+    let verified = match store::Sqlite::open_to_read(&dir) {
+        Ok(store) => store.verify().await,
+        Err(error) => Err(error),
+    };
+    Some(match verified {
+        Ok(verified) if verified.damages.is_empty() => {
+            let runs = usize::try_from(verified.executions).unwrap_or(usize::MAX);
+            let detail = format!(
+                "{}, {} events, all as written",
+                human::counted(runs, "run"),
+                verified.events
+            );
+            Check::ok("contents", detail)
+        }
+        Ok(verified) => {
+            Check::fail("contents", damages(&dir, &verified), DAMAGE_REMEDY).unreachable()
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            let detail = format!("{}: {}", problem.code, problem.message);
+            Check::fail("contents", detail, DAMAGE_REMEDY).unreachable()
+        }
+    })
+}
+
+const DAMAGE_REMEDY: &str =
+    "restore the store from a backup, or copy the directory and read the undamaged runs";
+
+/// So many findings are told.
+const DAMAGES_SHOWN: usize = 10;
+
+fn damages(dir: &Path, verified: &store::Verified) -> String {
+    let file = dir.join("noetl.db");
+    let count = verified.damages.len();
+    let mut text = format!("STORE_CORRUPT: `{}` is damaged", file.display());
+    for damage in verified.damages.iter().take(DAMAGES_SHOWN) {
+        text.push_str("\n      ");
+        if let Some(run) = damage
+            .execution
+            .filter(|_| !damage.what.starts_with("run "))
+        {
+            text.push_str(&format!("run {run}: "));
+        }
+        text.push_str(&damage.what);
+    }
+    if count > DAMAGES_SHOWN {
+        text.push_str(&format!("\n      and {} more", count - DAMAGES_SHOWN));
+    }
+    text
 }
 
 fn store(dir: &Path) -> Check {

@@ -189,7 +189,7 @@ fn reason(view: &RunView) -> Option<String> {
 mod tests {
     use super::*;
     use crate::view::testing::{Log, at, ended, error, failed, finished, task};
-    use model::event::{At, Body, Ending, Nothing};
+    use model::event::{At, Body, Ending, Nothing, StepDone};
     use model::outcome::Outcome;
     use serde_json::json;
 
@@ -201,7 +201,7 @@ mod tests {
                 task("greet", None, "a", 1),
                 Body::TaskDone(Box::new(ended(&Outcome::ok(json!({"n": 1}))))),
             )
-            .push(at("greet"), Body::StepDone(Nothing {}));
+            .push(at("greet"), Body::StepDone(StepDone::default()));
         let view = RunView::of(&log.events);
         let columns = Columns::of(None, Surface::PLAIN);
         let line = step(

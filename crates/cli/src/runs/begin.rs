@@ -88,6 +88,11 @@ pub(crate) trait Driven: Watch {
     /// Looks now and then whether there is something to be done for the run.
     async fn look(&mut self) -> Result<(), Problem>;
 
+    /// Why its events cannot be recorded now, if that is so.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// The next events of its log; none at its end.
     async fn events(&self, after: Seq) -> Result<Vec<Event>, Problem>;
 

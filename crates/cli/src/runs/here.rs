@@ -135,6 +135,11 @@ impl Driven for DrivenHere<'_> {
         "in the background"
     }
 
+    fn trouble(&self) -> Option<String> {
+        let error = self.session.log.store.health().err()?;
+        Some(format!("{}: {error}", error.code()))
+    }
+
     /// Commits were heard from the beginning.
     fn follow(&mut self, _after: Seq) {}
 

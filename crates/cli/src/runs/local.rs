@@ -10,7 +10,7 @@ use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
 use serde_json::Value;
-use server::{Control, Listed, Rerun, ResultAddress, Submission, SubmitError};
+use server::{Control, Listed, Rerun, ResultAddress, RunRequest, Submission, SubmitError};
 use store::{ExecutionRow, Filter};
 
 use crate::app::App;
@@ -169,7 +169,11 @@ impl Runs for Here<'_> {
             } => {
                 let server = &session.server;
                 let id = server.fresh_id();
-                let submitted = server.submit_from_catalog(id, &path, version, payload);
+                let request = RunRequest {
+                    payload,
+                    trace_id: None,
+                };
+                let submitted = server.submit_from_catalog(id, &path, version, request);
                 submitted.await.map_err(refused)?;
                 DrivenHere::begun(self.app, session, id, driving)
             }

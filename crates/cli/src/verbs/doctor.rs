@@ -10,6 +10,7 @@ use crate::render::human;
 pub(crate) async fn doctor(app: &App, args: &DoctorArgs) -> Ended {
     let mut checks = doctor::programs(app);
     checks.extend(doctor::storage(app));
+    checks.extend(doctor::contents(app).await);
     checks.extend(doctor::isolation(app));
     checks.push(doctor::port(&args.listen).await);
     checks.extend(doctor::server(app).await.unwrap_or_default());

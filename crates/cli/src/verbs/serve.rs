@@ -96,11 +96,20 @@ async fn bus(args: &ServeArgs) -> Result<Option<Arc<dyn wire::Bus>>, Problem> {
         return Ok(None);
     };
     let nats = wire::Nats::connect(url).await.map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        let message = format!("`{url}` cannot be used: {}", cause.unwrap_or_default());
+        let message = format!("`{url}` cannot be used: {}", causes(&error));
         Problem::new(Exit::Usage, "NATS_INVALID", message).help("give nats://HOST:PORT")
     })?;
     Ok(Some(Arc::new(nats)))
+}
+
+/// An error's causes, the nearest first.
+fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes: Vec<String> = causes.map(ToString::to_string).collect();
+    if causes.is_empty() {
+        return error.to_string();
+    }
+    causes.join(": ")
 }
 
 fn work(slots: u32) -> String {

@@ -122,6 +122,7 @@ impl Log {
             at,
             duration_ms: Some(n),
             worker_id: None,
+            trace_id: None,
             meta: None,
             body,
         });

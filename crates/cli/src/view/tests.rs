@@ -1,7 +1,8 @@
 //! The view of logs built by hand.
 
 use model::event::{
-    Action, At, Body, Ending, IterationDone, LoopDone, LoopStats, Nothing, PolicyEvaluated, Retried,
+    Action, At, Body, Ending, IterationDone, LoopDone, LoopStats, Nothing, PolicyEvaluated,
+    Retried, StepDone,
 };
 use model::id::Name;
 use model::outcome::Outcome;
@@ -45,7 +46,7 @@ fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
             task("greet", None, "b", 1),
             Body::TaskDone(Box::new(ended(&Outcome::ok(json!(2))))),
         )
-        .push(at("greet"), Body::StepDone(Nothing {}))
+        .push(at("greet"), Body::StepDone(StepDone::default()))
         .push(At::default(), finished(Ending::Success, None));
     let view = RunView::of(&log.events);
     assert_eq!(view.status, RunStatus::Completed);
@@ -143,7 +144,7 @@ fn a_task_error_that_the_pipeline_survives_is_no_failure() {
         task("load", None, "go_on", 1),
         Body::TaskDone(Box::new(ended(&Outcome::ok(json!(1))))),
     )
-    .push(at("load"), Body::StepDone(Nothing {}));
+    .push(at("load"), Body::StepDone(StepDone::default()));
     let view = RunView::of(&log.events);
     assert!(view.steps[0].failures.is_empty());
     assert_eq!(view.steps[0].standing, Standing::Done);

@@ -27,6 +27,7 @@ impl Turn<'_> {
                 location: Map::new(),
             },
             extracted: Map::new(),
+            keys: Vec::new(),
             preview: None,
         };
         self.bodies.push(BodyToKeep {

@@ -1,6 +1,6 @@
 //! Children: a task starts another execution by message, and is answered by message when it ends.
 
-use model::event::{At, Body, ChildStart, Event, Parent, Signal};
+use model::event::{At, Body, ChildStart, Event, Parent, Signal, own_trace};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::outcome::{ErrorKind, Outcome};
 use model::raw::Raw;
@@ -49,6 +49,7 @@ impl Turn<'_> {
                 parent,
                 depth,
                 base: self.state.path.clone(),
+                trace_id: Some(self.trace()),
             };
             self.send(child.execution, body);
         } else {
@@ -58,6 +59,12 @@ impl Turn<'_> {
             let outcome = Outcome::ok(json!({"execution_id": child.execution.to_string()}));
             self.receive_child(child.execution, event.seq, &outcome);
         }
+    }
+
+    /// The trace that this execution belongs to, and its children with it.
+    fn trace(&self) -> Name {
+        let given = self.state.trace_id.clone();
+        given.unwrap_or_else(|| own_trace(self.state.execution))
     }
 
     /// A child ended.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::command::{Command, Stage, Work};
-use model::event::{Body, CommandIssued, Nothing};
+use model::event::{Body, CommandIssued, Nothing, StepDone};
 use model::id::{CommandId, Name, Seq, StepRunId};
 use model::playbook::{LoopMode, Step};
 
@@ -53,7 +53,7 @@ impl Turn<'_> {
         if !self.state.runs[&id].started {
             self.emit(at_run(&id), Body::StepStarted(Nothing {}));
         }
-        self.end_well(&id, Body::StepDone(Nothing {}))?;
+        self.end_well(&id, Body::StepDone(StepDone::default()))?;
         Ok(true)
     }
 

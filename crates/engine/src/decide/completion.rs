@@ -177,9 +177,10 @@ impl Turn<'_> {
             let loaded = Arc::clone(&self.loaded);
             let found = match &need {
                 Need::Outcome(seq) => loaded.outcomes.get(seq).map(|outcome| (**outcome).clone()),
+                // A run that ends with a loop gives its list.
                 Need::Loop(pointer) => loaded.loops.get(&pointer.done).map(|data| {
                     Outcome::Ok(Success {
-                        result: data.json().clone(),
+                        result: data.json()["results"].clone(),
                         ..Success::default()
                     })
                 }),

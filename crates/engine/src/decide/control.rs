@@ -100,7 +100,10 @@ impl Turn<'_> {
 
     /// Writes down something of the server's own, from which nothing follows.
     pub(super) fn note_down(&mut self, body: Body) -> Result<(), Undecided> {
-        self.must_live()?;
+        // A batch may end the run it is about; what became of it is recorded all the same.
+        if !matches!(body, Body::BatchCompleted(_) | Body::BatchFailed(_)) {
+            self.must_live()?;
+        }
         self.emit(At::default(), body);
         Ok(())
     }

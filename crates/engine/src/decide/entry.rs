@@ -30,6 +30,7 @@ impl<'n> Turn<'n> {
         net.must_fit(submit.payload.as_ref())?;
         let workload = net.workload_with(submit.payload.as_ref());
         let rerun = submit.reuse.as_ref().map(|reuse| reuse.rerun.clone());
+        let trace_id = submit.trace_id.clone();
         let requested = Requested {
             path: submit.path,
             version: submit.version,
@@ -51,6 +52,7 @@ impl<'n> Turn<'n> {
             at: At::default(),
             duration_ms: None,
             worker_id: None,
+            trace_id,
             meta: None,
             body: Body::ExecutionRequested(Box::new(requested)),
         };

@@ -2,7 +2,7 @@
 
 use model::event::{At, Body, FrameClaimed, IterationScheduled, LoopDone, LoopStarted};
 use model::id::StepRunId;
-use model::manifest::outcome_of;
+use model::manifest::{is_pipeline_outcome, outcome_of};
 use model::outcome::ErrorKind;
 use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
 use model::raw::Raw;
@@ -243,7 +243,8 @@ impl Turn<'_> {
                 .iteration
                 .filter(|_| event.at.step_run_id().as_ref() == Some(id));
             let index = index.and_then(|index| usize::try_from(index).ok());
-            if let (Some(index), Some(outcome)) = (index, outcome_of(event)) {
+            let outcome = outcome_of(event).filter(|_| is_pipeline_outcome(event));
+            if let (Some(index), Some(outcome)) = (index, outcome) {
                 value["results"][index] = outcome.shown();
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::command::Parts;
 use model::event::{At, Body, Event, ResultStored};
 use model::id::{Seq, StepRunId};
-use model::manifest::{Accumulate, Rule};
+use model::manifest::{Accumulate, PAGES_LISTED_MAX, Rule};
 use model::outcome::Outcome;
 use model::playbook::Task;
 use model::result_ref::ResultRef;
@@ -68,8 +68,10 @@ impl Turn<'_> {
             first: first_of(&parts),
             seq: self.state.seq.next(),
             parts: parts.by_page.len() as u64,
+            pages: listed_pages(&parts),
             is_loop: false,
             is_result: is_ok && asked.is_some(),
+            ends_pipeline: is_ok && asked.is_some() && pipeline.last.as_ref() == Some(&task.label),
         };
         let control = Some(&task.result);
         let reference = rule.reference(self.state.execution, &at, parts.bytes, control);
@@ -88,8 +90,10 @@ impl Turn<'_> {
             first: progress.started,
             seq: self.state.seq.next(),
             parts: progress.total,
+            pages: Vec::new(),
             is_loop: true,
             is_result: false,
+            ends_pipeline: false,
         };
         let at = at_run(id);
         let reference = rule.reference(self.state.execution, &at, 0, None);
@@ -158,6 +162,13 @@ impl Turn<'_> {
 
 fn has_pages_outside(parts: &Parts) -> bool {
     parts.is_outside && parts.by_page.len() > 1
+}
+
+fn listed_pages(parts: &Parts) -> Vec<(i64, Seq)> {
+    if parts.by_page.len() > PAGES_LISTED_MAX {
+        return Vec::new();
+    }
+    parts.by_page.clone()
 }
 
 fn first_of(parts: &Parts) -> Seq {

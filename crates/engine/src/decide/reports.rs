@@ -20,6 +20,7 @@ impl Turn<'_> {
     /// Records a report and what follows from each of its events.
     pub(super) fn report(&mut self, report: Report) -> Result<(), Undecided> {
         self.must_hold(report.command, report.lease_epoch)?;
+        self.must_be_holder(&report)?;
         self.fences.push((report.command, report.lease_epoch));
         self.record_claim(report.command, &report.worker, report.lease_epoch);
         let mut before = Covered::Yes;
@@ -34,7 +35,7 @@ impl Turn<'_> {
                 Body::StepDone(_) => event.at.step_run_id(),
                 _ => None,
             };
-            self.record_manifests(&event);
+            let event = self.with_manifests(event);
             let before = ending.as_ref().and_then(|run| self.mark_for_set(run));
             let seq = self.emit_reported(event, report.command);
             self.because_of(seq);
@@ -47,12 +48,41 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Records what the tasks of a pipeline collected, before the event that ends it, which names the manifests.
+    fn with_manifests(&mut self, mut event: Event) -> Event {
+        let recorded = self.events.len();
+        self.record_manifests(&event);
+        if let Body::StepDone(done) = &mut event.body {
+            let manifests = self.events[recorded..].iter();
+            let manifests = manifests.filter_map(|manifest| match &manifest.body {
+                Body::ManifestUpdated(stored) => Some(stored.result_ref.uri.clone()),
+                _ => None,
+            });
+            done.manifests = manifests.collect();
+        }
+        event
+    }
+
     fn must_hold(&self, command: Seq, epoch: LeaseEpoch) -> Result<(), Refusal> {
         let live = self.state.commands.get(&command).ok_or(Refusal::Fenced)?;
         match &live.claimed {
             // A newer claim than the log knows is one that was handed on; whether it is current, the store tells.
             Some((_, current)) if *current > epoch => Err(Refusal::Fenced),
             _ => Ok(()),
+        }
+    }
+
+    /// Whoever speaks under a claim that the log knows is the one who took it.
+    fn must_be_holder(&self, report: &Report) -> Result<(), Refusal> {
+        let live = self.state.commands.get(&report.command);
+        let claimed = live.and_then(|live| live.claimed.as_ref());
+        let is_other = |(worker, epoch): &(WorkerId, LeaseEpoch)| {
+            *epoch == report.lease_epoch && *worker != report.worker
+        };
+        if claimed.is_some_and(is_other) {
+            Err(Refusal::Fenced)
+        } else {
+            Ok(())
         }
     }
 

@@ -38,21 +38,25 @@ impl Turn<'_> {
                 purpose: TimerPurpose::StopGrace,
             };
             self.emit(At::default(), Body::TimerSet(set));
-            self.tell_holders();
+            self.tell_holders(None);
         }
         Ok(false)
     }
 
-    /// The holders of every live command should stop.
-    fn tell_holders(&mut self) {
+    /// The holders of every live command should stop, or of those of one run. A holder that has not reported yet is not
+    /// known here.
+    pub(super) fn tell_holders(&mut self, of: Option<&StepRunId>) {
         let unknown = WorkerId("".into());
-        let holders = self.state.commands.iter().map(|(seq, command)| {
+        let commands = self.state.commands.iter();
+        let commands = commands.filter(|(_, command)| of.is_none_or(|run| command.run == *run));
+        let holders = commands.map(|(seq, command)| {
             let holder = command
                 .claimed
                 .as_ref()
                 .map_or(unknown.clone(), |(worker, _)| worker.clone());
             (*seq, holder)
         });
+        let holders: Vec<_> = holders.collect();
         self.stops.extend(holders);
     }
 

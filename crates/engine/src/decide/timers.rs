@@ -74,14 +74,7 @@ impl Turn<'_> {
 
     /// Ends a run as a failure that only the server can see; whoever works on it should stop.
     pub(super) fn fail_run(&mut self, run: &StepRunId, error: TaskError) {
-        let held = self
-            .state
-            .commands
-            .iter()
-            .filter(|(_, command)| command.run == *run);
-        let holders =
-            held.filter_map(|(seq, command)| Some((*seq, command.claimed.as_ref()?.0.clone())));
-        self.stops.extend(holders.collect::<Vec<_>>());
+        self.tell_holders(Some(run));
         self.cancel_children(Some(run));
         let error = error.with("step", run.step.as_str());
         self.emit(

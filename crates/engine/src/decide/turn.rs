@@ -98,6 +98,7 @@ impl<'n> Turn<'n> {
             at,
             duration_ms: None,
             worker_id: None,
+            trace_id: None,
             meta: None,
             body,
         };
@@ -117,7 +118,8 @@ impl<'n> Turn<'n> {
         self.record(event)
     }
 
-    fn record(&mut self, event: Event) -> Seq {
+    fn record(&mut self, mut event: Event) -> Seq {
+        event.trace_id.clone_from(&self.state.trace_id);
         let seq = event.seq;
         if event.kind().is_boundary()
             && let Some(run) = event.at.step_run_id()

@@ -44,6 +44,7 @@ fn root(requested: &Requested, event: &Event) -> State {
         workload: requested.workload.clone(),
         parent: requested.parent.clone(),
         depth: requested.depth,
+        trace_id: requested.trace_id.clone(),
         ctx: Arc::default(),
         ctx_bytes: 2,
         ctx_seq: event.seq,

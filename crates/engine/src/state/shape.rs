@@ -42,6 +42,9 @@ pub struct State {
     pub parent: Option<Parent>,
     /// How deep in a tree of sub-playbooks.
     pub depth: u32,
+    /// The trace it belongs to, where one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<Name>,
     /// Mutable state.
     pub ctx: Arc<Map<String, Value>>,
     /// The length of its JSON text.

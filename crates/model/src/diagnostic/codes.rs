@@ -104,6 +104,8 @@ codes! {
         => "Write the keys that the manifest names, with values of the types it names."
     "E0128" "`auth` is a template that reads a field of a keychain entry: what it comes to is a secret, not a name."
         => "Name the entry, `auth: session`, or write the credential as a map: `auth: {type: bearer, token: \"{{ keychain.session.access_token }}\"}`."
+    "E0130" "An SQL statement is one template and nothing else: it would be bound as a value."
+        => "Write the statement in the playbook, with templates for its values. If its text must come from elsewhere, mark it as SQL: `{{ query | raw_sql }}`."
     "T0101" "A template that does not parse."
         => "Correct the expression; `!raw` marks text that is never a template."
     "T0201" "A name of `iter` that neither the loop nor any write of this step makes."

@@ -310,6 +310,13 @@ payload!(
         error: TaskError,
     }
 );
+/// A step ended well.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepDone {
+    /// The addresses of the manifests that list what its tasks collected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<String>,
+}
 payload!(
     /// A step or iteration failed.
     Failed {

@@ -6,7 +6,7 @@ use crate::event::body::{
     Action, AdmitEvaluated, AttemptEnded, Batch, CommandClaimed, CommandExpired, CommandFailed,
     CommandIssued, CtxPatched, Ending, Failed, Finished, FrameClaimed, IterationDone,
     IterationScheduled, LoopDone, LoopStarted, NextEvaluated, Note, Nothing, PolicyEvaluated,
-    RequestEvaluated, Requested, ResultStored, Retried, Signal, StepScheduled, TaskEnded,
+    RequestEvaluated, Requested, ResultStored, Retried, Signal, StepDone, StepScheduled, TaskEnded,
     TaskStarted, TimerFired, TimerSet, WorkflowStarted, Written,
 };
 use crate::event::control::{StopRequested, Switched};
@@ -39,6 +39,8 @@ pub struct Event {
     pub duration_ms: Option<u64>,
     /// The worker that emitted it.
     pub worker_id: Option<WorkerId>,
+    /// The trace that its execution belongs to, where one was given; none: the execution's own.
+    pub trace_id: Option<Name>,
     /// Free-form, kept as it came.
     pub meta: Option<Raw>,
     /// What happened.
@@ -102,10 +104,15 @@ impl At {
         })
     }
 
-    /// The task run, `task:<label>:run:<visit>`; unique within its step run and iteration.
+    /// The task run, `task:<step>.<label>:run:<run>[.<iteration>].<visit>`; unique within its execution.
     pub fn task_run_id(&self) -> Option<String> {
         let label = self.task.as_ref()?;
-        Some(format!("task:{label}:run:{}", self.visit))
+        let step = self.step.as_ref().map_or("", Name::as_str);
+        let Self { run, visit, .. } = self;
+        Some(match self.iteration {
+            Some(index) => format!("task:{step}.{label}:run:{run}.{index}.{visit}"),
+            None => format!("task:{step}.{label}:run:{run}.{visit}"),
+        })
     }
 
     /// The iteration's stable id, `step:<name>:run:<n>:iteration:<i>`.
@@ -188,7 +195,7 @@ bodies! {
     CommandExpired(CommandExpired),
     CommandFailed(Box<CommandFailed>),
     StepStarted(Nothing),
-    StepDone(Nothing),
+    StepDone(StepDone),
     StepFailed(Box<Failed>),
     TaskStarted(TaskStarted),
     AttemptStarted(Nothing),
@@ -321,10 +328,21 @@ impl Event {
         }
     }
 
+    /// The trace that its execution belongs to: the one that was given, or one made of the execution's id.
+    pub fn trace_id(&self) -> Name {
+        let given = self.trace_id.clone();
+        given.unwrap_or_else(|| own_trace(self.execution_id))
+    }
+
     /// The id of the net's run: one per execution.
     pub fn workflow_run_id(&self) -> String {
         format!("workflow:{}", self.execution_id)
     }
+}
+
+/// The trace of an execution that was given none: its id, in the form of a W3C trace id.
+pub fn own_trace(execution: ExecutionId) -> Name {
+    Name::from(format!("{:032x}", execution.0))
 }
 
 impl Action {

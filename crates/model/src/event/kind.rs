@@ -119,10 +119,10 @@ kinds! {
     StepFailed "step.failed" Step Both ["call.error"];
     TaskStarted "task.started" Task Worker ["tool.started", "sink.started"];
     AttemptStarted "task.attempt.started" Task Worker ["retry.started"];
-    AttemptDone "task.attempt.done" Task Worker ["retry.done"];
-    AttemptFailed "task.attempt.failed" Task Worker ["retry.failed", "retry.processed"];
-    TaskDone "task.done" Task Worker ["tool.done", "tool.processed", "sink.done", "sink.processed"];
-    TaskFailed "task.failed" Task Worker ["tool.failed", "sink.failed"];
+    AttemptDone "task.attempt.done" Task Worker ["retry.done", "retry.processed"];
+    AttemptFailed "task.attempt.failed" Task Worker ["retry.failed"];
+    TaskDone "task.done" Task Worker ["tool.done", "tool.completed", "tool.processed", "sink.done", "sink.processed"];
+    TaskFailed "task.failed" Task Worker ["tool.failed", "tool.error", "sink.failed"];
     PolicyEvaluated "policy.task.evaluated" Policy Worker ["case.started", "case.processed"];
     LoopStarted "loop.started" Loop Server [];
     FrameClaimed "loop.frame.claimed" Loop Server [];
@@ -153,6 +153,36 @@ impl Kind {
     /// Whether `event.name` of this kind equals `name` in a guard.
     pub fn answers_to(self, name: &str) -> bool {
         self.name() == name || self.aliases().contains(&name)
+    }
+
+    /// The kind that an older name of a family stands for: `sink.*` is a task that stores, `case.*` a routing decision.
+    pub fn of_family(name: &str) -> Option<Self> {
+        let (family, verb) = name.split_once('.')?;
+        let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase());
+        if !verb.split('.').all(is_word) {
+            return None;
+        }
+        match (family, verb) {
+            ("sink", "requested" | "evaluated" | "scheduled" | "started" | "paused") => {
+                Some(Self::TaskStarted)
+            }
+            ("sink", "failed" | "error") => Some(Self::TaskFailed),
+            ("sink", _) => Some(Self::TaskDone),
+            ("case", _) => Some(Self::NextEvaluated),
+            _ => None,
+        }
+    }
+
+    /// The kind that an end of this kind is when its status is a failure.
+    #[must_use]
+    pub fn failed(self) -> Self {
+        match self {
+            Self::StepDone => Self::StepFailed,
+            Self::TaskDone => Self::TaskFailed,
+            Self::AttemptDone => Self::AttemptFailed,
+            Self::IterationDone => Self::IterationFailed,
+            other => other,
+        }
     }
 
     /// Whether it ends a step run.
@@ -229,6 +259,20 @@ mod tests {
         assert_eq!(Kind::named("call.done"), Some(Kind::StepDone));
         assert_eq!(Kind::named("step.done"), Some(Kind::StepDone));
         assert_eq!(Kind::named("step.nonsense"), None);
+    }
+
+    #[test]
+    fn every_name_of_an_older_family_has_a_kind() {
+        assert_eq!(Kind::of_family("sink.finished"), Some(Kind::TaskDone));
+        assert_eq!(Kind::of_family("sink.scheduled"), Some(Kind::TaskStarted));
+        assert_eq!(Kind::of_family("sink.error"), Some(Kind::TaskFailed));
+        assert_eq!(Kind::of_family("case.matched"), Some(Kind::NextEvaluated));
+        assert_eq!(Kind::of_family("sink."), None);
+        assert_eq!(Kind::of_family("tool.dances"), None);
+        assert_eq!(
+            Kind::named("retry.processed").map(Kind::failed),
+            Some(Kind::AttemptFailed)
+        );
     }
 
     #[test]

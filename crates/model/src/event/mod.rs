@@ -11,7 +11,7 @@ mod shown;
 pub use body::*;
 pub use codec::{CodecError, Packed, pack, unpack};
 pub use control::{KeptTasks, StopRequested, Switched};
-pub use envelope::{At, Body, Event, Status};
+pub use envelope::{At, Body, Event, Status, own_trace};
 pub use kind::{Emitter, EntityType, Kind, Source, UnknownKind};
 pub use reuse::{
     CameFrom, PlacedToken, Rerun, Reused, ReusedItems, ReusedIterations, ReusedPart, ReusedStep,

@@ -2,9 +2,9 @@
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::event::{Body, Event};
+use crate::event::{Body, Ending, Event};
 use crate::raw::Raw;
 
 impl Event {
@@ -18,11 +18,15 @@ impl Event {
         Raw::of(&Shown(self))
     }
 
-    fn trace_id(&self) -> Option<&crate::id::Name> {
-        match &self.body {
-            Body::ExecutionRequested(request) => request.trace_id.as_ref(),
-            _ => None,
-        }
+    /// The result of a run that failed, in the shape that readers of older logs look for.
+    fn failed_result(&self) -> Option<Value> {
+        let (Body::PlaybookFinished(finished) | Body::WorkflowFinished(finished)) = &self.body
+        else {
+            return None;
+        };
+        let has_failed = finished.ended == Ending::Error;
+        let error = finished.error.as_ref().filter(|_| has_failed)?;
+        Some(json!({"status": "FAILED", "context": {"error": error}}))
     }
 
     /// The payload; beside a stored body its extracted fields stand where readers look for them.
@@ -77,9 +81,10 @@ impl Serialize for Shown<'_> {
         maybe(&mut fields, "page", at.page)?;
         fields.serialize_entry("status", &event.status())?;
         maybe(&mut fields, "duration_ms", event.duration_ms)?;
-        maybe(&mut fields, "trace_id", event.trace_id())?;
+        fields.serialize_entry("trace_id", &event.trace_id())?;
         maybe(&mut fields, "worker_id", event.worker_id.as_ref())?;
         fields.serialize_entry("payload", &event.shown_payload())?;
+        maybe(&mut fields, "result", event.failed_result())?;
         maybe(&mut fields, "meta", event.meta.as_ref())?;
         fields.end()
     }

@@ -9,6 +9,7 @@ pub mod kinds;
 mod parse;
 mod policy;
 mod read;
+mod selection;
 mod shape;
 
 pub use data::data;
@@ -20,7 +21,8 @@ pub use parse::{Parsed, parse};
 pub use policy::{
     Backoff, Directive, Jump, Policy, Retry, Rule, Then, Unmatched, Write, WriteTarget,
 };
+pub use selection::{InvalidPath, Select, Selection};
 pub use shape::{
     Admission, AdmitMode, AdmitRule, Arc, Claim, Collection, Effect, Executor, FailureMode, Loop,
-    LoopMode, Playbook, ResultControl, RouteMode, Router, Select, Step, Task,
+    LoopMode, Playbook, ResultControl, RouteMode, Router, Step, Task,
 };

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use serde_json_path::JsonPath;
 
 use crate::id::{Name, PlaybookHash};
 use crate::manifest::Accumulate;
 use crate::playbook::keychain::KeychainEntry;
 use crate::playbook::policy::{Policy, Write};
+use crate::playbook::selection::Select;
 use crate::result_ref::Scope;
 use crate::source::{Source, Span};
 use crate::template::{Template, Tree};
@@ -247,6 +247,8 @@ pub struct Task {
     pub pool: Option<Name>,
     /// The line on which the first line of its `code` stands, for tracebacks.
     pub code_line: Option<u32>,
+    /// The line on which the first line of each text of its `command` stands.
+    pub command_lines: Vec<u32>,
     /// Where it stands.
     pub span: Span,
 }
@@ -278,6 +280,8 @@ pub struct ResultControl {
     pub ttl: Option<Duration>,
     /// Values to lift out.
     pub select: Vec<Select>,
+    /// Whether a path that finds nothing is tried inside the result's `data` too: so for HTTP responses.
+    pub selects_in_data: bool,
     /// How the body is compressed, if its author cares.
     pub compression: Option<Name>,
     /// Whether the parts of several visits are collected.
@@ -299,32 +303,11 @@ impl ResultControl {
             } else {
                 self.select
             },
+            selects_in_data: self.selects_in_data,
             compression: self.compression.or(base.compression),
             accumulate: self.accumulate.or(base.accumulate),
         }
     }
-}
-
-impl ResultControl {
-    /// The page that a result kept inline says it is: what is selected as `page`, or its own `page` where nothing is
-    /// selected. So it would be lifted out of a body.
-    pub fn page_in(&self, result: &Value) -> Option<i64> {
-        if self.select.is_empty() {
-            return result.get("page")?.as_i64();
-        }
-        let select = self.select.iter().find(|select| select.name == "page")?;
-        let path = JsonPath::parse(&select.path).ok()?;
-        path.query(result).at_most_one().ok()??.as_i64()
-    }
-}
-
-/// One value lifted out of a body.
-#[derive(Debug, Clone)]
-pub struct Select {
-    /// A `JSONPath`.
-    pub path: String,
-    /// What to call it.
-    pub name: Name,
 }
 
 /// Where tokens go when a step ends.

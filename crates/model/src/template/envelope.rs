@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use minijinja::value::{Object, ObjectRepr, Serde, Value as Native};
-use serde_json::Value;
+use minijinja::value::{Object, ObjectRepr, Serde, Value as Native, ValueKind};
+use serde_json::{Value, json};
 
 use crate::id::Seq;
 use crate::outcome::{Facets, Outcome};
@@ -56,13 +56,30 @@ impl Object for Word {
     }
 }
 
+/// Which side answers where the result and the envelope both have a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Precedence {
+    /// The result's own key: `step.x`, `label.x`.
+    Result,
+    /// The envelope's word: `outcome.x`, `output.x`.
+    Envelope,
+}
+
 /// An outcome, seen as templates do.
 #[derive(Debug)]
-pub(crate) struct View(pub(crate) Envelope);
+pub(crate) struct View {
+    envelope: Envelope,
+    precedence: Precedence,
+}
 
-/// An envelope as a template's value.
+/// A step or a task by its name: the result's own keys come before the envelope's words.
 pub(crate) fn view(envelope: &Envelope) -> Native {
-    Native::from_object(View(envelope.clone()))
+    Native::from_object(View::of(envelope.clone(), Precedence::Result))
+}
+
+/// The outcome just reached: the envelope's words come before the result's own keys.
+pub(crate) fn outcome_view(envelope: &Envelope) -> Native {
+    Native::from_object(View::of(envelope.clone(), Precedence::Envelope))
 }
 
 /// The value that stands for `value` where it is used whole: an envelope is its result.
@@ -93,7 +110,7 @@ impl Object for View {
     fn get_value(self: &Arc<Self>, key: &Native) -> Option<Native> {
         match key.as_str() {
             Some(name) => self.get_value_by_str(name),
-            None => item(&self.result(), key),
+            None => item(&self.data_source(), key),
         }
     }
 
@@ -114,44 +131,109 @@ enum Found {
 }
 
 impl View {
-    fn attribute(&self, name: &str) -> Option<Native> {
-        if name == "status" {
-            return Some(Word::status(self.0.is_ok));
+    fn of(envelope: Envelope, precedence: Precedence) -> Self {
+        Self {
+            envelope,
+            precedence,
         }
+    }
+
+    fn attribute(&self, name: &str) -> Option<Native> {
+        // `data` reaches into the result's own `data` by itself.
+        if name == "data" {
+            return Some(self.data());
+        }
+        let found = match self.precedence {
+            Precedence::Envelope => self
+                .word(name)
+                .or_else(|| self.label(name))
+                .or_else(|| self.extracted(name)),
+            Precedence::Result => {
+                let own = self.extracted(name).or_else(|| self.own(name));
+                if name == "error" && self.envelope.is_ok {
+                    return own;
+                }
+                own.or_else(|| self.word(name)).or_else(|| self.label(name))
+            }
+        };
+        let found = found.or_else(|| either(&self.data_source(), name));
+        match (found, name) {
+            (None, "context") => attribute(&self.field("meta"), name),
+            (found, _) => found,
+        }
+    }
+
+    /// The result's own key. A stored body is loaded only if it has the key.
+    fn own(&self, name: &str) -> Option<Native> {
+        if !self.envelope.is_ok {
+            return None;
+        }
+        match &self.envelope.content {
+            Content::Loop(_) => match name {
+                "results" | "stats" => attribute(&self.result(), name),
+                _ => None,
+            },
+            Content::Parts(gathered) if gathered.is_list() => None,
+            Content::Error(_) | Content::Empty => None,
+            Content::Outcome(_) | Content::Event(_) | Content::Parts(_) => {
+                let reference = self.reference();
+                let has_key = reference.and_then(|reference| reference.has_key(name));
+                if has_key == Some(false) {
+                    return None;
+                }
+                attribute(&self.result(), name)
+            }
+        }
+    }
+
+    /// What the envelope itself says under one of its words.
+    fn word(&self, name: &str) -> Option<Native> {
         match name {
+            "status" => Some(Word::status(self.envelope.is_ok)),
             "result" => Some(self.result()),
-            "data" => Some(self.data()),
+            "response" if self.precedence == Precedence::Envelope => Some(self.result()),
             "error" => Some(self.error()),
-            "meta" | "context" | "http" | "pg" | "py" => self.field(name),
+            "body" if self.is_http_response() => attribute(&self.result(), "data"),
+            "meta" | "http" | "pg" | "py" => Some(self.field(name)),
             "ref" | "reference" | "_ref" | "_uri" | "_store" | "_preview" => self
                 .reference()
-                .and_then(|reference| known(&reference, name))
-                .or_else(|| self.inline(name)),
+                .and_then(|reference| known(&reference, name)),
             "_file" => match self.reference() {
                 Some(reference) => known(&reference, name),
                 None => value_file(&self.result()),
             },
-            _ => self
-                .label(name)
-                .or_else(|| self.extracted(name))
-                .or_else(|| self.inline(name)),
+            "results" | "stats" if matches!(self.envelope.content, Content::Loop(_)) => {
+                attribute(&self.result(), name)
+            }
+            "results" if !self.envelope.labels.is_empty() => {
+                let labels = self.envelope.labels.iter();
+                Some(Native::from_pairs(
+                    labels.map(|(label, envelope)| (label.as_str(), view(envelope))),
+                ))
+            }
+            _ => None,
         }
     }
 
-    /// `x.<label>` and `x.results`: the tasks of a step.
+    /// `x.<label>`: a task of a step.
     fn label(&self, name: &str) -> Option<Native> {
-        let labels = &self.0.labels;
-        if let Some((_, envelope)) = labels.iter().find(|(label, _)| label.as_str() == name) {
-            return Some(view(envelope));
+        let mut labels = self.envelope.labels.iter();
+        let found = labels.find(|(label, _)| label.as_str() == name);
+        found.map(|(_, envelope)| view(envelope))
+    }
+
+    fn is_http_response(&self) -> bool {
+        let (Content::Outcome(_) | Content::Event(_)) = &self.envelope.content else {
+            return false;
+        };
+        match self.outcome() {
+            Found::Outcome(outcome) => outcome.is_ok() && outcome.facets().http.is_some(),
+            Found::Nothing | Found::Pending(_) => false,
         }
-        let named = labels
-            .iter()
-            .map(|(label, envelope)| (label.as_str(), view(envelope)));
-        (name == "results" && !labels.is_empty()).then(|| Native::from_pairs(named))
     }
 
     fn outcome(&self) -> Found {
-        match &self.0.content {
+        match &self.envelope.content {
             Content::Outcome(outcome) => Found::Outcome(outcome.clone()),
             Content::Event(seq) => recorded(*seq),
             Content::Parts(gathered) => match gathered.latest() {
@@ -164,7 +246,7 @@ impl View {
     }
 
     fn reference(&self) -> Option<ResultRef> {
-        if let Content::Parts(_) = &self.0.content {
+        if let Content::Parts(_) = &self.envelope.content {
             return None;
         }
         match self.outcome() {
@@ -178,25 +260,31 @@ impl View {
 
     /// What it is where it is used whole: the result, with its status beside it where that is wanted.
     fn whole(&self) -> Native {
-        if let (true, Content::Outcome(outcome)) = (self.0.shows_status, &self.0.content)
-            && let Outcome::Ok(success) = outcome.as_ref()
-            && let (Value::Object(map), None) = (&success.result, &success.reference)
-            && !map.contains_key("status")
+        if let (true, Content::Outcome(outcome)) =
+            (self.envelope.shows_status, &self.envelope.content)
         {
-            let mut map = map.clone();
-            map.insert("status".to_owned(), "ok".into());
-            return convert::to_native(&Value::Object(map));
+            return match outcome.as_ref() {
+                Outcome::Ok(_) => with_key(self.result(), "status", || Some(Native::from("ok"))),
+                // A `set` that keeps the outcome of a task that failed keeps why.
+                Outcome::Error(failure) => {
+                    let error = serde_json::to_value(&failure.error).unwrap_or_default();
+                    convert::to_native(&json!({"status": "error", "error": error}))
+                }
+            };
+        }
+        if session::with(|session| session.names_http_body) && self.is_http_response() {
+            return with_body(self.result());
         }
         self.result()
     }
 
-    /// The raw result.
+    /// The raw result; of a loop, `{results, stats}`.
     fn result(&self) -> Native {
-        match &self.0.content {
+        match &self.envelope.content {
             Content::Loop(pointer) => {
                 let loaded = session::with(|session| session.loaded.clone());
                 return match loaded.loops.get(&pointer.done) {
-                    Some(results) => attribute(results.native(), "results").unwrap_or_default(),
+                    Some(results) => results.native().clone(),
                     None => pending(Need::Loop(pointer.clone())),
                 };
             }
@@ -217,16 +305,25 @@ impl View {
         }
     }
 
+    /// What `data`, an index and names that are not the envelope's look into: the result; of a loop, its list.
+    fn data_source(&self) -> Native {
+        let result = self.result();
+        match &self.envelope.content {
+            Content::Loop(_) => attribute(&result, "results").unwrap_or_default(),
+            _ => result,
+        }
+    }
+
     /// `data`: the result's own `data` where it has one, else the result; its keys reach both.
     fn data(&self) -> Native {
-        Native::from_object(DataView(self.0.clone()))
+        Native::from_object(DataView(self.envelope.clone()))
     }
 
     fn error(&self) -> Native {
-        if self.0.is_ok {
+        if self.envelope.is_ok {
             return Native::from(());
         }
-        if let Content::Error(error) = &self.0.content {
+        if let Content::Error(error) = &self.envelope.content {
             return convert::to_native(error);
         }
         match self.outcome() {
@@ -236,42 +333,60 @@ impl View {
         }
     }
 
-    fn field(&self, name: &str) -> Option<Native> {
+    fn field(&self, name: &str) -> Native {
         let outcome = match self.outcome() {
             Found::Outcome(outcome) => outcome,
-            Found::Nothing => return Some(Native::from(())),
-            Found::Pending(value) => return Some(value),
+            Found::Nothing => return Native::from(()),
+            Found::Pending(value) => return value,
         };
         let Facets { http, pg, py } = outcome.facets();
         let value =
             |field: &Option<Value>| field.as_ref().map_or(Native::from(()), convert::to_native);
         match name {
-            "http" => Some(value(http)),
-            "pg" => Some(value(pg)),
-            "py" => Some(value(py)),
-            "meta" => Some(meta(&outcome)),
-            _ => self
-                .inline(name)
-                .or_else(|| attribute(&meta(&outcome), name)),
+            "http" => value(http),
+            "pg" => value(pg),
+            "py" => value(py),
+            _ => meta(&outcome),
         }
     }
 
+    /// A field that the task selects, or that its reference shows of a stored body.
     fn extracted(&self, name: &str) -> Option<Native> {
-        if let (Content::Loop(pointer), "stats" | "results") = (&self.0.content, name) {
-            let loaded = session::with(|session| session.loaded.clone());
-            return match loaded.loops.get(&pointer.done) {
-                Some(results) => attribute(results.native(), name),
-                None => Some(pending(Need::Loop(pointer.clone()))),
-            };
+        if let Content::Parts(_) = &self.envelope.content {
+            return None;
         }
-        let reference = self.reference()?;
-        reference.extracted.get(name).map(convert::to_native)
+        match self.outcome() {
+            Found::Outcome(outcome) => match outcome.as_ref() {
+                Outcome::Ok(success) => success.extracted().get(name).map(convert::to_native),
+                Outcome::Error(_) => None,
+            },
+            Found::Nothing => None,
+            Found::Pending(value) => self.envelope.is_ok.then_some(value),
+        }
     }
+}
 
-    /// Any other attribute: the result's, then that of the result's `data`.
-    fn inline(&self, name: &str) -> Option<Native> {
-        either(&self.result(), name)
+/// An HTTP response with `body` beside `data`: both are one value, which is not copied.
+fn with_body(response: Native) -> Native {
+    if reference::is_pending(&response) {
+        session::with(|session| session.has_http_response = true);
+        return response;
     }
+    let data = || attribute(&response, "data");
+    with_key(response.clone(), "body", data)
+}
+
+/// A map with one more key, unless it has that key; any other value as it is. Nothing inside is copied.
+fn with_key(map: Native, key: &str, value: impl FnOnce() -> Option<Native>) -> Native {
+    if map.kind() != ValueKind::Map || attribute(&map, key).is_some() {
+        return map;
+    }
+    let (Some(value), Ok(keys)) = (value(), map.try_iter()) else {
+        return map;
+    };
+    let entries = keys.filter_map(|key| Some((key.clone(), map.get_item(&key).ok()?)));
+    let added = (Native::from(key), value);
+    Native::from_pairs(entries.chain([added]))
 }
 
 /// The outcome that an event records, if it is loaded.
@@ -317,12 +432,16 @@ pub(crate) struct DataView(Envelope);
 impl DataView {
     /// The value where it is used whole.
     pub(crate) fn whole(&self) -> Native {
-        data_or_whole(&self.result())
+        data_or_whole(&self.source())
+    }
+
+    fn view(&self) -> View {
+        View::of(self.0.clone(), Precedence::Result)
     }
 
     /// Read only when it is needed: what asks for a file does not.
-    fn result(&self) -> Native {
-        View(self.0.clone()).result()
+    fn source(&self) -> Native {
+        self.view().data_source()
     }
 }
 
@@ -340,12 +459,12 @@ impl Object for DataView {
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Native> {
         if name == "_file" {
-            return match View(self.0.clone()).reference() {
+            return match self.view().reference() {
                 Some(reference) => Some(body_file(Bound::data(reference))),
                 None => value_file(&self.whole()),
             };
         }
-        either(&self.result(), name)
+        either(&self.source(), name)
     }
 
     fn render(self: &Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

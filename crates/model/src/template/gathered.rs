@@ -7,7 +7,7 @@ use minijinja::value::Value as Native;
 use serde_json::Value;
 
 use crate::id::Seq;
-use crate::manifest::{Accumulate, Collect};
+use crate::manifest::{Accumulate, Collect, Strategy};
 use crate::outcome::Outcome;
 use crate::template::Data;
 use crate::template::reference::{pending, unavailable};
@@ -71,6 +71,11 @@ impl Gathered {
     /// The part that came last.
     pub(crate) fn latest(&self) -> Option<&Part> {
         self.latest.as_ref()
+    }
+
+    /// Whether the parts come to a list, which can be told without them.
+    pub(crate) fn is_list(&self) -> bool {
+        self.accumulate.strategy == Strategy::Append
     }
 
     /// What the parts come to; everything that is not loaded yet is asked for in one go.

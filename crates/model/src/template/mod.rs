@@ -16,6 +16,7 @@ mod gathered;
 mod latest;
 mod names;
 mod operators;
+mod origin;
 mod reference;
 mod render;
 mod rewrite;
@@ -31,6 +32,7 @@ pub use budget::{
 pub use data::Data;
 pub use gathered::{Gathered, Part};
 pub use latest::Latest;
+pub use origin::{LineStart, PieceOrigin};
 pub use reference::{Bound, Segment, find};
 pub use rewrite::PathUse;
 pub use scope::{

@@ -6,7 +6,7 @@ use minijinja::value::{Enumerator, Object, Serde, Value as Native};
 
 use crate::event::Status;
 use crate::template::convert;
-use crate::template::envelope::{Word, view};
+use crate::template::envelope::{Word, outcome_view, view};
 use crate::template::reference::attribute;
 use crate::template::scope::{EventView, Iter, RunView, Scope};
 
@@ -75,7 +75,7 @@ fn reserved(scope: &Scope, name: &str) -> Option<Native> {
             .event
             .clone()
             .map(|event| Native::from_object(Event(event))),
-        "outcome" | "output" => scope.outcome.as_ref().map(view),
+        "outcome" | "output" => scope.outcome.as_ref().map(outcome_view),
         "execution_id" => scope
             .run
             .execution_id
@@ -116,7 +116,11 @@ fn builtin(scope: &Scope, name: &str) -> Option<Native> {
         "version" => version.map(Native::from),
         "job" => execution_id.map(|id| {
             let id = Native::from(id.to_string());
-            Native::from_pairs([("id", id.clone()), ("uuid", id)])
+            Native::from_pairs([
+                ("id", id.clone()),
+                ("uuid", id.clone()),
+                ("execution_id", id),
+            ])
         }),
         "parent_execution_id" => {
             Some(parent_execution_id.map_or(Native::from(()), |id| Native::from(id.to_string())))

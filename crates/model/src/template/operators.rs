@@ -1,6 +1,7 @@
 //! The operators of the language, and how values are taken: native, bounded, and forgiving where the language says so.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, Value as Native, ValueKind};
@@ -9,12 +10,26 @@ use minijinja::{Environment, Error, ErrorKind, Output, State};
 use crate::template::budget::{self, ITEM_BYTES};
 use crate::template::convert;
 use crate::template::envelope;
+use crate::template::origin::WrittenPiece;
 use crate::template::session;
 use crate::template::tree::Piece;
 
-/// The author's own text.
+/// The author's own text, and where in the template it begins.
 #[derive(Debug)]
-pub(crate) struct Text(pub(crate) Arc<str>);
+pub(crate) struct Text {
+    pub(crate) text: Arc<str>,
+    pub(crate) start: usize,
+}
+
+/// Stands before an expression that is printed, and says where in the template it is. It prints nothing itself.
+#[derive(Debug)]
+pub(crate) struct ExpressionPlace(pub(crate) Range<usize>);
+
+impl Object for ExpressionPlace {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+}
 
 impl Object for Text {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -283,23 +298,37 @@ impl fmt::Write for Bounded {
 
 /// Writes a printed value, or notes it as a piece.
 fn write(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Result<(), Error> {
+    if let Some(place) = value.downcast_object_ref::<ExpressionPlace>() {
+        session::with(|session| session.expression = place.0.clone());
+        return Ok(());
+    }
     let text = value.downcast_object_ref::<Text>();
     if session::with(|session| session.pieces.is_some()) {
-        let piece = match text {
-            Some(text) => Piece::Text(text.0.to_string()),
-            None => piece(value)?,
-        };
-        return session::add_piece(piece);
+        return note_piece(text, value);
     }
     if let Some(text) = text {
-        session::charge_output(text.0.len())?;
-        out.write_str(&text.0)?;
+        session::charge_output(text.text.len())?;
+        out.write_str(&text.text)?;
         return Ok(());
     }
     let printed = print(value)?;
     session::charge_printed(printed.len())?;
     out.write_str(&printed)?;
     Ok(())
+}
+
+fn note_piece(text: Option<&Text>, value: &Native) -> Result<(), Error> {
+    let (piece, range) = match text {
+        Some(text) => {
+            let piece = Piece::Text(text.text.to_string());
+            (piece, text.start..text.start + text.text.len())
+        }
+        None => (
+            piece(value)?,
+            session::with(|session| session.expression.clone()),
+        ),
+    };
+    session::add_piece(WrittenPiece { piece, range })
 }
 
 pub(crate) fn piece(value: &Native) -> Result<Piece, Error> {

@@ -232,6 +232,9 @@ impl Object for Reference {
         if let Some(value) = self.0.extracted.get(name) {
             return Some(convert::to_native(value));
         }
+        if self.0.has_key(name) == Some(true) {
+            return attribute(&self.body(), name);
+        }
         match name {
             "ref" => Some(Native::from(self.0.uri.as_str())),
             "store" => Some(Native::from(self.0.store.as_str())),

@@ -11,6 +11,7 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
+use crate::template::origin::{self, WrittenPiece};
 use crate::template::reference::{self, Bound};
 use crate::template::scope::{Scope, Unavailable};
 use crate::template::session::{self, Guard, Session};
@@ -46,16 +47,30 @@ pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, Rend
 
 /// The value inside a body that a template names by one plain path, if it does no more than that.
 pub(crate) fn bound(template: &Template, scope: &Scope) -> Result<Option<Bound>, RenderError> {
+    Ok(named(template, scope)?.map(|named| named.bound))
+}
+
+/// A value inside a body that a template names.
+struct Named {
+    bound: Bound,
+    /// Whether it is an HTTP response whose `data` is also called `body`.
+    names_http_body: bool,
+}
+
+fn named(template: &Template, scope: &Scope) -> Result<Option<Named>, RenderError> {
     let program = template.program();
     if program.form != Form::Value || !is_plain_path(template.source()) {
         return Ok(None);
     }
     let guard = session::enter_binding(scope);
     let ran = run(program, scope);
-    let needs = session::finish(guard).needs;
+    let session = session::finish(guard);
     match ran {
-        _ if !needs.is_empty() => Err(RenderError::Needs(needs)),
-        Ok(value) => Ok(reference::bound(&value)),
+        _ if !session.needs.is_empty() => Err(RenderError::Needs(session.needs)),
+        Ok(value) => Ok(reference::bound(&value).map(|bound| Named {
+            bound,
+            names_http_body: session.has_http_response,
+        })),
         // The rendering says what is wrong with it.
         Err(_) => Ok(None),
     }
@@ -66,12 +81,22 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
     if scope.loaded.bodies.is_empty() {
         return None;
     }
-    let named = bound(template, scope).ok()??;
-    if named.reference.meta.bytes <= TAKEN_BYTES_MIN {
+    let Named {
+        bound,
+        names_http_body,
+    } = named(template, scope).ok()??;
+    if bound.reference.meta.bytes <= TAKEN_BYTES_MIN {
         return None;
     }
-    let body = scope.loaded.bodies.get(&named.reference.uri)?.json();
-    reference::find(body, &named.paths).cloned()
+    let body = scope.loaded.bodies.get(&bound.reference.uri)?.json();
+    let mut value = reference::find(body, &bound.paths).cloned()?;
+    if names_http_body
+        && let Value::Object(response) = &mut value
+        && let Some(data) = response.get("data").cloned()
+    {
+        response.entry("body").or_insert(data);
+    }
+    Some(value)
 }
 
 /// Renders a template as a condition.
@@ -84,12 +109,19 @@ pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderEr
     settle(template, guard, truth).map(|(truth, _)| truth)
 }
 
-/// Renders a template to the author's text and the values between.
+/// Renders a template to the author's text and the values between, with the origin of each.
 pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPieces, RenderError> {
     let program = template.program();
+    let source = template.source();
     if program.form == Form::Plain {
+        let written = WrittenPiece {
+            piece: Piece::Text(source.to_owned()),
+            range: 0..source.len(),
+        };
+        let (pieces, origins) = origin::join(vec![written], source);
         return Ok(RenderedPieces {
-            pieces: vec![Piece::Text(template.source().to_owned())],
+            pieces,
+            origins,
             ..RenderedPieces::default()
         });
     }
@@ -102,15 +134,20 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPiece
     }
     let guard = session::enter(scope, true);
     let ran = run(program, scope).and_then(|value| match program.form {
-        Form::Value => Ok(vec![operators::piece(&value)?]),
+        Form::Value => Ok(vec![WrittenPiece {
+            piece: operators::piece(&value)?,
+            range: 0..source.len(),
+        }]),
         Form::Plain | Form::Text => Ok(session::with(|session| {
             session.pieces.take().unwrap_or_default()
         })),
     });
-    let (pieces, session) = settle(template, guard, ran)?;
-    let (shown, secrets) = taint::of_pieces(template, &pieces, &session);
+    let (written, session) = settle(template, guard, ran)?;
+    let (shown, secrets) = taint::of_pieces(template, &written, &session);
+    let (pieces, origins) = origin::join(written, source);
     Ok(RenderedPieces {
-        pieces: merge(pieces),
+        pieces,
+        origins,
         shown: shown.map(merge),
         secrets,
     })

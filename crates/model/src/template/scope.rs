@@ -57,6 +57,8 @@ pub struct Scope {
     pub keychain: Option<Data>,
     /// Whether a tainted value may be rendered as it is, rather than as `***`.
     pub reveals_secrets: bool,
+    /// Whether an HTTP response used whole has `body` beside `data`: so the input of a program names it.
+    pub names_http_body: bool,
     /// What has been loaded so far.
     pub loaded: Arc<Loaded>,
 }
@@ -77,7 +79,7 @@ pub struct Iter {
 /// The execution as templates see it.
 #[derive(Debug, Clone, Default)]
 pub struct RunView {
-    /// `execution_id`, `job.id`, `job.uuid`.
+    /// `execution_id`, `job.id`, `job.uuid`, `job.execution_id`.
     pub execution_id: Option<ExecutionId>,
     /// `path`.
     pub path: Option<Name>,

@@ -17,6 +17,7 @@ use crate::template::budget::{
     self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
 };
 use crate::template::convert;
+use crate::template::origin::WrittenPiece;
 use crate::template::scope::{Loaded, Need, Scope, Unavailable};
 use crate::template::taint::Origin;
 use crate::template::tree::Piece;
@@ -37,12 +38,18 @@ pub(crate) struct Session {
     /// Which of the pieces came of secrets.
     pub(crate) secret_pieces: Vec<(usize, Origin)>,
     pub(crate) needs: Vec<Need>,
+    /// Whether an HTTP response used whole has `body` beside `data`.
+    pub(crate) names_http_body: bool,
+    /// Whether an HTTP response that is not loaded was used whole.
+    pub(crate) has_http_response: bool,
     /// Why a body that was touched cannot be had.
     pub(crate) unavailable: Option<Unavailable>,
     /// Whether bodies are only named, so that whoever asks gets to them without the template.
     pub(crate) is_binding: bool,
     /// The pieces so far, where pieces are asked for.
-    pub(crate) pieces: Option<Vec<Piece>>,
+    pub(crate) pieces: Option<Vec<WrittenPiece>>,
+    /// Where in the template the expression stands that is printed next.
+    pub(crate) expression: Range<usize>,
     allocated: usize,
     written: usize,
     worked: usize,
@@ -66,15 +73,15 @@ impl Session {
     }
 
     /// Adds a piece: the author's text, or a value that was just evaluated.
-    fn add_piece(&mut self, piece: Piece) {
+    fn add_piece(&mut self, written: WrittenPiece) {
         let pieces = self.pieces.get_or_insert_default();
-        if !matches!(piece, Piece::Text(_)) {
+        if !matches!(written.piece, Piece::Text(_)) {
             let origin = std::mem::take(&mut self.origin_of_value);
             if origin != Origin::Plain {
                 self.secret_pieces.push((pieces.len(), origin));
             }
         }
-        pieces.push(piece);
+        pieces.push(written);
     }
 }
 
@@ -108,6 +115,7 @@ pub(crate) fn enter(scope: &Scope, pieces: bool) -> Guard {
         loaded: scope.loaded.clone(),
         now: scope.now,
         reveals_secrets: scope.reveals_secrets,
+        names_http_body: scope.names_http_body,
         pieces: pieces.then(Vec::new),
         ..Session::default()
     };
@@ -160,9 +168,9 @@ pub(crate) fn charge_printed(bytes: usize) -> Result<(), Error> {
 }
 
 /// Adds a piece, accounted for.
-pub(crate) fn add_piece(piece: Piece) -> Result<(), Error> {
-    charge_output(piece.size())?;
-    with(|session| session.add_piece(piece));
+pub(crate) fn add_piece(written: WrittenPiece) -> Result<(), Error> {
+    charge_output(written.piece.size())?;
+    with(|session| session.add_piece(written));
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 
 use crate::template::compile::Form;
+use crate::template::origin::WrittenPiece;
 use crate::template::session::Session;
 use crate::template::tree::{Piece, Template};
 
@@ -125,7 +126,7 @@ pub(super) fn of_value(template: &Template, value: &Value, session: &Session) ->
 /// secret.
 pub(super) fn of_pieces(
     template: &Template,
-    pieces: &[Piece],
+    pieces: &[WrittenPiece],
     session: &Session,
 ) -> (Option<Vec<Piece>>, Vec<String>) {
     if session.origin == Origin::Plain {
@@ -142,7 +143,7 @@ pub(super) fn of_pieces(
         }
     };
     let mut shown = Vec::with_capacity(pieces.len());
-    for (at, piece) in pieces.iter().enumerate() {
+    for (at, WrittenPiece { piece, .. }) in pieces.iter().enumerate() {
         let origin = origin_of(at);
         if origin == Origin::Secret {
             piece_texts(piece, &mut secrets);

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::source::Span;
 use crate::template::budget::ITEM_BYTES;
-use crate::template::compile::Program;
+use crate::template::compile::{Form, Program};
+use crate::template::origin::PieceOrigin;
 use crate::template::reference::Bound;
 use crate::template::render;
 use crate::template::rewrite::PathUse;
@@ -72,6 +73,8 @@ impl Rendered {
 pub struct RenderedPieces {
     /// The pieces.
     pub pieces: Vec<Piece>,
+    /// Where each of them comes from.
+    pub origins: Vec<PieceOrigin>,
     /// What may be shown of them; none where they may be shown as they are.
     pub shown: Option<Vec<Piece>>,
     /// The texts and numbers in them that came of a secret, as far as they do not stand in the template itself.
@@ -185,8 +188,26 @@ impl Template {
     }
 
     /// Renders it to the author's text and the values between, for languages that quote or bind by place.
-    pub fn pieces(&self, scope: &Scope) -> Result<RenderedPieces, RenderError> {
+    pub fn pieces(&self, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
+        render::pieces(self, scope).map(|rendered| rendered.pieces)
+    }
+
+    /// The same pieces, each with where it comes from.
+    pub fn pieces_with_origins(
+        &self,
+        scope: &Scope,
+    ) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
+        render::pieces(self, scope).map(|rendered| (rendered.pieces, rendered.origins))
+    }
+
+    /// The same pieces, with where they come from and what may be shown of them.
+    pub fn rendered_pieces(&self, scope: &Scope) -> Result<RenderedPieces, RenderError> {
         render::pieces(self, scope)
+    }
+
+    /// Whether it is one expression and nothing else, and is not marked as text of the language by `| raw_sql`.
+    pub fn is_one_value(&self) -> bool {
+        self.program.form == Form::Value && !self.source.contains("raw_sql")
     }
 
     pub(crate) fn program(&self) -> &Program {

@@ -273,12 +273,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_cache_that_was_emptied_takes_bodies_again() {
+        let dir = TempDir::new().unwrap();
+        let cache = cache(&dir, 64);
+        let (gone, bytes) = admit(&cache, 100_000).await;
+        fs::remove_dir_all(dir.path()).unwrap();
+        assert!(cache.find(&gone, bytes).await.is_none());
+        let (large, bytes) = admit(&cache, 100_000).await;
+        assert!(matches!(
+            cache.find(&large, bytes).await,
+            Some(Found::File(..))
+        ));
+    }
+
+    #[tokio::test]
     async fn a_cache_that_cannot_be_written_misses() {
         let dir = TempDir::new().unwrap();
         let cache = cache(&dir, 64);
         fs::remove_dir_all(dir.path()).unwrap();
+        // A file in its place keeps anyone from making it again, whoever runs the test.
+        fs::write(dir.path(), "").unwrap();
         let (large, bytes) = admit(&cache, 100_000).await;
         assert!(cache.find(&large, bytes).await.is_none());
+        fs::remove_file(dir.path()).unwrap();
         let (small, few) = admit(&cache, 10).await;
         assert!(matches!(
             cache.find(&small, few).await,

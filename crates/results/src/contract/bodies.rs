@@ -93,6 +93,7 @@ pub fn reference(stored: &Stored) -> ResultRef {
             location: stored.location.clone(),
         },
         extracted: Map::new(),
+        keys: Vec::new(),
         preview: None,
     }
 }

@@ -1,5 +1,6 @@
 //! Gleans from JSON text as it passes what a reference shows of it: its small fields, what was selected, its beginning.
 
+use model::result_ref::{ENVELOPE_WORDS, KEYS_MAX};
 use model::template::Segment;
 use serde_json::{Map, Value};
 
@@ -34,6 +35,8 @@ pub(crate) struct Glean {
 pub(crate) struct Gleaned {
     /// Top-level fields that may be small.
     pub(crate) scalars: Map<String, Value>,
+    /// Top-level keys: the envelope's words, and the first of the others.
+    pub(crate) keys: Vec<String>,
     /// For each path wanted what was found there last.
     pub(crate) selected: Vec<Option<Selected>>,
     /// The beginning of the value, all of it if it is short.
@@ -184,6 +187,7 @@ impl Glean {
             && let Some(Some(Segment::Key(name))) = self.trail.first().map(|frame| &frame.at)
         {
             let name = name.clone();
+            self.found.note_key(&name);
             self.found.scalars.shift_remove(&name);
             let has_room = self.found.scalars.len() < SCALARS_MAX || is_always(&name);
             if begin == Begin::Scalar && has_room {
@@ -281,6 +285,16 @@ impl Glean {
         if has_room && self.scanner.depth() == depth {
             self.head.whole = self.head.bytes.len();
             self.head.closers = self.scanner.closers();
+        }
+    }
+}
+
+impl Gleaned {
+    /// Room is left for scalars, which are extracted rather than listed.
+    fn note_key(&mut self, name: &str) {
+        let has_room = self.keys.len() < 2 * KEYS_MAX || ENVELOPE_WORDS.contains(&name);
+        if has_room && !self.keys.iter().any(|key| key == name) {
+            self.keys.push(name.to_owned());
         }
     }
 }

@@ -16,6 +16,7 @@ fn keeper(dir: &TempDir, control: ResultControl) -> Keeper {
         control,
         uri: "noetl://execution/1/step//task//run/0.0/attempt/0".to_owned(),
         bytes_max: u64::MAX,
+        missing: MissingPaths::default(),
     }
 }
 

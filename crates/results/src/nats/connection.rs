@@ -4,8 +4,9 @@ use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectOptions};
+use model::nats_version;
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
@@ -19,11 +20,17 @@ const WAITS: [Duration; 3] = [
     Duration::from_secs(1),
 ];
 
+/// A client and what is asked through it.
+struct Connected {
+    client: Client,
+    context: Context,
+}
+
 /// A connection to NATS.
 pub(crate) struct Connection {
     config: NatsConfig,
     pub(super) silence_max: Duration,
-    context: OnceCell<Context>,
+    connected: OnceCell<Connected>,
 }
 
 impl Connection {
@@ -32,7 +39,7 @@ impl Connection {
         Self {
             config,
             silence_max,
-            context: OnceCell::new(),
+            connected: OnceCell::new(),
         }
     }
 
@@ -54,19 +61,26 @@ impl Connection {
                 .request_timeout(Some(self.silence_max))
                 .connect(self.config.url.reveal())
                 .await?;
-            let mut context = jetstream::new(client);
+            let mut context = jetstream::new(client.clone());
             context.set_timeout(self.silence_max);
-            Ok::<_, async_nats::ConnectError>(context)
+            Ok::<_, async_nats::ConnectError>(Connected { client, context })
         };
-        let connected = self.context.get_or_try_init(connect).await;
-        connected.map_err(|error| self.away(error))
+        let connected = self.connected.get_or_try_init(connect).await;
+        let connected = connected.map_err(|error| self.away(error))?;
+        Ok(&connected.context)
     }
 
     /// NATS does not do as it is asked, for now.
     pub(super) fn away(&self, error: impl StdError + Send + Sync + 'static) -> Error {
+        let connected = self.connected.get();
+        let version = connected.map(|connected| connected.client.server_info().version);
+        let source = match version.and_then(|version| nats_version::problem(&version)) {
+            Some(problem) => io::Error::other(format!("{problem} ({error})")),
+            None => io::Error::other(error),
+        };
         Error::Unavailable {
             file: self.place().into(),
-            source: io::Error::other(error),
+            source,
         }
     }
 }

@@ -24,9 +24,11 @@ use crate::api::state::Api;
 const PREFIX: &str = "noetl_pat_";
 /// A token looked up so recently is not looked up again; a revoked one works for so long at most.
 const REMEMBERED: Duration = Duration::from_secs(2);
-/// So many wrong tokens from one address within a minute; then it has to wait.
+/// So many wrong tokens from one address are written to the audit log within a minute; more are refused unseen.
 const FAILURES_MAX: u32 = 20;
 const FAILURES_WITHIN: Duration = Duration::from_secs(60);
+/// So many addresses are counted at once.
+const ADDRESSES_MAX: usize = 10_000;
 
 /// Whether tokens are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +114,14 @@ impl Principal {
         }
     }
 
+    /// The access token that was used, if one was.
+    pub(crate) fn token(&self) -> Option<AccessId> {
+        match self {
+            Self::Token { id, .. } => Some(*id),
+            Self::Anyone | Self::Server => None,
+        }
+    }
+
     fn may<A: Action>(&self) -> bool {
         match self {
             Self::Anyone => true,
@@ -166,14 +176,7 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, ApiError> {
         return Ok(Principal::Anyone);
     }
     let address = parts.extensions.get::<ConnectInfo<Peer>>();
-    let address = address.map(|ConnectInfo(peer)| peer.0.ip());
-    if let Some(address) = address
-        && api.tokens.is_tired_of(address)
-    {
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        let detail = "too many wrong tokens from this address";
-        return Err(ApiError::new(status, "TOO_MANY_FAILURES", detail).remedy("wait a minute"));
-    }
+    let address = address.map(|ConnectInfo(peer)| peer.address.ip());
     let header = parts.headers.get(AUTHORIZATION);
     let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
     let Some(token) = bearer(header) else {
@@ -189,10 +192,14 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<Principal, ApiError> {
     match api.tokens.find(&**api.store(), token).await? {
         Some(principal) => Ok(principal),
         None if api.access == Access::Open => Ok(Principal::Anyone),
+        // Only a wrong token is held back: behind a proxy, the holders of valid ones have the same address.
+        None if address.is_some_and(|address| !api.tokens.may_fail(address)) => {
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let detail = "too many wrong tokens from this address";
+            Err(ApiError::new(status, "TOO_MANY_FAILURES", detail)
+                .remedy("use a valid token; wrong ones are looked at again in a minute"))
+        }
         None => {
-            if let Some(address) = address {
-                api.tokens.failed(address);
-            }
             deny(parts, api, "unknown token").await;
             Err(unauthenticated("the token is unknown, expired or revoked"))
         }
@@ -227,7 +234,7 @@ async fn deny(parts: &Parts, api: &Api, who: &str) {
 /// The address that a request comes from, for the audit log.
 pub(crate) fn source(parts: &Parts) -> Option<String> {
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
-    peer.map(|ConnectInfo(peer)| peer.0.to_string())
+    peer.map(|ConnectInfo(peer)| peer.address.to_string())
 }
 
 /// The sha256 of a token: all of it that is ever kept or compared.
@@ -285,23 +292,22 @@ impl Tokens {
             .clear();
     }
 
-    fn failed(&self, address: IpAddr) {
+    /// Counts a wrong token from an address. False once the address has sent too many of late.
+    fn may_fail(&self, address: IpAddr) -> bool {
         let mut failures = self
             .failures
             .lock()
             .expect("no holder of the failures panics");
         failures.retain(|_, (since, _)| since.elapsed() < FAILURES_WITHIN);
-        failures.entry(address).or_insert((Instant::now(), 0)).1 += 1;
-    }
-
-    fn is_tired_of(&self, address: IpAddr) -> bool {
-        let failures = self
-            .failures
-            .lock()
-            .expect("no holder of the failures panics");
-        failures.get(&address).is_some_and(|(since, count)| {
-            *count >= FAILURES_MAX && since.elapsed() < FAILURES_WITHIN
-        })
+        if failures.len() >= ADDRESSES_MAX && !failures.contains_key(&address) {
+            let oldest = failures.iter().min_by_key(|(_, (since, _))| *since);
+            if let Some(oldest) = oldest.map(|(address, _)| *address) {
+                failures.remove(&oldest);
+            }
+        }
+        let (_, count) = failures.entry(address).or_insert((Instant::now(), 0));
+        *count = count.saturating_add(1);
+        *count <= FAILURES_MAX
     }
 }
 

@@ -14,11 +14,12 @@ use wire::api::{
     BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
     HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer, WorkerPool,
 };
-use wire::{Ask, PlaybookText, Pulse, Transport};
+use wire::{Ask, Held, PlaybookText, Pulse, Transport};
 
 use crate::api::access::{Authorized, Cluster, View, Work};
 use crate::api::error::{ApiError, Failures};
 use crate::api::extract::{Body, Segment};
+use crate::api::leases::fenced;
 use crate::api::references::streamed;
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
@@ -43,7 +44,7 @@ const NAME_MAX: usize = 200;
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn claim(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    may: Authorized<Work>,
     Body(request): Body<ClaimRequest>,
 ) -> Answer<ClaimAnswer> {
     named(&request.worker)?;
@@ -53,6 +54,8 @@ pub(crate) async fn claim(
     }
     // A worker that asks lives: without a session its claims would lapse at once.
     api.workers.keep(&api.server, &request.worker).await?;
+    api.workers
+        .claims_with(&request.worker, may.principal.token());
     let ask = Ask {
         worker: request.worker,
         pool: request.pool,
@@ -61,10 +64,12 @@ pub(crate) async fn claim(
         wait: Duration::from_millis(request.wait_ms).min(WAIT_MAX),
     };
     let transport = api.transport();
-    let commands = tokio::select! {
+    let mut commands = tokio::select! {
         commands = transport.claim(&ask) => commands?,
         () = api.closing.cancelled() => Vec::new(),
     };
+    api.seal_leases(&may.principal, &ask.worker, &mut commands)
+        .await?;
     Ok(Json(ClaimAnswer { commands }))
 }
 
@@ -83,8 +88,8 @@ pub(crate) struct OneCommand {
     /// Who holds it.
     #[schema(value_type = String)]
     worker: WorkerId,
-    /// Under which claim.
-    #[schema(value_type = u32)]
+    /// Under which claim: the number that came with the command.
+    #[schema(value_type = u64)]
     lease_epoch: LeaseEpoch,
 }
 
@@ -100,23 +105,36 @@ fn command(text: &str) -> Result<CommandId, ApiError> {
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn keep(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    may: Authorized<Work>,
     Segment(id): Segment,
     Body(request): Body<OneCommand>,
 ) -> Answer<ToldAnswer> {
     let command = command(&id)?;
     named(&request.worker)?;
+    let lease_epoch = opened(&api, &may, command, &request).await?;
     api.workers.keep(&api.server, &request.worker).await?;
     let held = api.store().held(&request.worker).await?;
     let claim = held
         .iter()
-        .find(|held| held.command == command && held.lease_epoch == request.lease_epoch);
-    let Some(claim) = claim else {
-        let detail = format!("the claim on command {command} is not current");
-        return Err(ApiError::conflict("FENCED", detail));
-    };
+        .find(|held| held.command == command && held.lease_epoch == lease_epoch);
+    let claim = claim.ok_or_else(|| fenced(command))?;
     let told = crate::transport::told(claim).into_iter().collect();
     Ok(Json(ToldAnswer { told }))
+}
+
+/// The store's epoch of the claim that a worker presents for a command.
+async fn opened(
+    api: &Api,
+    may: &Authorized<Work>,
+    command: CommandId,
+    request: &OneCommand,
+) -> Result<LeaseEpoch, ApiError> {
+    let held = Held {
+        command,
+        lease_epoch: request.lease_epoch,
+    };
+    api.must_open_lease(&may.principal, &request.worker, held)
+        .await
 }
 
 /// Give a command back; it is offered again at once.
@@ -126,13 +144,14 @@ pub(crate) async fn keep(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn release(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    may: Authorized<Work>,
     Segment(id): Segment,
     Body(request): Body<OneCommand>,
 ) -> Answer<Value> {
     let command = command(&id)?;
     named(&request.worker)?;
-    api.store().release(command, request.lease_epoch).await?;
+    let lease_epoch = opened(&api, &may, command, &request).await?;
+    api.store().release(command, lease_epoch).await?;
     for order in [Order::Forget(command), Order::Offered] {
         api.server.shared.drive.send(order).await?;
     }
@@ -159,14 +178,24 @@ pub(crate) async fn register(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn heartbeat(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    may: Authorized<Work>,
     Body(request): Body<HeartbeatRequest>,
 ) -> Answer<ToldAnswer> {
     named(&request.worker)?;
     api.workers.seen(&request);
+    let mut holds = Vec::with_capacity(request.holds.len());
+    for held in request.holds {
+        let opened = api
+            .open_lease(&may.principal, &request.worker, held)
+            .await?;
+        holds.extend(opened.map(|lease_epoch| Held {
+            lease_epoch,
+            ..held
+        }));
+    }
     let pulse = Pulse {
         worker: request.worker,
-        holds: request.holds,
+        holds,
     };
     api.transport().heartbeat(&pulse).await?;
     Ok(Json(ToldAnswer { told: Vec::new() }))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::request::Parts;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use wire::api::{
     CredentialEntry, CredentialList, CredentialRequest, KeyRotated, KeychainRequest, KeychainState,
@@ -13,7 +14,7 @@ use wire::{SecretsAsk, Transport as _};
 
 use crate::api::access::{Administer, Authorized, Work, source};
 use crate::api::error::{ApiError, Failures};
-use crate::api::extract::{Body, Pair, Segment};
+use crate::api::extract::{Body, MaybeBody, Pair, Segment};
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::keychain::Global;
@@ -90,6 +91,7 @@ pub(crate) async fn rotate(
     State(api): State<Api>,
     may: Authorized<Administer>,
     parts: Parts,
+    MaybeBody(_): MaybeBody<IgnoredAny>,
 ) -> Answer<KeyRotated> {
     let rotated = api.server.rotate_master_key(actor(&may, &parts)).await?;
     Ok(Json(KeyRotated {
@@ -185,13 +187,20 @@ pub(crate) async fn forget_keychain(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn secrets(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    may: Authorized<Work>,
     Body(request): Body<SecretsRequest>,
 ) -> Answer<SecretsAnswer> {
+    let held = wire::Held {
+        command: request.command,
+        lease_epoch: request.lease_epoch,
+    };
+    let lease_epoch = api
+        .must_open_lease(&may.principal, &request.worker, held)
+        .await?;
     let ask = SecretsAsk {
         worker: request.worker,
         command: request.command,
-        lease_epoch: request.lease_epoch,
+        lease_epoch,
         names: request.names,
     };
     let secrets = api.transport().secrets(&ask).await?;

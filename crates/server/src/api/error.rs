@@ -98,7 +98,7 @@ impl IntoResponse for ApiError {
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
         let headers = response.headers_mut();
-        if matches!(status.as_u16(), 429 | 503) {
+        if matches!(status.as_u16(), 429 | 503 | 507) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
         }
         if status == StatusCode::UNAUTHORIZED {

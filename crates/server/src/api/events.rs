@@ -3,18 +3,20 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use model::id::{Name, WorkerId};
+use model::id::{CommandId, LeaseEpoch, Name, WorkerId};
+use serde::Deserialize;
 use serde_json::json;
 use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
-use wire::{FORWARDED, Report, Transport, WireEvent};
+use wire::{FORWARDED, Held, Report, Transport, WireEvent};
 
-use crate::api::access::{Authorized, View, Work};
+use crate::api::access::{Access, Authorized, Principal, View, Work};
 use crate::api::error::{ApiError, Failures};
 use crate::api::extract::{Body, Segment};
+use crate::api::leases::fenced;
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::error::Error;
-use crate::ingest::{self, Refused};
+use crate::ingest::{self, IncomingEvents, Refused};
 use crate::peers::{self, Driver};
 
 /// So many events fit into a batch.
@@ -24,17 +26,21 @@ const BATCH_MAX: usize = 256;
 ///
 /// When this answers 200, the event is durable. Saying the same again answers with its first place in the log.
 #[utoipa::path(post, path = "/api/events", tag = "events", request_body = WireEvent,
-    responses((status = 200, description = "the event is in the log, or needs no row", body = EventAnswer), Failures),
+    responses((status = 200, description = "the event is in the log, or `status` says why it needs no row", body = EventAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn one(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    may: Authorized<Work>,
     headers: HeaderMap,
     Body(event): Body<WireEvent>,
 ) -> Answer<EventAnswer> {
-    let execution = event.execution_id;
-    let worker = event.worker_id.clone();
-    let request = plain(execution, worker, vec![event]);
+    if !event.names_execution() {
+        let detail = "missing field `execution_id`";
+        return Err(ApiError::invalid("BODY_INVALID", detail));
+    }
+    let mut request = plain(event);
+    name_claim(&mut request)?;
+    open_claim(&api, &may.principal, &mut request).await?;
     let mut answer = take(&api, request, &headers).await?;
     let answer = answer.events.pop();
     answer
@@ -42,15 +48,12 @@ pub(crate) async fn one(
         .ok_or_else(|| ApiError::unavailable("the event was taken and its place is not known"))
 }
 
-fn plain(
-    execution_id: model::id::ExecutionId,
-    worker_id: Option<WorkerId>,
-    events: Vec<WireEvent>,
-) -> BatchRequest {
+/// A batch of one event.
+fn plain(event: WireEvent) -> BatchRequest {
     BatchRequest {
-        execution_id,
-        worker_id,
-        events,
+        execution_id: event.execution_id,
+        worker_id: event.worker_id.clone(),
+        events: vec![event],
         command_id: None,
         lease_epoch: None,
         end: model::command::ReportEnd::Open,
@@ -71,20 +74,113 @@ fn plain(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn batch(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    may: Authorized<Work>,
     headers: HeaderMap,
-    Body(request): Body<BatchRequest>,
+    Body(mut request): Body<BatchRequest>,
 ) -> Result<Response, ApiError> {
-    check(&request)?;
-    if request.command_id.is_some() {
-        return Ok(Json(report(&api, request, &headers).await?).into_response());
+    for event in &mut request.events {
+        if !event.names_execution() {
+            event.execution_id = request.execution_id;
+        }
     }
+    check(&request)?;
+    if is_report(&request, &headers) {
+        let answer = report(&api, &may.principal, request, &headers).await?;
+        return Ok(Json(answer).into_response());
+    }
+    name_claim(&mut request)?;
+    open_claim(&api, &may.principal, &mut request).await?;
     if wants_async(&headers) {
         let answer =
             ingest::accept(&api.server.shared, request_id(&api, &headers), request).await?;
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
     }
     Ok(Json(take(&api, request, &headers).await?).into_response())
+}
+
+/// Whether a batch is a report in the log's own words, of a worker of this version. What another server passes on after
+/// it has named the claim of an older client is not: only reports name the worker's pool.
+fn is_report(request: &BatchRequest, headers: &HeaderMap) -> bool {
+    let is_own = |event: &WireEvent| event.step_run_id.is_some();
+    let is_translated = headers.contains_key(FORWARDED) && request.pool.is_none();
+    request.command_id.is_some() && request.events.iter().all(is_own) && !is_translated
+}
+
+/// What older clients put beside an event.
+#[derive(Debug, Default, Deserialize)]
+struct ClaimMeta {
+    #[serde(default)]
+    command_id: Option<CommandId>,
+    #[serde(default)]
+    lease_epoch: Option<LeaseEpoch>,
+}
+
+/// Names the claim of a batch where only its events do. All of them are about one command, by one worker.
+fn name_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
+    for (index, event) in request.events.iter().enumerate() {
+        let meta: Option<ClaimMeta> = event.meta.as_ref().and_then(|meta| meta.read().ok());
+        let meta = meta.unwrap_or_default();
+        if let Some(command) = meta.command_id
+            && *request.command_id.get_or_insert(command) != command
+        {
+            return Err(Refused::SeveralCommands.into());
+        }
+        request.lease_epoch = request.lease_epoch.or(meta.lease_epoch);
+        if let Some(worker) = &event.worker_id
+            && *request.worker_id.get_or_insert_with(|| worker.clone()) != *worker
+        {
+            let detail = format!("event {index} is of another worker than the batch");
+            return Err(ApiError::invalid("BATCH_MIXED", detail));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the sender holds the claim that it names, and puts the store's own epoch in the place of the sealed one.
+///
+/// A client that knows no epochs is told from others by its access token: the one that its worker claimed with.
+async fn open_claim(
+    api: &Api,
+    principal: &Principal,
+    request: &mut BatchRequest,
+) -> Result<(), ApiError> {
+    if *principal == Principal::Server {
+        return Ok(());
+    }
+    if let Some((command, lease_epoch)) = request.command_id.zip(request.lease_epoch) {
+        let worker = match &request.worker_id {
+            Some(worker) => worker.clone(),
+            None => holder(api, command).await?,
+        };
+        let held = Held {
+            command,
+            lease_epoch,
+        };
+        let opened = api.must_open_lease(principal, &worker, held).await?;
+        request.lease_epoch = Some(opened);
+        request.worker_id = Some(worker);
+        return Ok(());
+    }
+    request.lease_epoch = None;
+    let may_omit = match (api.access, &request.worker_id, principal.token()) {
+        (Access::Open, ..) => true,
+        (Access::Tokens, Some(worker), Some(token)) => api.workers.has_claimed(worker, token),
+        (Access::Tokens, ..) => false,
+    };
+    if may_omit || request.events.iter().all(ingest::needs_no_row) {
+        return Ok(());
+    }
+    let detail = "the events do not say under which claim they are sent";
+    Err(ApiError::conflict("FENCED", detail)
+        .remedy("send `meta.command_id` and `meta.lease_epoch` as they came with the command"))
+}
+
+/// Who holds a command.
+async fn holder(api: &Api, command: CommandId) -> Result<WorkerId, ApiError> {
+    let open = api.store().open_commands(command.execution).await?;
+    let found = open.into_iter().find(|open| open.command.id == command);
+    let holder = found.and_then(|open| open.worker);
+    holder.ok_or_else(|| fenced(command))
 }
 
 fn check(request: &BatchRequest) -> Result<(), ApiError> {
@@ -132,13 +228,22 @@ fn request_id(api: &Api, headers: &HeaderMap) -> Name {
 /// A worker's report on a command it holds.
 async fn report(
     api: &Api,
+    principal: &Principal,
     request: BatchRequest,
     headers: &HeaderMap,
 ) -> Result<BatchAnswer, ApiError> {
     let request_id = request_id(api, headers).to_string();
-    let report = as_report(api, request)?;
+    let mut report = as_report(api, request)?;
+    let held = Held {
+        command: report.command,
+        lease_epoch: report.lease_epoch,
+    };
+    let worker = report.worker.clone();
+    report.lease_epoch = api.must_open_lease(principal, &worker, held).await?;
     let transport = api.transport_for(headers.contains_key(FORWARDED));
-    let receipt = transport.report(report).await?;
+    let mut receipt = transport.report(report).await?;
+    api.seal_leases(principal, &worker, &mut receipt.next)
+        .await?;
     Ok(BatchAnswer {
         request_id,
         status: BatchState::Completed,
@@ -158,12 +263,16 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
         let detail = "the command is of another execution than the batch";
         return Err(ApiError::invalid("BATCH_MIXED", detail));
     }
+    let worker = request.worker_id.ok_or_else(|| missing("worker_id"))?;
     let now = api.store().now();
     let mut events = Vec::with_capacity(request.events.len());
     let mut wrong = Vec::new();
     for (index, event) in request.events.iter().enumerate() {
         match event.event(now) {
-            Ok(event) => events.push(event),
+            Ok(mut event) => {
+                event.worker_id = Some(worker.clone());
+                events.push(event);
+            }
             Err(error) => wrong.push(json!({"index": index, "detail": error.to_string()})),
         }
     }
@@ -173,7 +282,7 @@ fn as_report(api: &Api, request: BatchRequest) -> Result<Report, ApiError> {
     }
     Ok(Report {
         command,
-        worker: request.worker_id.ok_or_else(|| missing("worker_id"))?,
+        worker,
         lease_epoch: request.lease_epoch.ok_or_else(|| missing("lease_epoch"))?,
         events,
         end: request.end,
@@ -191,14 +300,15 @@ async fn take(
 ) -> Result<BatchAnswer, ApiError> {
     let shared = &api.server.shared;
     let is_passed_on = headers.contains_key(FORWARDED);
-    let taken = ingest::take(
-        shared,
-        request.execution_id,
-        request.worker_id.clone(),
-        request.events.clone(),
-    )
-    .await;
-    match taken {
+    let incoming = IncomingEvents {
+        execution: request.execution_id,
+        worker: request.worker_id.clone(),
+        command: request.command_id,
+        lease_epoch: request.lease_epoch,
+        events: request.events.clone(),
+    };
+    keep_session(api, &request).await?;
+    match ingest::take(shared, incoming).await {
         Ok(taken) => Ok(BatchAnswer {
             request_id: request_id(api, headers).to_string(),
             status: BatchState::Completed,
@@ -222,6 +332,17 @@ async fn take(
         }
         Err(refused) => Err(refused.into()),
     }
+}
+
+/// A worker that says that it works on a command lives.
+async fn keep_session(api: &Api, request: &BatchRequest) -> Result<(), ApiError> {
+    let is_beat = |event: &WireEvent| event.event_type == "command.heartbeat";
+    if let Some(worker) = &request.worker_id
+        && request.events.iter().any(is_beat)
+    {
+        api.workers.keep(&api.server, worker).await?;
+    }
+    Ok(())
 }
 
 /// What another server said, in its own words.
@@ -251,7 +372,7 @@ impl From<Refused> for ApiError {
             Refused::SeveralCommands => {
                 Self::invalid("BATCH_SPANS_COMMANDS", detail).remedy("send one batch per command")
             }
-            Refused::Fenced => Self::conflict("FENCED", detail),
+            Refused::Fenced | Refused::Unclaimed(_) => Self::conflict("FENCED", detail),
             Refused::Failed(error) => error.into(),
             Refused::Unfit(refusal) => refusal.into(),
         }

@@ -1,6 +1,7 @@
 //! Runs: started, listed, shown, read.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
 use model::time::Time;
@@ -17,6 +18,7 @@ use crate::api::error::{ApiError, Failures};
 use crate::api::extract::{Body, Id, IdAnd, Params, id};
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
+use crate::submit::RunRequest;
 
 /// So many runs or events fit on a page.
 const PAGE_MAX: usize = 1_000;
@@ -24,29 +26,74 @@ const PAGE: usize = 50;
 /// So many events are looked at for one page when only some kinds are wanted.
 const LOOKED_AT_MAX: usize = 20_000;
 
+/// The longest id of a trace.
+const TRACE_MAX: usize = 128;
+
 /// Start a run.
 ///
 /// When this answers, the run is durable. With the playbook's own text it needs the role `author`.
 #[utoipa::path(post, path = "/api/execute", tag = "runs", request_body = ExecuteRequest,
+    params(("traceparent" = Option<String>, Header)),
     responses((status = 200, description = "the run has begun", body = Started), Failures),
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn execute(
     State(api): State<Api>,
     may: Authorized<Operate>,
+    headers: HeaderMap,
     Body(request): Body<ExecuteRequest>,
 ) -> Answer<Started> {
     if request.playbook.is_some() {
         // The text becomes part of the catalog, and code that workers run.
         may.also::<Author>()?;
     }
-    let execution_id = start(&api, request).await?;
+    let trace_id = trace(&request, &headers)?;
+    let execution_id = start(&api, request, trace_id).await?;
     Ok(Json(Started {
         execution_id,
         status: RunStatus::Running,
     }))
 }
 
-async fn start(api: &Api, request: ExecuteRequest) -> Result<ExecutionId, ApiError> {
+/// The trace that a request belongs to: the one it names, or that of its `traceparent` header.
+fn trace(request: &ExecuteRequest, headers: &HeaderMap) -> Result<Option<Name>, ApiError> {
+    if let Some(trace) = &request.trace_id {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        if trace.is_empty() || trace.len() > TRACE_MAX || !trace.bytes().all(is_plain) {
+            let detail = format!(
+                "`trace_id` is not 1 to {TRACE_MAX} letters, digits or one of `-`, `_`, `.` and `:`"
+            );
+            return Err(ApiError::invalid("TRACE_ID_INVALID", detail));
+        }
+        return Ok(Some(Name::from(trace.as_str())));
+    }
+    let parent = headers
+        .get("traceparent")
+        .and_then(|value| value.to_str().ok());
+    Ok(parent.and_then(trace_of_parent).map(Name::from))
+}
+
+/// The trace id in a W3C `traceparent` header; none where the header is malformed, which then counts as absent.
+fn trace_of_parent(header: &str) -> Option<&str> {
+    let is_hex = |text: &str| {
+        text.bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let mut parts = header.trim().split('-');
+    let (version, trace, span, flags) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let lengths = [(version, 2), (trace, 32), (span, 16), (flags, 2)];
+    let is_formed = lengths
+        .iter()
+        .all(|(part, length)| part.len() == *length && is_hex(part));
+    let is_zero = |text: &str| text.bytes().all(|byte| byte == b'0');
+    (is_formed && version != "ff" && !is_zero(trace) && !is_zero(span)).then_some(trace)
+}
+
+async fn start(
+    api: &Api,
+    request: ExecuteRequest,
+    trace_id: Option<Name>,
+) -> Result<ExecutionId, ApiError> {
     if let Some(payload) = &request.payload
         && !payload.text().starts_with('{')
     {
@@ -64,7 +111,15 @@ async fn start(api: &Api, request: ExecuteRequest) -> Result<ExecutionId, ApiErr
         return Ok(execution);
     }
     api.server
-        .submit_from_catalog(execution, &path, version, request.payload)
+        .submit_from_catalog(
+            execution,
+            &path,
+            version,
+            RunRequest {
+                payload: request.payload,
+                trace_id,
+            },
+        )
         .await?;
     Ok(execution)
 }
@@ -354,4 +409,26 @@ pub(crate) async fn graph(
         "steps": steps.collect::<Vec<_>>(),
         "arcs": arcs.collect::<Vec<_>>(),
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_traceparent_gives_its_trace_and_a_malformed_one_nothing() {
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let whole = format!("00-{trace}-00f067aa0ba902b7-01");
+        assert_eq!(trace_of_parent(&whole), Some(trace));
+        for malformed in [
+            "",
+            "00",
+            &whole.replace("4b", "4B"),
+            &whole.replace("00-4", "ff-4"),
+            &whole.replace(trace, &"0".repeat(32)),
+            &whole.replace("-01", ""),
+        ] {
+            assert_eq!(trace_of_parent(malformed), None, "{malformed}");
+        }
+    }
 }

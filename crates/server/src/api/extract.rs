@@ -22,19 +22,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// A JSON body that may be left out altogether.
+/// A JSON body that may be left out altogether. Its type may not: a page of another site cannot send JSON without asking.
 pub(crate) struct MaybeBody<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let is_json = must_be_json(request.headers());
+        must_be_json(request.headers())?;
         let bytes = bytes(request, state).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
-        is_json?;
         parse(&bytes).map(Self)
     }
 }
@@ -124,7 +123,7 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), ApiError> {
         return Ok(());
     }
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    let detail = "the body must be JSON";
+    let detail = "the request must say that it is JSON, even without a body";
     Err(ApiError::new(status, "NOT_JSON", detail).remedy("send `Content-Type: application/json`"))
 }
 

@@ -1,11 +1,14 @@
 //! What every request passes before it is routed: the Host it names, the Origin it comes from, the headers it leaves with.
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::error::ApiError;
+use crate::api::listen::Peer;
 use crate::api::state::Api;
 
 /// Answers of the API are data, never a page that another site may frame or run.
@@ -22,12 +25,15 @@ const HEADERS: [(HeaderName, &str); 4] = [
 
 /// Checks a request and dresses its answer.
 pub(crate) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let checked = check(
-        &api,
-        request.method(),
-        request.headers(),
-        request.uri().host(),
-    );
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    let activity = peer.map(|ConnectInfo(peer)| Arc::clone(&peer.activity));
+    let is_framed = request.version() == Version::HTTP_2;
+    let _under_way = activity.map(|activity| activity.begin(is_framed));
+    let authority = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    let checked = check(&api, request.method(), request.headers(), authority);
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
@@ -45,12 +51,11 @@ fn check(
     api: &Api,
     method: &Method,
     headers: &HeaderMap,
-    uri: Option<&str>,
+    authority: Option<&str>,
 ) -> Result<(), ApiError> {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let host = host.or(uri).map(name).unwrap_or_default();
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let authority = text(header::HOST).or(authority).unwrap_or_default();
+    let host = name(authority);
     if !api.hosts.allow(host) {
         let status = StatusCode::MISDIRECTED_REQUEST;
         let detail = format!("`{host}` is not a name of this server");
@@ -58,22 +63,59 @@ fn check(
             .remedy("call it by its address, or start it with --host NAME"));
     }
     // A page elsewhere can make a browser send a request here; only its Origin gives it away.
-    let origin = headers.get(header::ORIGIN);
-    if let Some(origin) = origin
-        && !method.is_safe()
-    {
-        let origin = origin.to_str().ok().and_then(|text| text.split_once("://"));
-        let same = origin.is_some_and(|(_, authority)| name(authority) == host);
-        if !same {
-            let detail = "the request comes from a page of another site";
-            return Err(ApiError::new(
-                StatusCode::FORBIDDEN,
-                "ORIGIN_FOREIGN",
-                detail,
-            ));
+    if headers.contains_key(header::ORIGIN) && !method.is_safe() {
+        // A proxy before the server says how it was reached; a page cannot make a browser send this header unasked.
+        let scheme = match text(FORWARDED_PROTO) {
+            _ if api.is_encrypted => "https",
+            Some(scheme) => scheme.split(',').next().unwrap_or_default().trim(),
+            None => "http",
+        };
+        let own = Origin::new(scheme, authority);
+        let origin = text(header::ORIGIN).and_then(Origin::parse);
+        if origin.is_none_or(|origin| origin != own) {
+            let detail = "the request comes from a page of another origin";
+            return Err(
+                ApiError::new(StatusCode::FORBIDDEN, "ORIGIN_FOREIGN", detail).remedy(
+                    "open the page at the scheme, host and port of this server; a proxy that encrypts sends `X-Forwarded-Proto: https`",
+                ),
+            );
         }
     }
     Ok(())
+}
+
+/// How a proxy says with which scheme it was reached.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Where a page comes from: scheme, host and port.
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    scheme: String,
+    host: String,
+    port: Option<String>,
+}
+
+impl Origin {
+    fn new(scheme: &str, authority: &str) -> Self {
+        let scheme = scheme.to_ascii_lowercase();
+        let host = name(authority);
+        let port = authority.trim()[host.len()..].strip_prefix(':');
+        let usual = match scheme.as_str() {
+            "http" => Some("80"),
+            "https" => Some("443"),
+            _ => None,
+        };
+        Self {
+            host: host.to_ascii_lowercase(),
+            port: port.or(usual).map(str::to_owned),
+            scheme,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (scheme, authority) = text.split_once("://")?;
+        Some(Self::new(scheme, authority))
+    }
 }
 
 /// The host in `host:port`.
@@ -127,6 +169,34 @@ mod tests {
         assert_eq!(name("localhost:8082"), "localhost");
         assert_eq!(name("[::1]:8082"), "[::1]");
         assert_eq!(name("example.org"), "example.org");
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let own = Origin::new("http", "localhost:8082");
+        assert_eq!(Origin::parse("http://LOCALHOST:8082"), Some(own));
+        let own = Origin::new("http", "localhost:8082");
+        for other in [
+            "http://localhost:3000",
+            "http://localhost",
+            "https://localhost:8082",
+        ] {
+            assert_ne!(
+                Origin::parse(other),
+                Some(Origin::new("http", "localhost:8082")),
+                "{other}"
+            );
+        }
+        assert_eq!(Origin::parse("null"), None);
+        assert_eq!(own.port.as_deref(), Some("8082"));
+        assert_eq!(
+            Origin::parse("https://a.example"),
+            Some(Origin::new("https", "a.example:443"))
+        );
+        assert_eq!(
+            Origin::parse("http://[::1]:80"),
+            Some(Origin::new("http", "[::1]"))
+        );
     }
 
     #[test]

@@ -2,29 +2,28 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
 use crate::api::access::{AdminToken, first_admin, keep_admin};
+use crate::api::connection::{Activity, Connection, Socket};
 use crate::api::router;
 use crate::api::state::{Api, ApiConfig};
 
 /// A handshake that takes longer is given up.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// So many connections are open at once; more wait until one closes.
+const CONNECTIONS_MAX: usize = 4_096;
 /// Connections that wait to be served.
 const WAITING_MAX: usize = 64;
 /// How long accepting rests after an error such as too many open files.
@@ -103,7 +102,9 @@ impl Listening {
         tls: Option<Tls>,
         stop: CancellationToken,
     ) -> io::Result<()> {
-        let (router, _) = router::routes(Api::new(server, &config, stop.clone()));
+        let mut api = Api::new(server, &config, stop.clone());
+        api.is_encrypted = tls.is_some();
+        let (router, _) = router::routes(api);
         let service = router.into_make_service_with_connect_info::<Peer>();
         let connections = Connections::start(self.listener, self.address, tls, stop.clone());
         let serving = axum::serve(connections, service);
@@ -129,18 +130,26 @@ impl Server {
 }
 
 /// Who is at the other end.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    /// Its address.
+    pub(crate) address: SocketAddr,
+    /// What happens on its connection.
+    pub(crate) activity: Arc<Activity>,
+}
 
 impl Connected<IncomingStream<'_, Connections>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
-        Self(*stream.remote_addr())
+        Self {
+            address: *stream.remote_addr(),
+            activity: stream.io().activity(),
+        }
     }
 }
 
 /// Connections that are ready to be served; a handshake never holds up another connection.
 pub(crate) struct Connections {
-    ready: mpsc::Receiver<(Stream, SocketAddr)>,
+    ready: mpsc::Receiver<(Connection, SocketAddr)>,
     address: SocketAddr,
 }
 
@@ -166,9 +175,14 @@ impl Connections {
 async fn accept(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
-    ready: mpsc::Sender<(Stream, SocketAddr)>,
+    ready: mpsc::Sender<(Connection, SocketAddr)>,
 ) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
+        // The semaphore is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -180,7 +194,8 @@ async fn accept(
         // An answer is small and someone waits for it.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor.clone() else {
-            if ready.send((Stream::Plain(stream), peer)).await.is_err() {
+            let connection = Connection::new(Socket::Plain(stream), place);
+            if ready.send((connection, peer)).await.is_err() {
                 return;
             }
             continue;
@@ -190,7 +205,8 @@ async fn accept(
             match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     // A server that stops serves nobody more.
-                    let _ = ready.send((Stream::Tls(Box::new(stream)), peer)).await;
+                    let connection = Connection::new(Socket::Tls(Box::new(stream)), place);
+                    let _ = ready.send((connection, peer)).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "a handshake failed"),
                 Err(_) => tracing::debug!(%peer, "a handshake took too long"),
@@ -200,10 +216,10 @@ async fn accept(
 }
 
 impl Listener for Connections {
-    type Io = Stream;
+    type Io = Connection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Stream, SocketAddr) {
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
         match self.ready.recv().await {
             Some(connection) => connection,
             // Stopping: the caller is told by the same token and asks no more.
@@ -213,51 +229,5 @@ impl Listener for Connections {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.address)
-    }
-}
-
-/// A connection, encrypted or not.
-pub(crate) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
     }
 }

@@ -178,6 +178,7 @@ pub(crate) async fn put(
         control: ResultControl::default(),
         uri: place.uri(),
         bytes_max: PUT_BYTES_MAX,
+        missing: ::results::MissingPaths::default(),
     };
     let chunks = body.into_data_stream().map_err(io::Error::other);
     let kept = keeper.keep(&mut StreamReader::new(chunks)).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
@@ -17,6 +17,7 @@ use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
 use store::Filter;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep_until};
@@ -68,7 +69,7 @@ pub(crate) async fn one(
     Params(params): Params<StreamParams>,
     headers: HeaderMap,
 ) -> Result<Events, ApiError> {
-    let waiting = Waiting::new(&api);
+    let waiting = Waiting::new(&api)?;
     let has_ended = row(&api, id).await?.status.is_terminal();
     let after = last_event_id(&headers)?.or(params.after_seq).unwrap_or(0);
     let follow = Follow {
@@ -111,15 +112,25 @@ struct Waiting {
     published: Receiver<Arc<Published>>,
     ended: Receiver<ExecutionId>,
     closing: CancellationToken,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Waiting {
-    fn new(api: &Api) -> Self {
-        Self {
+    fn new(api: &Api) -> Result<Self, ApiError> {
+        let place = Arc::clone(&api.streams).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let detail = "this server follows as many streams as it can";
+            ApiError::new(status, "TOO_MANY_STREAMS", detail).remedy(
+                "close streams that nobody reads, or read pages: GET /api/executions/{id}/events",
+            )
+        })?;
+        Ok(Self {
             published: api.server.watch(),
             ended: api.server.shared.ended.subscribe(),
             closing: api.closing.clone(),
-        }
+            _place: place,
+        })
     }
 
     /// Waits for news of a run, or of any.
@@ -305,7 +316,7 @@ pub(crate) async fn all(
 ) -> Result<Events, ApiError> {
     let last = last_event_id(&headers)?;
     let follow = FollowAll {
-        waiting: Waiting::new(&api),
+        waiting: Waiting::new(&api)?,
         server: api.server,
         known: std::collections::HashMap::new(),
         last: last.unwrap_or(0),

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use model::id::WorkerId;
+use store::AccessId;
 use tokio::time::Instant;
 use wire::api::{HeartbeatRequest, WorkerPool};
 
@@ -25,6 +26,8 @@ pub(crate) struct Workers {
 struct Known {
     heard: Instant,
     renewed: Option<Instant>,
+    /// The access token that claimed commands under this name last.
+    claimed_by: Option<AccessId>,
     shown: WorkerPool,
 }
 
@@ -61,6 +64,18 @@ impl Workers {
         Ok(())
     }
 
+    /// Remembers whose access token claims commands under a worker's name.
+    pub(crate) fn claims_with(&self, worker: &WorkerId, token: Option<AccessId>) {
+        self.note(worker, |known| known.claimed_by = token);
+    }
+
+    /// Whether commands were claimed here under this name with this access token.
+    pub(crate) fn has_claimed(&self, worker: &WorkerId, token: AccessId) -> bool {
+        let known = self.lock();
+        let known = known.get(worker).and_then(|known| known.claimed_by);
+        known == Some(token)
+    }
+
     /// A worker has ended.
     pub(crate) fn gone(&self, worker: &WorkerId) {
         self.lock().remove(worker);
@@ -83,6 +98,7 @@ impl Workers {
         let entry = known.entry(worker.clone()).or_insert_with(|| Known {
             heard: Instant::now(),
             renewed: None,
+            claimed_by: None,
             shown: WorkerPool {
                 worker: worker.clone(),
                 pool: None,

@@ -148,6 +148,13 @@ impl Drive {
                 // Nobody waits for it any more: the claims lapse with the asker's session.
                 let _ = reply.send(self.build_for(&worker, &commands));
             }
+            Order::HeldElsewhere { worker, reply } => {
+                let mut held = self.claims.held_by(&worker);
+                held.retain(|command| !self.slots.contains_key(&command.execution));
+                // Nobody waits for it any more: nothing to do.
+                let _ = reply.send(held);
+            }
+            Order::Taken { worker, commands } => self.claims.take(&worker, commands),
             Order::Forget(command) => self.claims.forget(command),
             Order::Drain(reply) => self.drains.push(reply),
         }

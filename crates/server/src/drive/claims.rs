@@ -118,8 +118,39 @@ impl Claims {
         self.holders.remove(&command);
     }
 
-    pub(super) fn is_held(&self, command: CommandId) -> bool {
+    fn is_held(&self, command: CommandId) -> bool {
         self.holders.contains_key(&command)
+    }
+
+    /// Who holds a command, as far as this process knows.
+    pub(super) fn holder(&self, command: CommandId) -> Option<WorkerId> {
+        self.holders.get(&command).cloned()
+    }
+
+    /// A worker holds these now.
+    pub(super) fn take(&mut self, worker: &WorkerId, commands: Vec<CommandId>) {
+        let taken = commands.into_iter();
+        self.holders
+            .extend(taken.map(|command| (command, worker.clone())));
+    }
+
+    /// The commit that would have closed these did not happen.
+    pub(super) fn hold_again(&mut self, execution: ExecutionId, stops: &[(Seq, Option<WorkerId>)]) {
+        for (seq, holder) in stops {
+            if let Some(worker) = holder {
+                let command = CommandId {
+                    execution,
+                    seq: *seq,
+                };
+                self.holders.insert(command, worker.clone());
+            }
+        }
+    }
+
+    /// What a worker holds, as far as this process knows.
+    pub(super) fn held_by(&self, worker: &WorkerId) -> Vec<CommandId> {
+        let held = self.holders.iter().filter(|(_, holder)| *holder == worker);
+        held.map(|(command, _)| *command).collect()
     }
 
     pub(super) fn listen(&mut self, worker: WorkerId, reply: oneshot::Sender<Vec<Told>>) {
@@ -133,9 +164,13 @@ impl Claims {
 
     /// Tells the holder of a command.
     pub(super) fn tell(&mut self, told: Told) {
-        let Some(worker) = self.holders.get(&told.command) else {
-            return;
-        };
+        if let Some(worker) = self.holder(told.command) {
+            self.tell_worker(&worker, told);
+        }
+    }
+
+    /// Tells a worker.
+    pub(super) fn tell_worker(&mut self, worker: &WorkerId, told: Told) {
         let listener = self.listeners.entry(worker.clone()).or_default();
         listener.untold.push(told);
         if let Some(reply) = listener.reply.take()

@@ -39,7 +39,7 @@ pub(super) struct Outcome {
 /// What a commit carries beside what the store is given.
 struct Rest {
     events: Vec<model::event::Event>,
-    stops: Vec<(Seq, WorkerId)>,
+    stops: Vec<(Seq, Option<WorkerId>)>,
     handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
     offered: Vec<Offered>,
     status: RunStatus,
@@ -82,6 +82,10 @@ impl Drive {
             now: self.shared.store.now(),
             net: slot.net.clone(),
         };
+        // Before the commands are closed: nobody holds a closed one.
+        let stops = decision.stops.into_iter();
+        let stops = stops.map(|(seq, _)| (seq, self.claims.holder(CommandId { execution, seq })));
+        gathered.stops.extend(stops);
         for change in decision.commands {
             let change = gathered.command(&mut self.claims, &mut decided, change, &issuing);
             gathered.commit.commands.push(change);
@@ -103,7 +107,6 @@ impl Drive {
         let fences = decision.fences.into_iter().map(fence);
         gathered.commit.fences.extend(fences);
         gathered.bodies.extend(decision.bodies);
-        gathered.stops.extend(decision.stops);
         gathered.decided.push(decided);
         gathered.status = decision.state.status();
         slot.state = Some(decision.state);
@@ -213,10 +216,15 @@ impl Drive {
             Ok(Committed::Done) => self.announce(execution, decided, outcome.rest),
             Ok(Committed::Fenced) => {
                 slot.is_fenced = true;
-                self.put_back(execution, decided, &outcome.rest.handed, None);
+                self.put_back(execution, decided, &outcome.rest, NotDone::Again);
             }
             Ok(Committed::Moved { .. }) => {
-                self.put_back(execution, decided, &outcome.rest.handed, None);
+                self.put_back(execution, decided, &outcome.rest, NotDone::Again);
+            }
+            Err(error) if error.refused_write().is_some() => {
+                tracing::debug!(%execution, %error, "a commit was not written");
+                let unwritten = NotDone::Unwritten(error);
+                self.put_back(execution, decided, &outcome.rest, unwritten);
             }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "a commit may not have happened; trying again");
@@ -226,11 +234,12 @@ impl Drive {
                 for entry in &mut decided {
                     entry.waiting.doubts.extend(first);
                 }
-                self.put_back(execution, decided, &outcome.rest.handed, None);
+                self.put_back(execution, decided, &outcome.rest, NotDone::Again);
             }
             Err(error) => {
                 tracing::error!(%execution, %error, "a commit was refused");
-                self.put_back(execution, decided, &outcome.rest.handed, Some(error));
+                let refused = NotDone::Refused(error);
+                self.put_back(execution, decided, &outcome.rest, refused);
             }
         }
     }
@@ -240,30 +249,25 @@ impl Drive {
         &mut self,
         execution: ExecutionId,
         decided: Vec<Decided>,
-        handed: &[(WorkerId, Seq, LeaseEpoch)],
-        error: Option<Error>,
+        rest: &Rest,
+        why: NotDone,
     ) {
         let Some(mut slot) = self.slots.remove(&execution) else {
             return;
         };
-        self.claims.unhand(execution, handed);
+        self.claims.unhand(execution, &rest.handed);
+        self.claims.hold_again(execution, &rest.stops);
         let gathered = slot.gathered.take().map(|gathered| {
             self.claims.unhand(execution, &gathered.handed);
+            self.claims.hold_again(execution, &gathered.stops);
             gathered.decided
         });
         let gathered = gathered.unwrap_or_default();
         let mut queue: VecDeque<Waiting> = VecDeque::new();
-        let mut error = error;
+        let mut why = why;
         for entry in decided.into_iter().chain(gathered) {
             self.claims.unassign(execution, &entry.handed);
-            match error.take() {
-                Some(error) => {
-                    if let Some(reply) = entry.waiting.reply {
-                        let _ = reply.send(Err(Posted::Failed(error)));
-                    }
-                }
-                None => queue.push_back(entry.waiting),
-            }
+            queue.extend(why.answer(entry.waiting));
         }
         queue.append(&mut slot.queue);
         slot.queue = queue;
@@ -348,8 +352,12 @@ impl Drive {
         let state = slot.and_then(|slot| slot.state.as_ref());
         let stopping = state.filter(|state| state.stop.is_some());
         let held = stopping.into_iter().flat_map(|state| state.commands.iter());
-        let held = held.filter_map(|(seq, live)| Some((*seq, live.claimed.as_ref()?.0.clone())));
-        let held: Vec<_> = held.collect();
+        let held = held.filter(|(_, live)| live.claimed.is_some());
+        let held: Vec<_> = held.map(|(seq, _)| *seq).collect();
+        let held: Vec<_> = held
+            .into_iter()
+            .map(|seq| (seq, self.claims.holder(CommandId { execution, seq })))
+            .collect();
         let status = state.map_or(RunStatus::Running, engine::State::status);
         self.tell_stops(execution, &held);
         self.shared.sweeps.messages.notify_one();
@@ -397,21 +405,60 @@ impl Drive {
     }
 
     /// Workers that hold a command which should stop are told; a command nobody holds is withdrawn at once.
-    fn tell_stops(&mut self, execution: ExecutionId, stops: &[(Seq, WorkerId)]) {
-        for (seq, _) in stops {
+    fn tell_stops(&mut self, execution: ExecutionId, stops: &[(Seq, Option<WorkerId>)]) {
+        for (seq, holder) in stops {
             let command = CommandId {
                 execution,
                 seq: *seq,
             };
-            if self.claims.is_held(command) {
-                self.claims.tell(Told {
-                    command,
-                    verdict: Verdict::Stop,
-                });
-            } else {
-                self.line_up(execution, Waiting::new(Input::Unclaimed(*seq)));
+            match holder {
+                Some(worker) => self.claims.tell_worker(
+                    worker,
+                    Told {
+                        command,
+                        verdict: Verdict::Stop,
+                    },
+                ),
+                None => self.line_up(execution, Waiting::new(Input::Unclaimed(*seq))),
             }
         }
+    }
+}
+
+/// Why a commit did not happen, which decides what becomes of its inputs.
+enum NotDone {
+    /// They are decided again.
+    Again,
+    /// The first is answered with the error; the others are decided again without it.
+    Refused(Error),
+    /// The store takes no writes now: whoever waits is told so at once, and what nobody waits for is decided again.
+    Unwritten(Error),
+}
+
+impl NotDone {
+    /// Answers an input, or gives it back for another try.
+    fn answer(&mut self, waiting: Waiting) -> Option<Waiting> {
+        let error = match self {
+            Self::Again => return Some(waiting),
+            Self::Refused(_) => match std::mem::replace(self, Self::Again) {
+                Self::Refused(error) => error,
+                _ => return Some(waiting),
+            },
+            // An earlier commit of the input may have happened: to tell of a failure might be wrong.
+            Self::Unwritten(_) if !waiting.doubts.is_empty() => return Some(waiting),
+            // What the log leaves undone is to be done, whoever asked for it.
+            Self::Unwritten(_) if matches!(waiting.input, Input::GoOn) => return Some(waiting),
+            Self::Unwritten(_) if waiting.reply.is_none() => return Some(waiting),
+            Self::Unwritten(error) => match error.refused_write() {
+                Some(error) => error,
+                None => return Some(waiting),
+            },
+        };
+        if let Some(reply) = waiting.reply {
+            // Nobody waits for the answer any more: nothing to do.
+            let _ = reply.send(Err(Posted::Failed(error)));
+        }
+        None
     }
 }
 

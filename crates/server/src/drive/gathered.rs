@@ -17,7 +17,7 @@ pub(super) struct Gathered {
     pub(super) commit: Commit,
     pub(super) bodies: Vec<BodyToKeep>,
     pub(super) decided: Vec<Decided>,
-    pub(super) stops: Vec<(Seq, WorkerId)>,
+    pub(super) stops: Vec<(Seq, Option<WorkerId>)>,
     /// Commands handed to workers that were waiting for work.
     pub(super) handed: Vec<(WorkerId, Seq, LeaseEpoch)>,
     /// Commands on offer to whoever asks.

@@ -118,6 +118,16 @@ pub(crate) enum Order {
         commands: Vec<(CommandId, LeaseEpoch)>,
         reply: oneshot::Sender<Vec<Claimed>>,
     },
+    /// Which commands of executions driven elsewhere a worker has taken here.
+    HeldElsewhere {
+        worker: WorkerId,
+        reply: oneshot::Sender<Vec<CommandId>>,
+    },
+    /// A worker has taken these commands of executions driven elsewhere.
+    Taken {
+        worker: WorkerId,
+        commands: Vec<CommandId>,
+    },
     /// A command is held by nobody of this process any more.
     Forget(CommandId),
     /// Answer when everything taken in so far is durable.
@@ -184,6 +194,14 @@ impl Handle {
             reply,
         })
         .await
+    }
+
+    /// Which commands of executions driven elsewhere a worker has taken here.
+    pub(crate) async fn held_elsewhere(&self, worker: &WorkerId) -> Result<Vec<CommandId>, Error> {
+        let (reply, answer) = oneshot::channel();
+        let worker = worker.clone();
+        self.send(Order::HeldElsewhere { worker, reply }).await?;
+        answer.await.map_err(|_| Error::Stopping)
     }
 
     /// Waits until everything taken in so far is durable.

@@ -14,6 +14,7 @@ pub(super) fn hash(event: &WireEvent) -> [u8; 32] {
         event_type: kind_name(event),
         payload: event.payload.as_ref().map(canonical),
         meta: None,
+        status: event.status(),
         ..event.clone()
     };
     let text = serde_json::to_vec(&content).expect("an event serialises to JSON");
@@ -87,6 +88,12 @@ mod tests {
         .unwrap();
         let one = event(&json!({"x": 2, "y": [1]}));
         assert_eq!(hash(&one), hash(&other));
+        other.status = Some(wire::WireStatus::Success);
+        assert_eq!(
+            hash(&one),
+            hash(&other),
+            "a status that follows from the type may be left out"
+        );
         other.step = Some("b".into());
         assert_ne!(hash(&one), hash(&other));
     }

@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 
 use engine::Input;
-use model::event::Event;
+use model::event::{Event, Kind};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, WorkerId};
-use model::raw::Raw;
-use serde::Deserialize;
 use wire::WireEvent;
-use wire::api::EventAnswer;
+use wire::api::{EventAnswer, EventState};
 
 use crate::Shared;
 use crate::drive::{Extras, Posted};
 use crate::error::Error;
 use crate::ingest::identity::{derived, end, hash};
-use crate::ingest::translate::{Said, Scene, Untranslatable};
+use crate::ingest::translate::{Translated, Translation, Untranslatable, is_later_word};
 use crate::loading;
+
+/// So many events are read at once, and so many times, to find the end that a later word speaks of.
+const PAGE: usize = 500;
+const PAGES_MAX: usize = 40;
 
 /// Why a batch was not taken; nothing of it was.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,9 @@ pub(crate) enum Refused {
     /// No claim entitles to these events.
     #[error("no current claim entitles to these events")]
     Fenced,
+    /// Nobody has claimed the command.
+    #[error("command {0} is held by nobody: claim it with POST /api/commands/claim first")]
+    Unclaimed(CommandId),
     /// There is no such execution.
     #[error(transparent)]
     Failed(#[from] Error),
@@ -49,13 +54,18 @@ pub(crate) struct Taken {
     pub(crate) events: Vec<EventAnswer>,
 }
 
-/// What older clients put beside an event.
-#[derive(Debug, Default, Deserialize)]
-struct Meta {
-    #[serde(default)]
-    command_id: Option<CommandId>,
-    #[serde(default)]
-    lease_epoch: Option<LeaseEpoch>,
+/// Events of one execution on their way in, with the claim they are sent under. Its epoch is the store's own.
+pub(crate) struct IncomingEvents {
+    /// The execution.
+    pub(crate) execution: ExecutionId,
+    /// Who sends them.
+    pub(crate) worker: Option<WorkerId>,
+    /// The command they are about, where one is named.
+    pub(crate) command: Option<CommandId>,
+    /// The claim that it is held under, where it is named.
+    pub(crate) lease_epoch: Option<LeaseEpoch>,
+    /// What happened.
+    pub(crate) events: Vec<WireEvent>,
 }
 
 /// A command, and the claim that is spoken under.
@@ -63,54 +73,86 @@ struct Claim {
     command: CommandId,
     lease_epoch: LeaseEpoch,
     worker: WorkerId,
+    /// Whether another claim has taken its place; what was said under it before is known all the same.
+    is_stale: bool,
+}
+
+/// An event that is not in the log yet, and its place in the batch.
+struct NewEvent<'e> {
+    index: usize,
+    event: &'e WireEvent,
+}
+
+/// What became of an event that is not in the log yet.
+#[derive(Clone, Copy)]
+enum Disposition {
+    Recorded,
+    Known(Option<Seq>),
 }
 
 /// Takes in events of one execution.
-pub(crate) async fn take(
-    shared: &Shared,
-    execution: ExecutionId,
-    worker: Option<WorkerId>,
-    mut events: Vec<WireEvent>,
-) -> Result<Taken, Refused> {
-    parse(&events)?;
-    authorise(&events)?;
-    let metas: Vec<Meta> = events.iter().map(meta).collect();
-    let claim = find_claim(shared, execution, worker, &events, &metas).await?;
+pub(crate) async fn take(shared: &Shared, incoming: IncomingEvents) -> Result<Taken, Refused> {
+    parse(&incoming.events)?;
+    authorise(&incoming.events)?;
+    let claim = find_claim(shared, &incoming).await?;
+    let IncomingEvents {
+        execution,
+        mut events,
+        ..
+    } = incoming;
     let hashes: Vec<[u8; 32]> = events.iter().map(hash).collect();
     for event in &mut events {
-        let id = claim.as_ref();
+        let id = claim.as_ref().ok();
         let id = id.map(|claim| derived(event, (claim.command, claim.lease_epoch)));
         event.event_id = event.event_id.or(id);
     }
     let known = duplicates(shared, execution, &events, &hashes).await?;
-    let is_news = |event: &WireEvent| !event.event_id.is_some_and(|id| known.contains_key(&id));
-    let news: Vec<&WireEvent> = events.iter().filter(|event| is_news(event)).collect();
-    let ids = events.iter().zip(&hashes);
-    let foreign: HashMap<EventId, [u8; 32]> = ids
-        .filter_map(|(event, hash)| Some((event.event_id?, *hash)))
-        .collect();
-    let recorded = match claim {
-        _ if news.is_empty() => HashMap::new(),
-        Some(claim) => report(shared, claim, &news, foreign).await?,
-        None if news.iter().all(|event| needs_no_row(event)) => HashMap::new(),
-        None => return Err(Refused::Fenced),
+    let is_known = |event: &WireEvent| event.event_id.is_some_and(|id| known.contains_key(&id));
+    let news = events.iter().enumerate();
+    let news = news.map(|(index, event)| NewEvent { index, event });
+    let news = news.filter(|new| !needs_no_row(new.event) && !is_known(new.event));
+    let news: Vec<NewEvent<'_>> = news.collect();
+    let reported = if news.is_empty() {
+        ReportedEvents::default()
+    } else {
+        let ids = events.iter().zip(&hashes);
+        let foreign = ids.filter_map(|(event, hash)| Some((event.event_id?, *hash)));
+        report(shared, claim?, &news, foreign.collect()).await?
     };
     let answers = events.iter().map(|event| {
-        let id = event.event_id;
-        let before = id.and_then(|id| known.get(&id).copied());
-        EventAnswer {
-            event_id: id,
-            seq: before.or_else(|| recorded.get(&id?).copied()),
-            duplicate: before.is_some(),
-        }
+        let before = event.event_id.and_then(|id| known.get(&id).copied());
+        answer(event, before, &reported)
     });
     Ok(Taken {
         events: answers.collect(),
     })
 }
 
+/// What is answered to one event.
+fn answer(event: &WireEvent, before: Option<Seq>, reported: &ReportedEvents) -> EventAnswer {
+    let id = event.event_id;
+    let recorded = id.and_then(|id| reported.recorded.get(&id).copied());
+    let disposition = id.and_then(|id| reported.dispositions.get(&id).copied());
+    let (status, seq) = match (before, recorded, disposition) {
+        (Some(seq), ..) => (EventState::Duplicate, Some(seq)),
+        (None, Some(seq), _) => (EventState::Recorded, Some(seq)),
+        (None, None, _) if needs_no_row(event) => (EventState::Acknowledged, None),
+        (None, None, Some(Disposition::Known(seq))) => (EventState::Known, seq),
+        (None, None, _) => (EventState::Known, None),
+    };
+    EventAnswer {
+        event_id: id,
+        seq,
+        duplicate: before.is_some(),
+        status,
+    }
+}
+
 fn parse(events: &[WireEvent]) -> Result<(), Refused> {
     let wrong = events.iter().enumerate().filter_map(|(index, event)| {
+        if needs_no_row(event) {
+            return None;
+        }
         let kind = event.kind().err().map(|error| error.to_string());
         let at = || event.at().err().map(|error| error.to_string());
         kind.or_else(at).map(|why| (index, why))
@@ -134,83 +176,82 @@ fn authorise(events: &[WireEvent]) -> Result<(), Refused> {
     }
 }
 
-/// A worker's word on commands, and a loop's end, are acknowledged; the server knows both itself.
-fn needs_no_row(event: &WireEvent) -> bool {
+/// A worker's word on commands, on routing by an older name, and on a loop's end is acknowledged; the server knows each
+/// itself.
+pub(crate) fn needs_no_row(event: &WireEvent) -> bool {
     let name = event.event_type.as_str();
+    let is_routing = || event.kind().is_ok_and(|kind| kind == Kind::NextEvaluated);
     name == "loop.done"
         || (name.starts_with("command.") && !matches!(name, "command.failed" | "command.completed"))
-}
-
-fn is_boundary(event: &WireEvent) -> bool {
-    event.kind().is_ok_and(model::event::Kind::is_boundary) || is_failed_command(event)
+        || (name.starts_with("case.") && is_routing())
 }
 
 fn is_failed_command(event: &WireEvent) -> bool {
     event.event_type == "command.failed"
 }
 
-fn meta(event: &WireEvent) -> Meta {
-    let meta = event.meta.as_ref();
-    meta.and_then(|meta: &Raw| meta.read().ok())
-        .unwrap_or_default()
-}
-
-/// The one command that the events are about: named in their meta, or the one of their step that the worker holds.
+/// The one command that the events are about: the one that is named, or the one of their step that the worker holds.
+///
+/// The inner error says why there is no claim, where events that need a row could not be taken.
 async fn find_claim(
     shared: &Shared,
-    execution: ExecutionId,
-    worker: Option<WorkerId>,
-    events: &[WireEvent],
-    metas: &[Meta],
-) -> Result<Option<Claim>, Refused> {
-    if shared
-        .store
-        .execution(execution)
-        .await
-        .map_err(Error::from)?
-        .is_none()
-    {
+    incoming: &IncomingEvents,
+) -> Result<Result<Claim, Refused>, Refused> {
+    let execution = incoming.execution;
+    let row = shared.store.execution(execution).await;
+    if row.map_err(Error::from)?.is_none() {
         return Err(Error::NotFound(execution).into());
     }
-    let mut named = metas.iter().filter_map(|meta| meta.command_id);
-    let first = named.next();
-    if named.any(|other| Some(other) != first) || first.is_some_and(|id| id.execution != execution)
-    {
+    let named = incoming.command;
+    if named.is_some_and(|id| id.execution != execution) {
         return Err(Refused::SeveralCommands);
     }
-    let open = shared
-        .store
-        .open_commands(execution)
-        .await
-        .map_err(Error::from)?;
-    let step = events.iter().find_map(WireEvent::step);
-    let speaker = worker.or_else(|| events.iter().find_map(|event| event.worker_id.clone()));
-    let fits = |open: &&store::OpenCommand| match first {
+    let open = shared.store.open_commands(execution).await;
+    let open = open.map_err(Error::from)?;
+    let speaker = incoming.worker.as_ref();
+    let step = incoming.events.iter().find_map(WireEvent::step);
+    let is_meant = |open: &&store::OpenCommand| match named {
         Some(id) => open.command.id == id,
         None => {
-            step.as_ref() == Some(&open.command.run.step)
-                && (speaker.is_none() || open.worker == speaker)
+            let is_theirs = speaker.is_none() || open.worker.as_ref() == speaker;
+            step.as_ref() == Some(&open.command.run.step) && is_theirs
         }
     };
-    let Some(found) = open.iter().find(fits) else {
-        return Ok(first.map(|command| Claim {
-            // The command is over; its claim still tells the ids of what was said under it.
+    let Some(found) = open.iter().find(is_meant) else {
+        // The command is over; its claim still tells the ids of what was said under it.
+        let claim = named.zip(incoming.lease_epoch).zip(speaker);
+        let claim = claim.map(|((command, lease_epoch), worker)| Claim {
             command,
-            lease_epoch: epoch(metas).unwrap_or(LeaseEpoch(1)),
-            worker: speaker.unwrap_or_else(|| WorkerId("".into())),
-        }));
+            lease_epoch,
+            worker: worker.clone(),
+            is_stale: false,
+        });
+        return Ok(claim.ok_or(Refused::Fenced));
     };
-    Ok(Some(Claim {
-        command: found.command.id,
-        lease_epoch: epoch(metas).unwrap_or(found.lease_epoch),
-        worker: speaker
-            .or_else(|| found.worker.clone())
-            .unwrap_or_else(|| WorkerId("".into())),
+    let command = found.command.id;
+    let Some(holder) = &found.worker else {
+        return Ok(Err(Refused::Unclaimed(command)));
+    };
+    let is_current = incoming
+        .lease_epoch
+        .is_none_or(|epoch| epoch == found.lease_epoch);
+    if speaker.is_some_and(|speaker| speaker != holder) || !is_current {
+        // What it said while it held the command is known by the claim it had then.
+        let stale = incoming.lease_epoch.zip(speaker);
+        let stale = stale.map(|(lease_epoch, worker)| Claim {
+            command,
+            lease_epoch,
+            worker: worker.clone(),
+            is_stale: true,
+        });
+        return Ok(stale.ok_or(Refused::Fenced));
+    }
+    Ok(Ok(Claim {
+        command,
+        lease_epoch: found.lease_epoch,
+        worker: holder.clone(),
+        is_stale: false,
     }))
-}
-
-fn epoch(metas: &[Meta]) -> Option<LeaseEpoch> {
-    metas.iter().find_map(|meta| meta.lease_epoch)
 }
 
 /// The events that are in the log already, with their places.
@@ -240,16 +281,32 @@ async fn duplicates(
     Ok(known)
 }
 
+/// What became of a report.
+#[derive(Default)]
+struct ReportedEvents {
+    /// Where the events that were sent are in the log.
+    recorded: HashMap<EventId, Seq>,
+    /// What became of each of them on the way there.
+    dispositions: HashMap<EventId, Disposition>,
+}
+
 /// Reports the news under its claim, in one piece.
 async fn report(
     shared: &Shared,
     claim: Claim,
-    news: &[&WireEvent],
+    news: &[NewEvent<'_>],
     foreign: HashMap<EventId, [u8; 32]>,
-) -> Result<HashMap<EventId, Seq>, Refused> {
-    let events = translate(shared, &claim, news).await?;
+) -> Result<ReportedEvents, Refused> {
+    if claim.is_stale {
+        return Err(Refused::Fenced);
+    }
+    let (events, dispositions) = translate(shared, &claim, news).await?;
     if events.is_empty() {
-        return Ok(HashMap::new());
+        let recorded = HashMap::new();
+        return Ok(ReportedEvents {
+            recorded,
+            dispositions,
+        });
     }
     let input = Input::Report(engine::Report {
         command: claim.command.seq,
@@ -267,7 +324,10 @@ async fn report(
         .post(claim.command.execution, input, extras)
         .await
     {
-        Ok(reply) => Ok(reply.recorded.into_iter().collect()),
+        Ok(reply) => Ok(ReportedEvents {
+            recorded: reply.recorded.into_iter().collect(),
+            dispositions,
+        }),
         Err(Posted::Refused(engine::Refusal::Fenced | engine::Refusal::Ended)) => {
             Err(Refused::Fenced)
         }
@@ -279,47 +339,84 @@ async fn report(
 async fn translate(
     shared: &Shared,
     claim: &Claim,
-    news: &[&WireEvent],
-) -> Result<Vec<Event>, Refused> {
+    news: &[NewEvent<'_>],
+) -> Result<(Vec<Event>, HashMap<EventId, Disposition>), Refused> {
     let execution = claim.command.execution;
     let opened = loading::open(shared, execution).await?;
     let opened = opened.ok_or(Error::NotFound(execution))?;
-    let Some(live) = opened.state.commands.get(&claim.command.seq) else {
-        // The command is over. What its client says last of its end is acknowledged: the first word counted.
-        let is_last_word = |event: &&WireEvent| needs_no_row(event) || is_boundary(event);
-        let all_ignored = news.iter().all(is_last_word);
-        return if all_ignored {
-            Ok(Vec::new())
-        } else {
-            Err(Refused::Fenced)
-        };
+    let live = opened.state.commands.get(&claim.command.seq);
+    let Some(step) = live.map(|live| live.run.step.clone()) else {
+        let seq = later_words(shared, claim, news).await?;
+        let ids = news.iter().filter_map(|new| new.event.event_id);
+        let dispositions = ids.map(|id| (id, Disposition::Known(Some(seq)))).collect();
+        return Ok((Vec::new(), dispositions));
     };
-    let run = opened.state.run(&live.run).ok_or(Refused::Fenced)?;
-    let step = opened.net.playbook.step(live.run.step.as_str());
-    let scene = Scene {
-        execution,
-        run,
-        run_id: &live.run,
-        step: step.ok_or(Refused::Fenced)?,
-        now: shared.store.now(),
-    };
-    let mut said = Said::default();
+    let step = opened.net.playbook.step(step.as_str());
+    let step = step.ok_or(Refused::Fenced)?;
+    let translation = Translation::new(
+        opened.state.clone(),
+        claim.command.seq,
+        step,
+        claim.worker.clone(),
+    );
+    let mut translation = translation.ok_or(Refused::Fenced)?;
     let mut events = Vec::new();
+    let mut dispositions = HashMap::new();
     let mut wrong = Vec::new();
-    for (index, event) in news.iter().enumerate() {
-        if needs_no_row(event) {
-            continue;
-        }
-        match scene.translate(event, &mut said) {
-            Ok(translated) => events.extend(translated),
-            Err(why @ (Untranslatable::Invalid(_) | Untranslatable::TasksUnreported { .. })) => {
-                wrong.push((index, why.to_string()));
+    for NewEvent { index, event } in news {
+        let disposition = match translation.translate(event, shared.store.now()) {
+            Ok(Translated::Events(translated)) => {
+                events.extend(translated);
+                Disposition::Recorded
             }
+            Ok(Translated::Known) => Disposition::Known(None),
+            Err(Untranslatable::Ended) => return Err(Refused::Fenced),
+            Err(why) => {
+                wrong.push((*index, why.to_string()));
+                continue;
+            }
+        };
+        if let Some(id) = event.event_id {
+            dispositions.insert(id, disposition);
         }
     }
     if wrong.is_empty() {
-        Ok(events)
+        Ok((events, dispositions))
     } else {
         Err(Refused::Invalid(wrong))
     }
+}
+
+/// The end that a claim's holder reported before, if these events are no more than later words on it.
+async fn later_words(
+    shared: &Shared,
+    claim: &Claim,
+    news: &[NewEvent<'_>],
+) -> Result<Seq, Refused> {
+    if !news.iter().all(|new| is_later_word(new.event)) {
+        return Err(Refused::Fenced);
+    }
+    let CommandId { execution, seq } = claim.command;
+    let issued = shared.store.events_at(execution, &[seq]).await;
+    let issued = issued.map_err(Error::from)?.into_iter().next();
+    let run = issued.and_then(|event| event.at.step_run_id());
+    let run = run.ok_or(Refused::Fenced)?;
+    let is_theirs = |event: &Event| {
+        event.kind().is_boundary()
+            && event.worker_id.as_ref() == Some(&claim.worker)
+            && event.at.step_run_id().as_ref() == Some(&run)
+    };
+    let mut after = seq;
+    for _ in 0..PAGES_MAX {
+        let page = shared.store.events(execution, after, PAGE).await;
+        let page = page.map_err(Error::from)?;
+        if let Some(end) = page.iter().find(|event| is_theirs(event)) {
+            return Ok(end.seq);
+        }
+        match page.last() {
+            Some(last) => after = last.seq,
+            None => break,
+        }
+    }
+    Err(Refused::Fenced)
 }

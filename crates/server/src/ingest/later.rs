@@ -13,7 +13,7 @@ use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus};
 use crate::Shared;
 use crate::drive::Extras;
 use crate::error::Error;
-use crate::ingest::intake::{Refused, take};
+use crate::ingest::intake::{IncomingEvents, Refused, take};
 
 /// A batch in a message.
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,12 +124,14 @@ pub(crate) async fn decide(
     ] {
         record(shared, execution, body, None).await?;
     }
-    let taken = take(
-        shared,
+    let incoming = IncomingEvents {
         execution,
-        request.worker_id.clone(),
-        request.events.clone(),
-    );
+        worker: request.worker_id.clone(),
+        command: request.command_id,
+        lease_epoch: request.lease_epoch,
+        events: request.events.clone(),
+    };
+    let taken = take(shared, incoming);
     let (end, body) = match taken.await {
         Ok(_) => {
             let status = BatchState::Completed;
@@ -163,7 +165,7 @@ pub(crate) async fn decide(
     record(shared, execution, body, Some(consumed)).await
 }
 
-/// Writes a word on a batch into the log. An execution that has ended takes none, and needs none.
+/// Writes a word on a batch into the log. An execution that has ended takes only what became of the batch.
 async fn record(
     shared: &Shared,
     execution: ExecutionId,

@@ -6,7 +6,8 @@
 mod identity;
 mod intake;
 mod later;
+mod outcome;
 mod translate;
 
-pub(crate) use intake::{Refused, take};
+pub(crate) use intake::{IncomingEvents, Refused, needs_no_row, take};
 pub(crate) use later::{Deferred, accept, decide, status};

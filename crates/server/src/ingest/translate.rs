@@ -1,25 +1,30 @@
-//! Translation: what an older client says of a step, in the words of the log.
+//! Translation: what a client of any age says of a step, in the words of the log.
 //!
-//! Such clients tell of a step's begin and end and put the result beside the end; the log wants the task's own events.
-//! What a client leaves out is filled in, what the log knows already is left out.
+//! Older clients tell of a step's begin and end and put the result beside the end; the log wants the task's own events.
+//! What a client leaves out is filled in, what the log knows already is left out. Each event is translated against the
+//! state after the one before it, so a batch comes to what its events come to one by one.
 
-use model::command::Stage;
-use model::event::{At, Body, Event, Failed, Kind, Nothing, Source, TaskEnded, TaskStarted};
-use model::id::{EventId, ExecutionId, Seq, StepRunId};
-use model::outcome::{ErrorKind, Outcome, TaskError};
+use engine::{Run, State};
+use model::command::{Continuation, Cursor, Stage, Work};
+use model::event::{
+    Action, At, AttemptEnded, Body, EntityType, Event, Failed, IterationDone, Kind, Nothing,
+    PolicyEvaluated, ResultStored, Source, StepDone, TaskEnded, TaskStarted,
+};
+use model::id::{EventId, Name, Seq, StepRunId, WorkerId};
 use model::playbook::{Directive, Step};
-use model::raw::Raw;
 use model::time::Time;
-use serde_json::{Map, Value, json};
-use wire::{InvalidEvent, ResultKind, WireEvent, WireStatus};
+use wire::{InvalidEvent, WireEvent};
 
-/// What is known of the step run that a client speaks of.
-pub(super) struct Scene<'s> {
-    pub(super) execution: ExecutionId,
-    pub(super) run: &'s engine::Run,
-    pub(super) run_id: &'s StepRunId,
-    pub(super) step: &'s Step,
-    pub(super) now: Time,
+use crate::ingest::outcome::{is_whole, reported_error, reported_outcome};
+
+/// A step run that a client reports on, as its log stands after what was translated so far.
+pub(super) struct Translation<'s> {
+    state: State,
+    run_id: StepRunId,
+    work: Work,
+    step: &'s Step,
+    worker: WorkerId,
+    now: Time,
 }
 
 /// Why an event cannot become one of the log's.
@@ -32,115 +37,345 @@ pub(super) enum Untranslatable {
         "step `{step}` has {tasks} tasks, and the outcomes of some are missing: report `task.done` of each before the step's end"
     )]
     TasksUnreported { step: String, tasks: usize },
+    /// The step has no such task.
+    #[error("step `{step}` has no task `{task}`; its tasks are {tasks}")]
+    UnknownTask {
+        step: String,
+        task: String,
+        tasks: String,
+    },
+    /// The step run has ended, and this is not a later word on that end.
+    #[error("the step run has ended")]
+    Ended,
 }
 
-impl Scene<'_> {
-    /// The log's events for one of the client's, in order; none where the log needs no row.
-    pub(super) fn translate(
-        &self,
-        wire: &WireEvent,
-        said: &mut Said,
-    ) -> Result<Vec<Event>, Untranslatable> {
-        let kind = wire.kind()?;
-        let has_failed = wire.status == Some(WireStatus::Error);
-        let mut events = match kind {
-            Kind::LoopDone | Kind::CommandClaimed => Vec::new(),
-            Kind::StepStarted => self.start(said),
-            Kind::StepDone if has_failed => self.failure(wire, said),
-            Kind::StepDone => self.end(wire, said)?,
-            Kind::StepFailed | Kind::CommandFailed => self.failure(wire, said),
-            Kind::TaskDone | Kind::TaskFailed if !is_whole(wire) => {
-                vec![self.task_end(wire, said)?]
-            }
-            _ => vec![self.as_it_is(wire, said)?],
-        };
-        if let Some(last) = events.last_mut() {
-            last.event_id = wire.event_id.unwrap_or(EventId(0));
-            last.meta = wire.kept_meta();
-            last.timestamp = wire.created_at.unwrap_or(self.now);
-            last.duration_ms = wire.duration_ms;
-        }
-        for event in &mut events {
-            event.worker_id.clone_from(&wire.worker_id);
-        }
-        Ok(events)
+/// What became of a client's event.
+pub(super) enum Translated {
+    /// The log's events for it, in order; the last has its id.
+    Events(Vec<Event>),
+    /// The log has it already.
+    Known,
+}
+
+impl<'s> Translation<'s> {
+    /// Begins with the log as it stands.
+    pub(super) fn new(
+        state: State,
+        command: Seq,
+        step: &'s Step,
+        worker: WorkerId,
+    ) -> Option<Self> {
+        let live = state.commands.get(&command)?;
+        Some(Self {
+            run_id: live.run.clone(),
+            work: live.work,
+            state,
+            step,
+            worker,
+            now: Time::default(),
+        })
     }
 
-    fn start(&self, said: &mut Said) -> Vec<Event> {
-        if self.run.started || std::mem::replace(&mut said.started, true) {
-            return Vec::new();
+    /// Translates one event and takes it as recorded.
+    pub(super) fn translate(
+        &mut self,
+        wire: &WireEvent,
+        now: Time,
+    ) -> Result<Translated, Untranslatable> {
+        self.now = now;
+        let kind = wire.kind()?;
+        if self.run().is_none_or(|run| run.boundary.is_some()) {
+            return if is_later_word(wire) {
+                Ok(Translated::Known)
+            } else {
+                Err(Untranslatable::Ended)
+            };
         }
-        vec![self.event(self.at(), Body::StepStarted(Nothing {}))]
+        let mut events = match kind {
+            Kind::StepStarted => self.begin(None),
+            Kind::StepDone => self.end_step(wire)?,
+            Kind::StepFailed | Kind::CommandFailed => self.fail_step(wire),
+            Kind::IterationStarted => self.begin(wire.at()?.iteration),
+            Kind::IterationDone | Kind::IterationFailed => self.end_iteration(wire, kind)?,
+            Kind::TaskStarted | Kind::AttemptStarted => self.start_task(wire, kind)?,
+            Kind::AttemptDone | Kind::AttemptFailed | Kind::TaskDone | Kind::TaskFailed => {
+                self.end_task(wire, kind)?
+            }
+            _ => vec![self.as_it_is(wire)?],
+        };
+        let Some(last) = events.last_mut() else {
+            return Ok(Translated::Known);
+        };
+        last.event_id = wire.event_id.unwrap_or(EventId(0));
+        last.meta = wire.kept_meta();
+        last.timestamp = wire.created_at.unwrap_or(now);
+        last.duration_ms = wire.duration_ms;
+        for event in &mut events {
+            event.seq = self.state.seq.next();
+            self.state.apply(event);
+        }
+        Ok(Translated::Events(events))
+    }
+
+    fn run(&self) -> Option<&Run> {
+        self.state.run(&self.run_id)
+    }
+
+    fn continuation(&self, iteration: Option<u64>) -> Option<&Continuation> {
+        self.run()?.continuation(iteration)
+    }
+
+    /// What must be recorded before anything else of a step run or of one of its iterations.
+    fn begin(&self, iteration: Option<u64>) -> Vec<Event> {
+        let Some(run) = self.run() else {
+            return Vec::new();
+        };
+        match iteration {
+            None if self.work == Work::Pipeline && !run.started => {
+                vec![self.event(self.at(), Body::StepStarted(Nothing {}))]
+            }
+            Some(index) => {
+                let progress = run.loop_.as_ref();
+                let has_begun = progress
+                    .is_some_and(|loop_| loop_.live.contains_key(&index) || loop_.has_ended(index));
+                if has_begun {
+                    return Vec::new();
+                }
+                let at = self.at().iteration(iteration);
+                vec![self.event(at, Body::IterationStarted(Nothing {}))]
+            }
+            None => Vec::new(),
+        }
     }
 
     /// The step's end; its one task's outcome goes before it where nobody has told of that.
-    fn end(&self, wire: &WireEvent, said: &mut Said) -> Result<Vec<Event>, Untranslatable> {
-        if self.run.boundary.is_some() || std::mem::replace(&mut said.ended, true) {
-            return Ok(Vec::new());
-        }
-        let mut events = self.start(said);
-        let is_over = self.run.pipeline.stage == Stage::Done || self.step.tasks.is_empty();
-        if !is_over && !said.outcomes {
-            let [task] = self.step.tasks.as_slice() else {
-                return Err(Untranslatable::TasksUnreported {
-                    step: self.run_id.step.to_string(),
-                    tasks: self.step.tasks.len(),
-                });
-            };
-            let at = At {
-                task: Some(task.label.clone()),
-                visit: self.visit(task.label.as_str()),
-                attempt: 1,
-                ..self.at()
-            };
-            if self.run.pipeline.stage != Stage::Started {
-                let started = TaskStarted {
-                    inputs: None,
-                    awaits: None,
-                };
-                events.push(self.event(at.clone(), Body::TaskStarted(started)));
-            }
-            events.push(self.event(at, Body::TaskDone(Box::new(done(result(wire))))));
-        }
-        events.push(self.event(self.at(), Body::StepDone(Nothing {})));
+    fn end_step(&self, wire: &WireEvent) -> Result<Vec<Event>, Untranslatable> {
+        let mut events = self.begin(None);
+        events.extend(self.end_tasks(wire, None)?);
+        events.push(self.event(self.at(), Body::StepDone(StepDone::default())));
         Ok(events)
     }
 
-    fn failure(&self, wire: &WireEvent, said: &mut Said) -> Vec<Event> {
-        if self.run.boundary.is_some() || std::mem::replace(&mut said.ended, true) {
-            return Vec::new();
-        }
-        let mut events = self.start(said);
+    fn fail_step(&self, wire: &WireEvent) -> Vec<Event> {
+        let mut events = self.begin(None);
         let failed = Failed {
-            error: error(wire),
+            error: reported_error(wire),
             set_ctx: None,
         };
         events.push(self.event(self.at(), Body::StepFailed(Box::new(failed))));
         events
     }
 
-    /// A task's end that holds a result and not an outcome.
-    fn task_end(&self, wire: &WireEvent, said: &mut Said) -> Result<Event, Untranslatable> {
-        said.outcomes = true;
-        let at = self.placed(wire)?;
-        let is_ok = wire.kind()? == Kind::TaskDone && wire.status != Some(WireStatus::Error);
-        let body = if is_ok {
-            Body::TaskDone(Box::new(done(result(wire))))
+    fn end_iteration(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
+        let iteration = wire.at()?.iteration;
+        let mut events = self.begin(iteration);
+        let body = if kind == Kind::IterationDone {
+            events.extend(self.end_tasks(wire, iteration)?);
+            let event = wire.event(self.now);
+            event.map_or(
+                Body::IterationDone(IterationDone { set_ctx: None }),
+                |event| event.body,
+            )
         } else {
-            let ended = TaskEnded {
-                outcome: Raw::of(&Outcome::error(error(wire))),
-                directive: Directive::Fail,
-                ..done(Value::Null)
+            let failed = Failed {
+                error: reported_error(wire),
+                set_ctx: None,
             };
-            Body::TaskFailed(Box::new(ended))
+            Body::IterationFailed(Box::new(failed))
         };
-        Ok(self.event(at, body))
+        events.push(self.event(self.at().iteration(iteration), body));
+        Ok(events)
     }
 
-    fn as_it_is(&self, wire: &WireEvent, said: &mut Said) -> Result<Event, Untranslatable> {
+    /// The outcome of a pipeline's one task, if its end comes with the step's.
+    fn end_tasks(
+        &self,
+        wire: &WireEvent,
+        iteration: Option<u64>,
+    ) -> Result<Vec<Event>, Untranslatable> {
+        let begun = Continuation::default();
+        let continuation = self.continuation(iteration).unwrap_or(&begun);
+        if self.has_run_all(continuation) {
+            return Ok(Vec::new());
+        }
+        let [task] = self.step.tasks.as_slice() else {
+            return Err(Untranslatable::TasksUnreported {
+                step: self.run_id.step.to_string(),
+                tasks: self.step.tasks.len(),
+            });
+        };
+        let at = self.task_at(task.label.clone(), iteration, continuation);
+        let mut events = self.start_missing(&at, continuation);
+        let at = At {
+            attempt: events
+                .last()
+                .map_or(continuation.attempt.max(1), |event| event.at.attempt),
+            ..at
+        };
+        let ended = task_ended(reported_outcome(wire, false), Directive::Continue);
+        events.push(self.event(at, Body::TaskDone(Box::new(ended))));
+        Ok(events)
+    }
+
+    /// Whether nothing of the pipeline is left to be reported.
+    fn has_run_all(&self, continuation: &Continuation) -> bool {
+        let last = self.step.tasks.last();
+        let is_behind_last =
+            last.is_none_or(|task| continuation.cursor == Cursor::After(task.label.clone()));
+        matches!(continuation.stage, Stage::Done | Stage::Failed)
+            || (is_behind_last && continuation.stage == Stage::Ready)
+    }
+
+    /// A task or one of its attempts begins.
+    fn start_task(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
+        let at = self.placed(wire)?;
+        let mut events = self.begin(at.iteration);
+        let begun = Continuation::default();
+        let continuation = self.continuation(at.iteration).unwrap_or(&begun);
+        if kind == Kind::TaskStarted {
+            if is_under_way(continuation, &at) {
+                return Ok(Vec::new());
+            }
+            events.push(self.event(at, self.started_body(wire)));
+            return Ok(events);
+        }
+        let is_begun = is_under_way(continuation, &at);
+        let current = if is_begun { continuation.attempt } else { 0 };
+        // A retry that names no attempt is the next one.
+        let attempt = wire.attempt.unwrap_or(current + 1).max(1);
+        if is_begun && attempt <= current && attempt > 1 {
+            return Ok(Vec::new());
+        }
+        events.extend(self.attempts_before(&at, continuation, attempt));
+        events.push(self.event(At { attempt, ..at }, Body::AttemptStarted(Nothing {})));
+        Ok(events)
+    }
+
+    /// A task or one of its attempts ends.
+    fn end_task(&self, wire: &WireEvent, kind: Kind) -> Result<Vec<Event>, Untranslatable> {
+        let at = self.placed(wire)?;
+        let mut events = self.begin(at.iteration);
+        let begun = Continuation::default();
+        let continuation = self.continuation(at.iteration).unwrap_or(&begun);
+        let label = at.task.as_ref();
+        let has_outcome = label.is_some_and(|label| continuation.outcomes.contains_key(label));
+        let is_begun = is_under_way(continuation, &at);
+        if !is_begun && has_outcome && !wire.names_task_run() {
+            return Ok(Vec::new());
+        }
+        let is_attempt = matches!(kind, Kind::AttemptDone | Kind::AttemptFailed);
+        if is_attempt && wire.attempt.is_some_and(|attempt| attempt > 1) {
+            let attempt = wire.attempt.unwrap_or(1);
+            if !is_begun || continuation.attempt < attempt {
+                events.extend(self.attempts_before(&at, continuation, attempt));
+                let next = At {
+                    attempt,
+                    ..at.clone()
+                };
+                events.push(self.event(next, Body::AttemptStarted(Nothing {})));
+            }
+        } else {
+            events.extend(self.start_missing(&at, continuation));
+        }
+        let current = if is_begun {
+            continuation.attempt.max(1)
+        } else {
+            1
+        };
+        let attempt = events
+            .last()
+            .map_or(current, |event| event.at.attempt.max(1));
+        let at = At { attempt, ..at };
+        let has_failed = matches!(kind, Kind::AttemptFailed | Kind::TaskFailed);
+        let body = if is_whole(wire) {
+            wire.event(self.now)?.body
+        } else {
+            ended_body(wire, kind, has_failed)
+        };
+        events.push(self.event(at, body));
+        Ok(events)
+    }
+
+    /// The begin of a task, or of its next attempt, that nobody has told of.
+    fn start_missing(&self, at: &At, continuation: &Continuation) -> Vec<Event> {
+        if !is_under_way(continuation, at) {
+            let at = At {
+                attempt: 1,
+                ..at.clone()
+            };
+            return vec![self.event(at, Body::TaskStarted(nothing_rendered()))];
+        }
+        if matches!(continuation.stage, Stage::Retrying { .. }) {
+            let attempt = continuation.attempt + 1;
+            let at = At {
+                attempt,
+                ..at.clone()
+            };
+            return vec![self.event(at, Body::AttemptStarted(Nothing {}))];
+        }
+        Vec::new()
+    }
+
+    /// What the log needs before attempt `next` of a task begins: the attempts before it, each with its retry.
+    fn attempts_before(&self, at: &At, continuation: &Continuation, next: u32) -> Vec<Event> {
+        let is_begun = is_under_way(continuation, at);
+        let mut events = Vec::new();
+        let mut current = continuation.attempt.max(1);
+        let mut is_retrying = is_begun && matches!(continuation.stage, Stage::Retrying { .. });
+        if !is_begun {
+            let first = At {
+                attempt: 1,
+                ..at.clone()
+            };
+            events.push(self.event(first, Body::TaskStarted(nothing_rendered())));
+            current = 1;
+            is_retrying = false;
+        }
+        while current < next {
+            let here = At {
+                attempt: current,
+                ..at.clone()
+            };
+            if is_retrying {
+                // The retry of this attempt is in the log.
+                is_retrying = false;
+            } else {
+                let policy = PolicyEvaluated {
+                    matched_rule_index: None,
+                    action: Action::plain(Directive::Retry),
+                    set_iter: None,
+                    set_ctx: None,
+                    set: None,
+                };
+                events.push(self.event(here, Body::PolicyEvaluated(Box::new(policy))));
+            }
+            current += 1;
+            if current < next {
+                let between = At {
+                    attempt: current,
+                    ..at.clone()
+                };
+                events.push(self.event(between, Body::AttemptStarted(Nothing {})));
+            }
+        }
+        events
+    }
+
+    fn started_body(&self, wire: &WireEvent) -> Body {
+        match wire.event(self.now) {
+            Ok(event) if matches!(event.body, Body::TaskStarted(_)) => event.body,
+            // An older client's payload says something else; it is no rendered input.
+            _ => Body::TaskStarted(nothing_rendered()),
+        }
+    }
+
+    fn as_it_is(&self, wire: &WireEvent) -> Result<Event, Untranslatable> {
         let mut event = wire.event(self.now)?;
-        said.outcomes |= matches!(event.body, Body::TaskDone(_) | Body::TaskFailed(_));
+        if let Body::ResultStored(stored) | Body::ManifestUpdated(stored) = &mut event.body {
+            take_extracted(wire, stored);
+        }
         event.at = self.placed(wire)?;
+        event.worker_id = Some(self.worker.clone());
         Ok(event)
     }
 
@@ -149,40 +384,73 @@ impl Scene<'_> {
         let mut at = wire.at()?;
         at.step = Some(self.run_id.step.clone());
         at.run = self.run_id.run;
-        if at.task.is_none()
-            && let [task] = self.step.tasks.as_slice()
-            && wire.kind()?.entity() == model::event::EntityType::Task
+        let entity = wire.kind()?.entity();
+        if let Some(label) = &at.task {
+            let is_known = self.step.tasks.iter().any(|task| task.label == *label);
+            if !is_known {
+                return Err(self.unknown_task(label));
+            }
+        }
+        let begun = Continuation::default();
+        let continuation = self.continuation(at.iteration).unwrap_or(&begun);
+        if at.task.is_none() && matches!(entity, EntityType::Task | EntityType::Policy) {
+            at.task = self.current_task(continuation);
+        }
+        if let Some(label) = at.task.clone()
+            && !wire.names_task_run()
         {
-            at.task = Some(task.label.clone());
-            at.visit = self.visit(task.label.as_str());
-            at.attempt = at.attempt.max(1);
+            let placed = self.task_at(label, at.iteration, continuation);
+            at.visit = placed.visit;
+            at.attempt = wire.attempt.unwrap_or(at.attempt).max(1);
         }
         Ok(at)
     }
 
-    /// The visit of a task that runs, or comes next.
-    fn visit(&self, label: &str) -> u32 {
-        let pipeline = &self.run.pipeline;
-        let known = pipeline
-            .visits
-            .iter()
-            .find(|(name, _)| name.as_str() == label);
-        let known = known.map_or(0, |(_, visit)| *visit);
-        if pipeline.stage == Stage::Started {
-            known.max(1)
-        } else {
-            known + 1
+    /// The task that runs, or comes next.
+    fn current_task(&self, continuation: &Continuation) -> Option<Name> {
+        let tasks = &self.step.tasks;
+        match &continuation.cursor {
+            Cursor::At(label) => Some(label.clone()),
+            Cursor::Start => tasks.first().map(|task| task.label.clone()),
+            Cursor::After(label) => {
+                let place = tasks.iter().position(|task| task.label == *label);
+                let next = place.and_then(|place| tasks.get(place + 1));
+                Some(next.map_or_else(|| label.clone(), |task| task.label.clone()))
+            }
+        }
+    }
+
+    fn unknown_task(&self, label: &Name) -> Untranslatable {
+        let tasks = self.step.tasks.iter();
+        let tasks: Vec<String> = tasks.map(|task| format!("`{}`", task.label)).collect();
+        Untranslatable::UnknownTask {
+            step: self.run_id.step.to_string(),
+            task: label.to_string(),
+            tasks: tasks.join(", "),
+        }
+    }
+
+    /// A task's place: the pass that is under way, or the next one.
+    fn task_at(&self, label: Name, iteration: Option<u64>, continuation: &Continuation) -> At {
+        let known = continuation.visits.get(&label).copied().unwrap_or(0);
+        let is_here = continuation.cursor == Cursor::At(label.clone());
+        let visit = if is_here { known.max(1) } else { known + 1 };
+        At {
+            task: Some(label),
+            visit,
+            attempt: 1,
+            ..self.at().iteration(iteration)
         }
     }
 
     fn at(&self) -> At {
-        At::step_run(self.run_id)
+        At::step_run(&self.run_id)
     }
 
     fn event(&self, at: At, body: Body) -> Event {
         Event {
             event_id: EventId(0),
-            execution_id: self.execution,
+            execution_id: self.state.execution,
             seq: Seq(0),
             cause_seq: None,
             timestamp: self.now,
@@ -190,33 +458,50 @@ impl Scene<'_> {
             source: Source::Worker,
             at,
             duration_ms: None,
-            worker_id: None,
+            worker_id: Some(self.worker.clone()),
+            trace_id: None,
             meta: None,
             body,
         }
     }
 }
 
-/// What the events of one batch have said so far.
-#[derive(Default)]
-pub(super) struct Said {
-    started: bool,
-    outcomes: bool,
-    ended: bool,
+/// Whether this speaks of an end that the log has by an older name: the first word on it counted. The log's own names
+/// mean a new end, which there cannot be.
+pub(super) fn is_later_word(wire: &WireEvent) -> bool {
+    let name = wire.event_type.as_str();
+    let is_older = Kind::stored(name).is_none();
+    let is_boundary = wire
+        .kind()
+        .is_ok_and(|kind| kind.is_boundary() || kind == Kind::StepStarted);
+    (is_older && is_boundary) || name == "command.failed"
 }
 
-/// Whether the payload is that of the log's own event.
-fn is_whole(wire: &WireEvent) -> bool {
-    let payload = wire.payload.as_ref().map(Raw::value);
-    payload.is_some_and(|payload| payload.get("outcome").is_some() && payload.get("do").is_some())
+/// Whether this pass of the task has begun and has no outcome.
+fn is_under_way(continuation: &Continuation, at: &At) -> bool {
+    let Some(label) = &at.task else { return false };
+    let is_here = continuation.cursor == Cursor::At(label.clone());
+    let visit = continuation.visits.get(label).copied().unwrap_or(0);
+    let has_begun = matches!(
+        continuation.stage,
+        Stage::Started | Stage::Retrying { .. } | Stage::Answered { .. } | Stage::Awaiting { .. }
+    );
+    is_here && has_begun && visit == at.visit
 }
 
-fn done(result: Value) -> TaskEnded {
+fn nothing_rendered() -> TaskStarted {
+    TaskStarted {
+        inputs: None,
+        awaits: None,
+    }
+}
+
+fn task_ended(outcome: model::raw::Raw, directive: Directive) -> TaskEnded {
     TaskEnded {
-        outcome: Raw::of(&Outcome::ok(result)),
+        outcome,
         result_ref: None,
         matched_rule_index: None,
-        directive: Directive::Continue,
+        directive,
         to: None,
         set_iter: None,
         set_ctx: None,
@@ -224,54 +509,34 @@ fn done(result: Value) -> TaskEnded {
     }
 }
 
-/// The result in an event: in its payload, or where the payload says it is.
-fn result(wire: &WireEvent) -> Value {
-    let status = "COMPLETED";
-    match wire.result_kind {
-        ResultKind::Ref => json!({"status": status, "reference": {"uri": wire.result_uri}}),
-        ResultKind::Refs => json!({"status": status, "reference": {"event_ids": wire.event_ids}}),
-        ResultKind::Data => {
-            let mut payload = fields(wire);
-            for name in ["result", "data", "response"] {
-                if let Some(result) = payload.remove(name) {
-                    return result;
-                }
+fn ended_body(wire: &WireEvent, kind: Kind, has_failed: bool) -> Body {
+    let outcome = reported_outcome(wire, has_failed);
+    match kind {
+        Kind::AttemptDone | Kind::AttemptFailed => {
+            let ended = AttemptEnded {
+                outcome,
+                result_ref: None,
+            };
+            if has_failed {
+                Body::AttemptFailed(ended)
+            } else {
+                Body::AttemptDone(ended)
             }
-            Value::Object(payload)
         }
+        _ if has_failed => Body::TaskFailed(Box::new(task_ended(outcome, Directive::Fail))),
+        _ => Body::TaskDone(Box::new(task_ended(outcome, Directive::Continue))),
     }
 }
 
-fn error(wire: &WireEvent) -> TaskError {
-    let payload = fields(wire);
-    let unnamed = || {
-        TaskError::new(
-            ErrorKind::Unknown,
-            "STEP_FAILED",
-            "the worker reports a failure",
-        )
-    };
-    match payload.get("error") {
-        Some(Value::String(message)) => TaskError {
-            message: message.clone(),
-            ..unnamed()
-        },
-        Some(error) => serde_json::from_value(error.clone()).unwrap_or_else(|_| {
-            let text = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
-            TaskError {
-                code: text("code").unwrap_or_else(|| "STEP_FAILED".to_owned()),
-                message: text("message").unwrap_or_else(|| error.to_string()),
-                ..unnamed()
-            }
-        }),
-        None => unnamed(),
-    }
-}
-
-fn fields(wire: &WireEvent) -> Map<String, Value> {
-    match wire.payload.as_ref().map(Raw::value) {
-        Some(Value::Object(fields)) => fields,
-        Some(Value::Null) | None => Map::new(),
-        Some(other) => Map::from_iter([("result".to_owned(), other)]),
+/// Extracted fields may stand beside the reference; the log keeps them in it.
+fn take_extracted(wire: &WireEvent, stored: &mut ResultStored) {
+    let payload = wire.payload.as_ref().map(model::raw::Raw::value);
+    let extracted = payload
+        .as_ref()
+        .and_then(|payload| payload.get("extracted"));
+    if let Some(serde_json::Value::Object(extracted)) = extracted
+        && stored.result_ref.extracted.is_empty()
+    {
+        stored.result_ref.extracted.clone_from(extracted);
     }
 }

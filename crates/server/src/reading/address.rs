@@ -2,6 +2,7 @@
 
 use model::event::{Body, Event};
 use model::id::{ExecutionId, Name, Seq};
+use model::manifest::is_pipeline_outcome;
 pub use wire::api::ResultPlace;
 
 /// Which results of an execution are meant; what is not said fits any.
@@ -52,14 +53,23 @@ impl ResultAddress {
             && fits(self.visit.as_ref(), Some(&at.visit))
     }
 
-    /// Reads `noetl://execution/<id>/step/<step>/task/<task>/run/<run>/attempt/<n>`.
+    /// Whether a result that fits may be the one that is meant. Where no task is named, a manifest is so only if its task
+    /// ended the pipeline.
+    pub(crate) fn may_mean(&self, event: &Event) -> bool {
+        let is_manifest = matches!(event.body, Body::ManifestUpdated(_));
+        self.place.task.is_some() || !is_manifest || is_pipeline_outcome(event)
+    }
+
+    /// Reads `noetl://execution/<id>/step/<step>/task/<task>/run/<task_run_id>/attempt/<n>`; of the id, its numbers alone
+    /// will do.
     pub(crate) fn parse(uri: &str) -> Option<(ExecutionId, Self)> {
         let execution = model::manifest::execution_of(uri)?;
         let (_, rest) = uri.split_once("/step/")?;
         let (rest, attempt) = rest.rsplit_once("/attempt/")?;
         let (rest, run) = rest.rsplit_once("/run/")?;
         let (step, task) = rest.split_once("/task/")?;
-        let numbers: Vec<&str> = run.split('.').collect();
+        let numbers = run.rsplit(':').next()?;
+        let numbers: Vec<&str> = numbers.split('.').collect();
         let (run, iteration, visit) = match numbers[..] {
             [run, visit] => (run, None, visit),
             [run, iteration, visit] => (run, Some(iteration.parse().ok()?), visit),
@@ -126,6 +136,8 @@ mod tests {
         assert_eq!((execution, wanted.visit), (ExecutionId(42), Some(3)));
         assert_eq!(wanted.place.iteration, Some(7));
         assert_eq!(wanted.place.run, Some(2));
+        let whole = uri.replace("2.7.3", "task:fetch.page:run:2.7.3");
+        assert_eq!(ResultAddress::parse(&whole), Some((execution, wanted)));
         let plain = "noetl://execution/42/step/fetch/task/page/run/2.3/attempt/1";
         assert_eq!(ResultAddress::parse(plain).unwrap().1.place.iteration, None);
         assert_eq!(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use model::event::{Body, Event, ReusedItems};
 use model::id::{ExecutionId, Seq};
-use model::manifest::{Rule, outcome_of};
+use model::manifest::{Rule, is_pipeline_outcome};
 use store::Store;
 
 use crate::error::Error;
@@ -71,6 +71,13 @@ impl Parts {
         execution: ExecutionId,
         rule: &Rule,
     ) -> Result<Self, Error> {
+        if !rule.pages.is_empty() {
+            return Ok(Self {
+                logs: vec![execution],
+                pages: rule.pages.iter().map(|(page, _)| *page).collect(),
+                places: rule.pages.iter().map(|(_, seq)| Some((0, *seq))).collect(),
+            });
+        }
         let mut by_page: BTreeMap<i64, Seq> = BTreeMap::new();
         let said = store.events_at(execution, &[rule.seq]).await?;
         let Some(at) = said.into_iter().next().map(|event| event.at) else {
@@ -141,7 +148,7 @@ impl Parts {
             let index = event.at.iteration.filter(|index| is_meant(*index));
             let index = index.and_then(|index| usize::try_from(index).ok());
             if let Some(index) = index
-                && is_outcome(event)
+                && is_pipeline_outcome(event)
                 && event.at.step_run_id() == run
             {
                 // A loop that claims its rows begins before it knows how many there are.
@@ -155,15 +162,6 @@ impl Parts {
     }
 }
 
-/// Whether an event stands for the outcome of its task.
-fn is_outcome(event: &Event) -> bool {
-    match &event.body {
-        Body::TaskDone(_) | Body::TaskFailed(_) => true,
-        Body::ManifestUpdated(_) => outcome_of(event).is_some(),
-        _ => false,
-    }
-}
-
 /// Shows every event after one seq and up to another.
 pub(crate) async fn each(
     store: &dyn Store,
@@ -172,7 +170,9 @@ pub(crate) async fn each(
     mut show: impl FnMut(&Event),
 ) -> Result<(), Error> {
     while after < until {
-        let page = store.events(execution, after, PAGE).await?;
+        // A part of a log row costs as much to read as the row, so no more is asked for than is needed.
+        let wanted = usize::try_from(until.0 - after.0).unwrap_or(PAGE);
+        let page = store.events(execution, after, wanted.min(PAGE)).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
         page.iter()

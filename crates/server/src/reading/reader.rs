@@ -83,7 +83,7 @@ impl Reader {
     ) -> Result<Option<Found>, Error> {
         let mut best = Best::default();
         parts::each(&*self.store, id, (Seq(0), Seq(u64::MAX)), |event| {
-            if wanted.fits(event) {
+            if wanted.fits(event) && wanted.may_mean(event) {
                 best.meet(event);
             }
         })

@@ -81,7 +81,7 @@ CREATE TABLE execution (
     current TEXT,
     error TEXT,
     tenant TEXT NOT NULL DEFAULT 'default'
-) STRICT;
+, checksum INTEGER) STRICT;
 
 CREATE TABLE keychain (
     scope TEXT NOT NULL,

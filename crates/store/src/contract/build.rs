@@ -3,7 +3,7 @@
 use model::command::{Command, Work};
 use model::event::{
     At, Body, CommandIssued, Ending, Event, Finished, Nothing, Requested, ResultStored, Source,
-    StepScheduled, TaskEnded,
+    StepDone, StepScheduled, TaskEnded,
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::manifest::{Rule, Strategy};
@@ -73,6 +73,7 @@ fn after(
             at,
             duration_ms: None,
             worker_id: None,
+            trace_id: None,
             meta: None,
             body,
         })
@@ -170,7 +171,7 @@ impl PlainStep {
         };
         let bodies = vec![
             (task, Body::TaskDone(Box::new(ended))),
-            (at, Body::StepDone(Nothing {})),
+            (at, Body::StepDone(StepDone::default())),
         ];
         next(store, execution, expected, bodies)
     }
@@ -189,7 +190,9 @@ impl PlainStep {
             seq: Seq(expected.0 + 2),
             parts: 1,
             is_loop: false,
+            pages: Vec::new(),
             is_result: true,
+            ends_pipeline: true,
         };
         let result_ref = Box::new(rule.reference(execution, &task, 100_000, None));
         commit.events[0].at = task;
@@ -217,6 +220,7 @@ fn reference(execution: ExecutionId) -> ResultRef {
             location: Map::new(),
         },
         extracted: Map::new(),
+        keys: Vec::new(),
         preview: None,
     }
 }

@@ -157,7 +157,7 @@ pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Er
     let read = |row: &Row| {
         Ok(Held {
             command: command_id(row)?,
-            lease_epoch: LeaseEpoch(count(row, 2)?),
+            lease_epoch: LeaseEpoch(u64::from(count(row, 2)?)),
             paused: row.try_get(3)?,
             cancelling: row.try_get(4)?,
             claimed_at: Time(row.try_get(5)?),

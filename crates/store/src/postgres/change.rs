@@ -12,20 +12,9 @@ use crate::postgres::read::name_of;
 use crate::postgres::rows::{self, each, integer, owner_id, small};
 use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OwnerId};
 
-/// Rows that another claim is taking are passed over, so claims never wait for each other.
+/// Claims pending commands for a worker, oldest first.
 pub(super) async fn claim(pool: &Pool, ask: &Ask) -> Result<Vec<Claim>, Error> {
-    const CLAIM: &str = "WITH wanted AS (
-            SELECT c.execution_id, c.seq FROM noetl.command c JOIN noetl.execution e USING (execution_id)
-            WHERE c.worker IS NULL AND c.pool = $1 AND e.status = 'RUNNING' AND NOT e.cancelling
-                AND ($2::text IS NULL OR e.owner = $2) AND ($5::text[] IS NULL OR c.kinds <@ $5)
-            ORDER BY c.issued_at, c.execution_id, c.seq LIMIT $3
-            FOR UPDATE OF c SKIP LOCKED
-        ), taken AS (
-            UPDATE noetl.command c SET worker = $4, lease_epoch = c.lease_epoch + 1, claimed_at = noetl.micros()
-            FROM wanted w WHERE c.execution_id = w.execution_id AND c.seq = w.seq
-            RETURNING c.body, c.lease_epoch, c.issued_at, c.execution_id, c.seq
-        )
-        SELECT body, lease_epoch FROM taken ORDER BY issued_at, execution_id, seq";
+    const CLAIM: &str = "SELECT body, lease_epoch FROM noetl.claim_commands($1, $2, $3, $4, $5)";
     let kinds = ask.kinds.as_deref();
     let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
     let values: Values<'_> = &[

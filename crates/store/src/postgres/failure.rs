@@ -110,7 +110,8 @@ pub(super) fn named(target: &Target, error: tokio_postgres::Error) -> Error {
             }
         }
         SqlState::INVALID_CATALOG_NAME => Error::NoDatabase { place },
-        SqlState::INSUFFICIENT_PRIVILEGE | SqlState::READ_ONLY_SQL_TRANSACTION => {
+        SqlState::READ_ONLY_SQL_TRANSACTION => Error::ReadOnly { file: place.into() },
+        SqlState::INSUFFICIENT_PRIVILEGE => {
             let message = error.as_db_error().map(|error| error.message().to_owned());
             Error::Permission {
                 place,

@@ -301,6 +301,9 @@ impl Store for Postgres {
         if self.tasks.iter().any(JoinHandle::is_finished) {
             return Err(Error::Unavailable("a background task has ended".into()));
         }
+        if let Some(refusal) = self.life.refusal() {
+            return Err(refusal);
+        }
         if !self.life.is_heard() {
             return Err(Error::Unavailable(
                 "no heartbeat could be written for three seconds".into(),

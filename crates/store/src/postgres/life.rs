@@ -33,6 +33,8 @@ pub(super) struct Life {
     address: Option<String>,
     number: RwLock<(u8, Ids)>,
     last_beat: Mutex<Instant>,
+    /// Why the last heartbeat was refused, if the database takes no writes.
+    refusal: Mutex<Option<Error>>,
 }
 
 impl Life {
@@ -57,6 +59,7 @@ impl Life {
             address,
             number: RwLock::new((number, Ids::new(number))),
             last_beat: Mutex::new(instant()),
+            refusal: Mutex::default(),
         }))
     }
 
@@ -69,6 +72,16 @@ impl Life {
     pub(super) fn is_heard(&self) -> bool {
         let last = *self.last_beat.lock().expect("a heartbeat does not panic");
         instant().saturating_duration_since(last) < SILENCE_MAX
+    }
+
+    /// Why the database takes no writes, if that is so.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        let refusal = self.refusal.lock().expect("a heartbeat does not panic");
+        refusal.as_ref().and_then(Error::refused_write)
+    }
+
+    fn set_refusal(&self, refusal: Option<Error>) {
+        *self.refusal.lock().expect("a heartbeat does not panic") = refusal;
     }
 
     /// Beats until told to stop, and then leaves.
@@ -85,7 +98,10 @@ impl Life {
                 beat.unwrap_or_else(|_| Err(Error::Unavailable("no answer to a heartbeat".into())))
             {
                 tracing::warn!(error = crate::error::chain(&error), "a heartbeat failed");
+                self.set_refusal(error.refused_write());
                 session = None;
+            } else {
+                self.set_refusal(None);
             }
         }
         let left = tokio::time::timeout(BEAT_MAX, self.leave(&connector, session)).await;

@@ -49,7 +49,7 @@ pub(super) struct HandRow {
     pub(super) m: i32,
     pub(super) seq: u64,
     pub(super) worker: String,
-    pub(super) lease_epoch: u32,
+    pub(super) lease_epoch: u64,
 }
 
 /// A timer set, or cleared if it has no time.

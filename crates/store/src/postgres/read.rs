@@ -8,6 +8,7 @@ use model::time::Time;
 use tokio_postgres::Row;
 
 use crate::commit::{Foreign, Key, Message, MessageKey};
+use crate::damage::Rows;
 use crate::error::Error;
 use crate::postgres::failure::Fault;
 use crate::postgres::pool::{Pool, Twice, Values};
@@ -24,7 +25,7 @@ pub(super) async fn find<T>(
     pool: &Pool,
     sql: &'static str,
     values: Values<'_>,
-    read: impl Fn(&Row) -> Result<T, Fault>,
+    read: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Error> {
     let found = pool.query(Twice::Harmless, sql, values).await?;
     each(&found, read).map_err(|fault| fault.named(&pool.connector.target))
@@ -34,7 +35,7 @@ pub(super) async fn find_one<T>(
     pool: &Pool,
     sql: &'static str,
     values: Values<'_>,
-    read: impl Fn(&Row) -> Result<T, Fault>,
+    read: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Option<T>, Error> {
     Ok(find(pool, sql, values, read).await?.into_iter().next())
 }
@@ -109,12 +110,20 @@ pub(super) async fn between(
         WHERE execution_id = $1 AND seq_last > $2 AND seq_first <= $3 ORDER BY seq_last LIMIT $4";
     let mut found: Vec<Event> = Vec::new();
     let mut last = after;
+    let mut reading = Rows::after(id, after);
     while found.len() < limit {
         let room = limit - found.len();
         let page = PAGE.min(limited(room));
         let values: Values<'_> = &[&id.0, &integer(last.0), &integer(until.0), &page];
-        let appends = find(pool, LOG, values, |row| rows::events(id, row)).await?;
+        let read = |row: &Row| rows::events(&mut reading, row);
+        let appends = find(pool, LOG, values, read).await?;
         let is_end = limited(appends.len()) < page;
+        if is_end && until != Seq(u64::MAX) {
+            let ended = reading
+                .end(until)
+                .map_err(|damage| Fault::Row(damage.into()));
+            ended.map_err(|fault| fault.named(&pool.connector.target))?;
+        }
         let news = appends
             .into_iter()
             .flatten()
@@ -142,7 +151,7 @@ pub(super) async fn events_at(
     let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
     let places: Vec<i64> = wanted.iter().map(|seq| integer(seq.0)).collect();
     let appends = find(pool, APPENDS, &[&id.0, &places], |row| {
-        rows::events(id, row)
+        rows::events(&mut Rows::single(id), row)
     })
     .await?;
     let events = appends.into_iter().flatten();
@@ -227,10 +236,11 @@ pub(super) async fn lost_claims(
     pool: &Pool,
     owner: Option<&OwnerId>,
 ) -> Result<Vec<LostClaim>, Error> {
-    const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
-        FROM noetl.command c JOIN noetl.execution e USING (execution_id) LEFT JOIN noetl.session s USING (worker)
-        WHERE c.worker IS NOT NULL AND coalesce(s.expires_at, 0) <= noetl.micros()
-            AND ($1::text IS NULL OR e.owner = $1)
+    const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch FROM noetl.command c
+        WHERE c.worker IS NOT NULL
+            AND coalesce((SELECT s.expires_at FROM noetl.session s WHERE s.worker = c.worker), 0) <= noetl.micros()
+            AND ($1::text IS NULL
+                OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.execution_id, c.seq";
     find(pool, LOST, &[&name_of(owner)], rows::lost_claim).await
 }
@@ -239,9 +249,10 @@ pub(super) async fn overdue_commands(
     pool: &Pool,
     owner: Option<&OwnerId>,
 ) -> Result<Vec<CommandId>, Error> {
-    const OVERDUE: &str = "SELECT c.execution_id, c.seq
-        FROM noetl.command c JOIN noetl.execution e USING (execution_id)
-        WHERE c.worker IS NULL AND c.start_by <= noetl.micros() AND ($1::text IS NULL OR e.owner = $1)
+    const OVERDUE: &str = "SELECT c.execution_id, c.seq FROM noetl.command c
+        WHERE c.worker IS NULL AND c.start_by <= noetl.micros()
+            AND ($1::text IS NULL
+                OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.execution_id, c.seq";
     find(pool, OVERDUE, &[&name_of(owner)], rows::command_id).await
 }
@@ -257,8 +268,10 @@ pub(super) async fn due_timers(
     owner: Option<&OwnerId>,
     limit: usize,
 ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
-    const DUE: &str = "SELECT t.execution_id, t.seq FROM noetl.timer t JOIN noetl.execution e USING (execution_id)
-        WHERE t.due <= noetl.micros() AND ($1::text IS NULL OR e.owner = $1)
+    const DUE: &str = "SELECT t.execution_id, t.seq FROM noetl.timer t
+        WHERE t.due <= noetl.micros()
+            AND ($1::text IS NULL
+                OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = t.execution_id) = $1)
         ORDER BY t.due, t.execution_id, t.seq LIMIT $2";
     let due = find(
         pool,
@@ -274,8 +287,10 @@ pub(super) async fn next_timer(
     pool: &Pool,
     owner: Option<&OwnerId>,
 ) -> Result<Option<Time>, Error> {
-    const NEXT: &str = "SELECT t.due FROM noetl.timer t JOIN noetl.execution e USING (execution_id)
-        WHERE ($1::text IS NULL OR e.owner = $1) ORDER BY t.due LIMIT 1";
+    const NEXT: &str = "SELECT t.due FROM noetl.timer t
+        WHERE $1::text IS NULL
+            OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = t.execution_id) = $1
+        ORDER BY t.due LIMIT 1";
     find_one(pool, NEXT, &[&name_of(owner)], |row| {
         Ok(Time(row.try_get(0)?))
     })

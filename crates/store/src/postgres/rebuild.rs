@@ -6,6 +6,7 @@ use model::raw::Raw;
 use tokio_postgres::Transaction;
 
 use crate::commit::Creation;
+use crate::damage::Rows;
 use crate::error::Error;
 use crate::postgres::failure::Fault;
 use crate::postgres::pool::Pool;
@@ -54,11 +55,12 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
     let page = "SELECT seq_first, body FROM noetl.log WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
     let mut row: Option<ExecutionRow> = None;
     let mut last = Seq(0);
+    let mut reading = Rows::after(id, last);
     loop {
         let appends = transaction
             .query(page, &[&id.0, &integer(last.0), &PAGE])
             .await?;
-        let events = rows::each(&appends, |append| rows::events(id, append))?.concat();
+        let events = rows::each(&appends, |append| rows::events(&mut reading, append))?.concat();
         let Some(end) = events.last() else { break };
         last = end.seq;
         let delta = Delta::of(&events);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::event::{Event, Status, unpack};
+use model::event::{Event, Status};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::Raw;
 use model::time::Time;
@@ -11,6 +11,7 @@ use sha2::Digest as _;
 use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
+use crate::damage::Rows;
 use crate::postgres::failure::Fault;
 use crate::rows::{
     CatalogEntry, Claim, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, StepState,
@@ -88,7 +89,7 @@ pub(super) fn owner_id(text: &str) -> OwnerId {
 /// Reads each row.
 pub(super) fn each<T>(
     rows: &[Row],
-    read: impl Fn(&Row) -> Result<T, Fault>,
+    read: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
     rows.iter().map(read).collect()
 }
@@ -116,9 +117,10 @@ pub(super) fn execution(row: &Row) -> Result<ExecutionRow, Fault> {
 }
 
 /// Reads `seq_first, body` of a row of the log.
-pub(super) fn events(id: ExecutionId, row: &Row) -> Result<Vec<Event>, Fault> {
+pub(super) fn events(reading: &mut Rows, row: &Row) -> Result<Vec<Event>, Fault> {
     let body: &str = row.try_get(1)?;
-    unpack(id, seq(row, 0)?, body).map_err(|error| Fault::Row(error.into()))
+    let events = reading.read(seq(row, 0)?, body);
+    events.map_err(|damage| Fault::Row(damage.into()))
 }
 
 /// Reads `step_name, run, status, last_result_ref, aggregate_result_ref, seq`.
@@ -155,20 +157,25 @@ pub(super) fn result(row: &Row) -> Result<ResultRow, Fault> {
 
 /// Reads `path, version, hash, text, registered_at`.
 pub(super) fn catalog_entry(row: &Row) -> Result<CatalogEntry, Fault> {
-    Ok(CatalogEntry {
+    let entry = CatalogEntry {
         path: name(row, 0)?,
         version: count(row, 1)?,
         hash: PlaybookHash(row.try_get::<_, &str>(2)?.into()),
         text: Arc::from(row.try_get::<_, &str>(3)?),
         registered_at: Time(row.try_get(4)?),
-    })
+    };
+    if !entry.is_whole() {
+        let what = format!("playbook `{}` differs from its hash", entry.path);
+        return Err(Fault::Row(what.into()));
+    }
+    Ok(entry)
 }
 
 /// Reads `body, lease_epoch`.
 pub(super) fn claim(row: &Row) -> Result<Claim, Fault> {
     Ok(Claim {
         command: json(row, 0)?,
-        lease_epoch: LeaseEpoch(count(row, 1)?),
+        lease_epoch: LeaseEpoch(u64::from(count(row, 1)?)),
     })
 }
 
@@ -189,7 +196,7 @@ pub(super) fn lost_claim(row: &Row) -> Result<LostClaim, Fault> {
     Ok(LostClaim {
         command: command_id(row)?,
         worker: worker(row, 2)?,
-        lease_epoch: LeaseEpoch(count(row, 3)?),
+        lease_epoch: LeaseEpoch(u64::from(count(row, 3)?)),
     })
 }
 
@@ -199,7 +206,7 @@ pub(super) fn open_command(row: &Row) -> Result<OpenCommand, Fault> {
     Ok(OpenCommand {
         command: json(row, 0)?,
         worker: worker.map(|worker| WorkerId(worker.into())),
-        lease_epoch: LeaseEpoch(count(row, 2)?),
+        lease_epoch: LeaseEpoch(u64::from(count(row, 2)?)),
         issued_at: Time(row.try_get(3)?),
     })
 }

@@ -151,7 +151,7 @@ pub(super) fn held(db: &Connection, worker: &WorkerId) -> Result<Vec<Held>, Faul
                 execution: ExecutionId(row.get(0)?),
                 seq: Seq(unsigned(row, 1)?),
             },
-            lease_epoch: LeaseEpoch(row.get(2)?),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
             paused: row.get(3)?,
             cancelling: row.get(4)?,
             claimed_at: Time(row.get(5)?),

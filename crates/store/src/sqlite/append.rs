@@ -226,7 +226,7 @@ impl Append {
                         self.commit.execution.0,
                         integer(seq.0),
                         &*worker.0,
-                        lease_epoch.0,
+                        integer(lease_epoch.0),
                         self.now.0
                     ])?;
                 }
@@ -248,7 +248,7 @@ fn is_current(db: &Connection, commit: &Commit, fence: Fence) -> rusqlite::Resul
     .exists(params![
         commit.execution.0,
         integer(fence.command.0),
-        fence.lease_epoch.0
+        integer(fence.lease_epoch.0)
     ])
 }
 
@@ -270,7 +270,7 @@ fn version(db: &Connection, commit: &Commit) -> rusqlite::Result<Seq> {
 fn insert_command(db: &Connection, issue: &Issue, body: &str, now: Time) -> rusqlite::Result<bool> {
     let id = issue.command.id;
     let (worker, epoch) = match &issue.claimed {
-        Some((worker, epoch)) => (Some(&*worker.0), epoch.0),
+        Some((worker, epoch)) => (Some(&*worker.0), integer(epoch.0)),
         None => (None, 0),
     };
     let changed = db

@@ -32,7 +32,7 @@ pub(super) fn claim(db: &Connection, ask: &Ask, now: Time) -> Result<Vec<Claim>,
         .query_map(params![ask.pool.as_str(), owner, ask.max, kinds], |row| {
             Ok(Claim {
                 command: json(row, 0)?,
-                lease_epoch: LeaseEpoch(row.get::<_, u32>(1)? + 1),
+                lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(1)?) + 1),
             })
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
@@ -45,7 +45,7 @@ pub(super) fn claim(db: &Connection, ask: &Ask, now: Time) -> Result<Vec<Claim>,
             id.execution.0,
             integer(id.seq.0),
             &*ask.worker.0,
-            claim.lease_epoch.0,
+            integer(claim.lease_epoch.0),
             now.0
         ])?;
     }
@@ -63,7 +63,7 @@ pub(super) fn release(
     .execute(params![
         command.execution.0,
         integer(command.seq.0),
-        lease_epoch.0
+        integer(lease_epoch.0)
     ])?;
     Ok(())
 }
@@ -150,7 +150,10 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, Refused> {
     loop {
         let events = read::events(db, id, last, PAGE).map_err(|fault| match fault {
             Fault::Sqlite(error) => Refused::Group(error),
-            Fault::Codec(error) => Refused::Alone(Error::Unavailable(error.into())),
+            Fault::Damaged(source) => Refused::Alone(Error::Corrupt {
+                file: db.path().unwrap_or_default().into(),
+                source,
+            }),
         })?;
         let Some(end) = events.last() else { break };
         last = end.seq;

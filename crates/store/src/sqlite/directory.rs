@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
@@ -30,9 +30,9 @@ use crate::sqlite::open::Pages;
 use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
 use crate::sqlite::readers::Readers;
-use crate::sqlite::writer::Pen;
-use crate::sqlite::writer::{Job, Refused, Request};
-use crate::sqlite::{access, append, change, open, read, rows, writer};
+use crate::sqlite::writer::{Job, Pen, Refusal, Refused, Request};
+use crate::sqlite::{access, append, change, clock, open, read, writer};
+use crate::verify::Damage;
 
 /// So many writes may wait; more wait to wait.
 const QUEUE_MAX: usize = 4_096;
@@ -47,6 +47,7 @@ pub struct Sqlite {
     pub(super) room: Arc<Semaphore>,
     pub(super) queue: Option<Sender<Request>>,
     pub(super) pen: Option<Arc<Mutex<Pen>>>,
+    refusal: Refusal,
     pub(super) thread: Option<JoinHandle<()>>,
     pub(super) foreign_commits: Arc<Notify>,
     publishes: bool,
@@ -58,7 +59,7 @@ const CHANGED_WAIT_MAX: Duration = Duration::from_millis(200);
 impl Sqlite {
     /// Opens the store in a directory, and makes it if there is none.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Self::open_with_clock(dir, Arc::new(system_time))
+        Self::open_with_clock(dir, clock::steady())
     }
 
     /// The same with another clock than the machine's.
@@ -66,6 +67,26 @@ impl Sqlite {
         let file = open::prepare(dir)?;
         let mut db = open::connect(&file, Pages::OfTheWriter)?;
         open::migrate(&mut db, &file)?;
+        let readers = Readers::new(&file, |file| open::connect(file, Pages::OfAReader));
+        Self::over(dir, clock, db, readers)
+    }
+
+    /// Opens the store in a directory to read it, also where nothing can be written; a write is refused there.
+    pub fn open_to_read(dir: &Path) -> Result<Self, Error> {
+        match Self::open(dir) {
+            Err(Error::ReadOnly { .. } | Error::Full { .. }) => {
+                let file = open::prepare(dir)?;
+                let db = open::connect_to_read(&file)?;
+                open::check_schema(&db, &file)?;
+                let readers = Readers::new(&file, open::connect_to_read);
+                Self::over(dir, clock::steady(), db, readers)
+            }
+            opened => opened,
+        }
+    }
+
+    fn over(dir: &Path, clock: Clock, db: Connection, readers: Readers) -> Result<Self, Error> {
+        let file = readers.file().to_owned();
         let foreign_commits = Arc::new(Notify::new());
         let started = writer::start(db, &file, Arc::clone(&foreign_commits))?;
         Ok(Self {
@@ -73,9 +94,10 @@ impl Sqlite {
             owners: Owners::new(dir),
             life: Mutex::new(None),
             ids: OnceLock::new(),
-            readers: Readers::new(&file),
+            readers,
             room: Arc::new(Semaphore::new(QUEUE_MAX)),
             pen: Some(started.pen),
+            refusal: started.refusal,
             queue: Some(started.queue),
             thread: Some(started.thread),
             foreign_commits,
@@ -143,15 +165,6 @@ impl Drop for Sqlite {
             let _ = thread.join();
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the clock of stores that are handed no other"
-)]
-fn system_time() -> Time {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    Time::default().after(now.unwrap_or_default())
 }
 
 fn stopped() -> Error {
@@ -257,7 +270,7 @@ impl Store for Sqlite {
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
-        self.read(move |db| Ok(rows::execution_row(db, id)?)).await
+        self.read(move |db| read::execution(db, id)).await
     }
 
     async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
@@ -465,10 +478,21 @@ impl Store for Sqlite {
             .await
     }
 
+    async fn damaged_files(&self) -> Result<Vec<Damage>, Error> {
+        self.read(read::damage).await
+    }
+
     fn health(&self) -> Result<(), Error> {
         match &self.thread {
-            Some(thread) if !thread.is_finished() => Ok(()),
-            _ => Err(stopped()),
+            Some(thread) if !thread.is_finished() => {}
+            _ => return Err(stopped()),
         }
+        let is_scarce = || writer::is_scarce(self.readers.file());
+        if (self.refusal.error().is_some() || is_scarce())
+            && let Some(pen) = &self.pen
+        {
+            pen.lock().expect("writing does not panic").probe();
+        }
+        self.refusal.error().map_or(Ok(()), Err)
     }
 }

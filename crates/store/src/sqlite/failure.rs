@@ -5,18 +5,73 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 
 use crate::error::Error;
+use crate::sqlite::filesystem;
 
 /// The file a connection works on, to name it in errors.
 pub(super) fn name(file: &Path, error: rusqlite::Error) -> Error {
     let file = file.to_owned();
+    if is_damage(&error) {
+        let source = error.into();
+        return Error::Corrupt { file, source };
+    }
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Corrupt {
-            file,
-            source: error.into(),
-        },
         Some(ErrorCode::DiskFull) => Error::Full { file },
+        Some(ErrorCode::SystemIoFailure) if has_no_room(&file, &error) => Error::Full { file },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Error::ReadOnly { file },
+        Some(ErrorCode::CannotOpen) if !filesystem::is_writable(&file) => Error::ReadOnly { file },
         _ => Error::Unavailable(error.into()),
+    }
+}
+
+/// Whether an error tells of a file that is not as it was written: a page that is broken, a value that no version of this
+/// program writes, or a schema that lacks what the statements of this program name.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error as Sqlite;
+    use rusqlite::ffi::{SQLITE_ERROR, SQLITE_IOERR_SHORT_READ};
+    let (failure, text) = match error {
+        Sqlite::FromSqlConversionFailure(..)
+        | Sqlite::IntegralValueOutOfRange(..)
+        | Sqlite::InvalidColumnType(..)
+        | Sqlite::Utf8Error(..) => return true,
+        Sqlite::SqliteFailure(failure, text) => (failure, text.as_deref().unwrap_or_default()),
+        Sqlite::SqlInputError { error, msg, .. } => (error, msg.as_str()),
+        _ => return false,
+    };
+    match failure.code {
+        ErrorCode::DatabaseCorrupt
+        | ErrorCode::NotADatabase
+        | ErrorCode::TypeMismatch
+        | ErrorCode::TooBig
+        | ErrorCode::ConstraintViolation => true,
+        _ if failure.extended_code == SQLITE_IOERR_SHORT_READ => true,
+        _ if failure.extended_code == SQLITE_ERROR => {
+            SCHEMA_DAMAGE.iter().any(|sign| text.contains(sign))
+        }
+        _ => false,
+    }
+}
+
+/// What the database says when its schema is not the one that the migrations made.
+const SCHEMA_DAMAGE: [&str; 6] = [
+    "no such",
+    "has no column",
+    "already exists",
+    "duplicate column",
+    "malformed",
+    "unsupported file format",
+];
+
+/// Whether a failure of the system is the want of space: a quota is reported as any other failure to write, and so is an
+/// index of the write-ahead log that cannot grow.
+fn has_no_room(file: &Path, error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
+    let rusqlite::Error::SqliteFailure(failure, _) = error else {
+        return false;
+    };
+    match failure.extended_code {
+        SQLITE_IOERR_SHMSIZE => true,
+        SQLITE_IOERR_WRITE => filesystem::free_bytes(file) == Some(0),
+        _ => false,
     }
 }
 

@@ -38,6 +38,18 @@ pub(super) fn check(dir: &Path) -> Result<(), Error> {
     }
 }
 
+/// Whether files may be made beside a file.
+pub(super) fn is_writable(file: &Path) -> bool {
+    let dir = file.parent().unwrap_or(file);
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// How many bytes may still be written beside a file, if the file system says so.
+pub(super) fn free_bytes(file: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(file.parent()?).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 fn network_name(magic: u64) -> Option<&'static str> {
     NETWORK
         .iter()

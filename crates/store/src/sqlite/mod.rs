@@ -5,6 +5,7 @@
 mod access;
 mod append;
 mod change;
+mod clock;
 mod directory;
 mod failure;
 mod filesystem;

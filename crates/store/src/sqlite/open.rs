@@ -1,20 +1,24 @@
 //! Opening a store: the directory is checked, the schema brought up to date, connections set up alike.
 
+use std::cmp::Ordering;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use crate::error::Error;
 use crate::sqlite::{failure, filesystem, private};
 
 /// Numbered from 1; never edited.
-pub(super) const MIGRATIONS: [&str; 3] = [
+pub(super) const MIGRATIONS: [&str; 5] = [
     include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
     include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
     include_str!("../../migrations/sqlite/0003_credentials_keychain.sql"),
+    include_str!("../../migrations/sqlite/0004_traces_and_task_runs.sql"),
+    include_str!("../../migrations/sqlite/0005_execution_checksum.sql"),
 ];
 
 /// How long a connection waits for another process's transaction.
@@ -66,6 +70,58 @@ pub(super) fn connect(file: &Path, pages: Pages) -> Result<Connection, Error> {
     open().map_err(|error| failure::name(file, error))
 }
 
+/// Opens a connection that reads a store which cannot be written. The write-ahead log is read too, where its index can
+/// be used; without a log nobody writes, and the file is read as it stands.
+pub(super) fn connect_to_read(file: &Path) -> Result<Connection, Error> {
+    let open = |parameter: &str| -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(uri(file, parameter), flags)?;
+        db.pragma_update(None, "temp_store", "MEMORY")?;
+        db.pragma_update(None, "cache_size", -Pages::OfAReader.kib_max())?;
+        db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(db)
+    };
+    let opened = match open("mode=ro") {
+        Err(_) if !has_log(file) => open("immutable=1"),
+        other => other,
+    };
+    opened.map_err(|error| failure::name(file, error))
+}
+
+/// Whether commits wait in the write-ahead log of a file.
+fn has_log(file: &Path) -> bool {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    fs::metadata(log).is_ok_and(|found| found.len() > 0)
+}
+
+/// A file as the address that the database opens with a parameter.
+fn uri(file: &Path, parameter: &str) -> OsString {
+    let mut uri = OsString::from("file:");
+    let path = file.as_os_str().to_string_lossy();
+    let path = path.replace('%', "%25");
+    uri.push(path.replace('?', "%3f").replace('#', "%23"));
+    uri.push("?");
+    uri.push(parameter);
+    uri
+}
+
+/// Refuses a schema other than this binary's in a store that cannot be written.
+pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
+    let known = u32::try_from(MIGRATIONS.len()).expect("migrations are few");
+    let found = db.pragma_query_value(None, "user_version", |row| row.get(0));
+    let found: u32 = found.map_err(|error| failure::name(file, error))?;
+    let file = file.to_owned();
+    match found.cmp(&known) {
+        Ordering::Equal => Ok(()),
+        Ordering::Less => Err(Error::ReadOnly { file }),
+        Ordering::Greater => Err(Error::SchemaTooNew { file, found, known }),
+    }
+}
+
 /// Brings the schema up to date, one process at a time; refuses a schema this binary does not know.
 pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
     let known = u32::try_from(MIGRATIONS.len()).expect("migrations are few");
@@ -83,9 +139,13 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
                 .pragma_update(None, "user_version", done)
                 .map_err(name)?;
         }
+        transaction
+            .execute(RECORD_SCHEMA, [known.to_string()])
+            .map_err(name)?;
         transaction.commit().map_err(name)?;
     }
     if found > known {
+        check_recorded(db, file, found)?;
         return Err(Error::SchemaTooNew {
             file: file.to_owned(),
             found,
@@ -93,6 +153,26 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
         });
     }
     Ok(())
+}
+
+/// The schema's number once more, outside the header.
+const RECORD_SCHEMA: &str =
+    "INSERT OR REPLACE INTO setting (key, value) VALUES ('schema_version', ?1)";
+
+/// A number in the header that the migrations did not record is a damaged header, not a newer binary's.
+fn check_recorded(db: &Connection, file: &Path, found: u32) -> Result<(), Error> {
+    let sql = "SELECT value FROM setting WHERE key = 'schema_version'";
+    let recorded = db.query_row(sql, [], |row| row.get::<_, String>(0));
+    let recorded = recorded
+        .optional()
+        .map_err(|error| failure::name(file, error))?;
+    match recorded {
+        Some(recorded) if recorded != found.to_string() => Err(Error::Corrupt {
+            file: file.to_owned(),
+            source: format!("its header has schema {found}, its settings {recorded}").into(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The database would take a truncated header for an empty database and write over what is left.

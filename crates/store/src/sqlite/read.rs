@@ -2,27 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use model::event::{CodecError, Event, unpack};
+use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
 use crate::commit::{Foreign, Key, Message, MessageKey};
+use crate::damage::{DamagedRow, Rows};
+use crate::error::Cause;
 use crate::rows::{
     CatalogEntry, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId, Recorded, ResultRow,
     Snapshot, StepState,
 };
 use crate::sqlite::owners::Owners;
 use crate::sqlite::rows::{self, EXECUTION, integer, json, unsigned};
+use crate::verify::Damage;
 
 /// Why a read failed.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The database's.
     Sqlite(rusqlite::Error),
-    /// A row of the log that cannot be read.
-    Codec(CodecError),
+    /// A row that is not what was written, or is missing.
+    Damaged(Cause),
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -31,9 +34,9 @@ impl From<rusqlite::Error> for Fault {
     }
 }
 
-impl From<CodecError> for Fault {
-    fn from(error: CodecError) -> Self {
-        Self::Codec(error)
+impl From<DamagedRow> for Fault {
+    fn from(damage: DamagedRow) -> Self {
+        Self::Damaged(damage.into())
     }
 }
 
@@ -44,7 +47,7 @@ pub(super) fn load(
     id: ExecutionId,
     snapshot_version: u32,
 ) -> Result<Option<Recorded>, Fault> {
-    let Some(row) = rows::execution_row(db, id)? else {
+    let Some(row) = execution(db, id)? else {
         return Ok(None);
     };
     let snapshot = snapshot(db, id, snapshot_version)?;
@@ -54,6 +57,19 @@ pub(super) fn load(
         tail: events(db, id, from, usize::MAX)?,
         snapshot,
     }))
+}
+
+/// An execution's row; none only where there is no log of it either.
+pub(super) fn execution(db: &Connection, id: ExecutionId) -> Result<Option<ExecutionRow>, Fault> {
+    let found = rows::execution_row(db, id)?;
+    if found.is_none() {
+        let mut logged = db.prepare_cached("SELECT 1 FROM log WHERE execution_id = ?1")?;
+        if logged.exists([id.0])? {
+            let what = format!("run {id} has a log and no row of its own");
+            return Err(Fault::Damaged(what.into()));
+        }
+    }
+    Ok(found)
 }
 
 /// The snapshot if its bytes are whole; a damaged one is passed over, the log has everything.
@@ -87,12 +103,15 @@ pub(super) fn events(
     )?;
     let mut found = statement.query(params![id.0, integer(after.0)])?;
     let mut events = Vec::new();
-    while events.len() < limit
-        && let Some(row) = found.next()?
-    {
-        let first = Seq(unsigned(row, 0)?);
-        let body = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        let unpacked = unpack(id, first, body)?;
+    let mut reading = Rows::after(id, after);
+    while events.len() < limit {
+        let Some(row) = found.next()? else {
+            if let Some(version) = version(db, id)? {
+                reading.end(version)?;
+            }
+            break;
+        };
+        let unpacked = append(&mut reading, id, row)?;
         let room = limit - events.len();
         events.extend(
             unpacked
@@ -102,6 +121,20 @@ pub(super) fn events(
         );
     }
     Ok(events)
+}
+
+fn version(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<Seq>> {
+    db.prepare_cached("SELECT version FROM execution WHERE execution_id = ?1")?
+        .query_row([id.0], |row| Ok(Seq(unsigned(row, 0)?)))
+        .optional()
+}
+
+/// Reads `seq_first, body` of a row of the log.
+fn append(reading: &mut Rows, id: ExecutionId, row: &Row<'_>) -> Result<Vec<Event>, Fault> {
+    let first = Seq(unsigned(row, 0)?);
+    let body = row.get_ref(1)?.as_str();
+    let body = body.map_err(|error| DamagedRow::new(id, first, error))?;
+    Ok(reading.read(first, body)?)
 }
 
 pub(super) fn events_at(
@@ -130,8 +163,8 @@ fn append_with(db: &Connection, id: ExecutionId, seq: Seq) -> Result<Vec<Event>,
     let Some(row) = found.next()? else {
         return Ok(Vec::new());
     };
-    let body = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-    Ok(unpack(id, Seq(unsigned(row, 0)?), body)?)
+    let before = Seq(seq.0.saturating_sub(1));
+    append(&mut Rows::after(id, before), id, row)
 }
 
 pub(super) fn foreign(
@@ -239,7 +272,7 @@ pub(super) fn lost_claims(
                 seq: Seq(unsigned(row, 1)?),
             },
             worker: WorkerId(row.get_ref(2)?.as_str()?.into()),
-            lease_epoch: LeaseEpoch(row.get(3)?),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(3)?)),
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
@@ -273,7 +306,7 @@ pub(super) fn open_commands(db: &Connection, id: ExecutionId) -> Result<Vec<Open
         Ok(OpenCommand {
             command: json(row, 0)?,
             worker: worker.map(|worker| WorkerId(worker.into())),
-            lease_epoch: LeaseEpoch(row.get(2)?),
+            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
             issued_at: Time(row.get(3)?),
         })
     })?;
@@ -393,4 +426,33 @@ pub(super) fn abandoned(db: &Connection, owners: &Owners) -> Result<Vec<Executio
         }
     }
     Ok(abandoned)
+}
+
+/// What the database finds in its file, each finding in a line, and the snapshots whose bytes are not whole.
+pub(super) fn damage(db: &Connection) -> Result<Vec<Damage>, Fault> {
+    let mut pages = db.prepare("PRAGMA integrity_check(20)")?;
+    let findings = pages.query_map([], |row| row.get::<_, String>(0))?;
+    let mut found = Vec::new();
+    for finding in findings {
+        let what = finding?;
+        if what != "ok" {
+            found.push(Damage {
+                execution: None,
+                what,
+            });
+        }
+    }
+    let mut snapshots = db.prepare("SELECT execution_id, bytes, sha256 FROM snapshot")?;
+    let mut kept = snapshots.query([])?;
+    while let Some(row) = kept.next()? {
+        let (bytes, sha256): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(2)?);
+        if rows::checksum(&bytes)[..] != sha256[..] {
+            found.push(Damage {
+                execution: Some(ExecutionId(row.get(0)?)),
+                what: "its snapshot does not match its checksum; the log is read instead"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(found)
 }

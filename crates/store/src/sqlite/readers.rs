@@ -8,7 +8,6 @@ use tokio::sync::Semaphore;
 
 use crate::error::Error;
 use crate::sqlite::failure;
-use crate::sqlite::open::{self, Pages};
 use crate::sqlite::read::Fault;
 
 /// So many queries run at once; more wait. Each has a thread and a connection, with the memory of both.
@@ -17,17 +16,25 @@ const READERS: usize = 8;
 /// The connections that one process reads a store with.
 pub(super) struct Readers {
     file: PathBuf,
+    connect: fn(&Path) -> Result<Connection, Error>,
     turns: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
-    pub(super) fn new(file: &Path) -> Self {
+    /// Readers of a file, whose connections are opened so.
+    pub(super) fn new(file: &Path, connect: fn(&Path) -> Result<Connection, Error>) -> Self {
         Self {
             file: file.to_owned(),
+            connect,
             turns: Arc::new(Semaphore::new(READERS)),
             idle: Arc::default(),
         }
+    }
+
+    /// The file that is read.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Runs a query on a connection of its own, off the async threads.
@@ -39,12 +46,12 @@ impl Readers {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let turn = turn.map_err(|error| Error::Unavailable(error.into()))?;
         let idle = Arc::clone(&self.idle);
-        let file = self.file.clone();
+        let (file, connect) = (self.file.clone(), self.connect);
         let job = move || {
             let kept = idle.lock().expect("keeping a reader does not panic").pop();
             let mut db = match kept {
                 Some(db) => db,
-                None => open::connect(&file, Pages::OfAReader)?,
+                None => connect(&file)?,
             };
             let found = in_transaction(&mut db, query).map_err(|fault| name(&file, fault));
             idle.lock()
@@ -73,9 +80,9 @@ fn in_transaction<T>(
 fn name(file: &Path, fault: Fault) -> Error {
     match fault {
         Fault::Sqlite(error) => failure::name(file, error),
-        Fault::Codec(error) => Error::Corrupt {
+        Fault::Damaged(source) => Error::Corrupt {
             file: file.to_owned(),
-            source: error.into(),
+            source,
         },
     }
 }

@@ -14,9 +14,9 @@ use sha2::Digest as _;
 use crate::projections::Delta;
 use crate::rows::{CatalogEntry, ExecutionRow, OwnerId, ResultRow, StepState};
 
-/// The columns of [`ExecutionRow`], in its order.
+/// The columns of [`ExecutionRow`], in its order, and its checksum.
 pub(super) const EXECUTION: &str = "execution_id, version, status, cancelling, generation, name, path, \
-     playbook_version, hash, parent_id, owner, started_at, finished_at, current, error";
+     playbook_version, hash, parent_id, owner, started_at, finished_at, current, error, checksum";
 
 /// The database's integers are signed; seqs and counts stay far below the sign.
 pub(super) fn integer(value: u64) -> i64 {
@@ -78,7 +78,7 @@ fn status_name(status: Status) -> &'static str {
 
 pub(super) fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
     let status = row.get_ref(2)?.as_str()?.parse::<RunStatus>();
-    Ok(ExecutionRow {
+    let found = ExecutionRow {
         id: ExecutionId(row.get(0)?),
         version: Seq(unsigned(row, 1)?),
         status: status.map_err(|error| {
@@ -99,7 +99,17 @@ pub(super) fn execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
         finished_at: row.get::<_, Option<i64>>(12)?.map(Time),
         current: maybe_name(row, 13)?,
         error: row.get(14)?,
-    })
+    };
+    let told: Option<u32> = row.get(15)?;
+    if told.is_some_and(|told| told != found.checksum()) {
+        let what = format!("the row of run {} does not match its checksum", found.id);
+        return Err(rusqlite::Error::FromSqlConversionFailure(
+            15,
+            Type::Integer,
+            what.into(),
+        ));
+    }
+    Ok(found)
 }
 
 pub(super) fn execution_row(
@@ -117,7 +127,7 @@ pub(super) fn execution_row(
 pub(super) fn insert_execution(db: &Connection, row: &ExecutionRow) -> rusqlite::Result<bool> {
     let sql = format!(
         "INSERT INTO execution ({EXECUTION})
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT DO NOTHING"
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) ON CONFLICT DO NOTHING"
     );
     write_execution(db, &sql, row)
 }
@@ -126,7 +136,7 @@ pub(super) fn insert_execution(db: &Connection, row: &ExecutionRow) -> rusqlite:
 pub(super) fn update_execution(db: &Connection, row: &ExecutionRow) -> rusqlite::Result<()> {
     let sql = "UPDATE execution SET version = ?2, status = ?3, cancelling = ?4, generation = ?5, name = ?6, \
          path = ?7, playbook_version = ?8, hash = ?9, parent_id = ?10, owner = ?11, started_at = ?12, \
-         finished_at = ?13, current = ?14, error = ?15 WHERE execution_id = ?1";
+         finished_at = ?13, current = ?14, error = ?15, checksum = ?16 WHERE execution_id = ?1";
     write_execution(db, sql, row).map(|_| ())
 }
 
@@ -147,6 +157,7 @@ fn write_execution(db: &Connection, sql: &str, row: &ExecutionRow) -> rusqlite::
         row.finished_at.map(|time| time.0),
         row.current.as_ref().map(Name::as_str),
         row.error,
+        row.checksum(),
     ])?;
     Ok(changed == 1)
 }
@@ -234,11 +245,20 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<StepState> {
 
 /// Reads `path, version, hash, text, registered_at`.
 pub(super) fn catalog_entry(row: &Row<'_>) -> rusqlite::Result<CatalogEntry> {
-    Ok(CatalogEntry {
+    let entry = CatalogEntry {
         path: name(row, 0)?,
         version: row.get(1)?,
         hash: PlaybookHash(row.get_ref(2)?.as_str()?.into()),
         text: row.get_ref(3)?.as_str()?.into(),
         registered_at: Time(row.get(4)?),
-    })
+    };
+    if !entry.is_whole() {
+        let what = format!("playbook `{}` differs from its hash", entry.path);
+        return Err(rusqlite::Error::FromSqlConversionFailure(
+            3,
+            Type::Text,
+            what.into(),
+        ));
+    }
+    Ok(entry)
 }

@@ -1,5 +1,7 @@
 //! The store in a directory keeps the contract, and what only a directory can get wrong.
 
+mod damage;
+
 use std::sync::Arc;
 
 use model::id::Seq;
@@ -102,7 +104,7 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(found, (3, "[]".to_owned(), None));
+    assert_eq!(found, (4, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
     assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
 }
@@ -111,7 +113,13 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
 fn a_newer_schema_is_refused() {
     let site = site();
     drop(site.join());
-    site.raw().pragma_update(None, "user_version", 99).unwrap();
+    let db = site.raw();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    db.execute(
+        "UPDATE setting SET value = '99' WHERE key = 'schema_version'",
+        [],
+    )
+    .unwrap();
     let refused = Sqlite::open(site.0.path()).err().unwrap();
     assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }));
 }

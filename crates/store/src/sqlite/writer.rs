@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::error::Error;
-use crate::sqlite::failure;
+use crate::sqlite::{failure, filesystem};
 
 /// At most so many jobs share a transaction.
 const GROUP_MAX: usize = 512;
@@ -57,6 +57,65 @@ pub(super) enum Request {
 pub(super) struct Pen {
     db: Connection,
     file: PathBuf,
+    refusal: Refusal,
+}
+
+/// A store that was full counts as writable again once so much fits: what fits into less would end at once.
+const ROOM_MIN: u64 = 256 * 1024;
+
+/// Why the store takes no writes, from the first write that was refused until one succeeds.
+#[derive(Clone, Default)]
+pub(super) struct Refusal(Arc<Mutex<Option<Error>>>);
+
+impl Refusal {
+    fn state(&self) -> MutexGuard<'_, Option<Error>> {
+        self.0.lock().expect("keeping an error does not panic")
+    }
+
+    /// The error, if writes are refused.
+    pub(super) fn error(&self) -> Option<Error> {
+        self.state().as_ref().and_then(Error::refused_write)
+    }
+
+    /// Takes in that a write failed.
+    fn failed(&self, error: &Error) {
+        let Some(refused) = error.refused_write() else {
+            tracing::warn!(%error, "a group of commits failed");
+            return;
+        };
+        if self.state().replace(refused).is_none() {
+            tracing::error!(code = error.code(), %error, "the store takes no writes");
+        }
+    }
+
+    /// Takes in that a write succeeded.
+    fn succeeded(&self, file: &Path) {
+        let mut state = self.state();
+        if state.is_some() && !is_scarce(file) {
+            *state = None;
+            tracing::info!("the store takes writes again");
+        }
+    }
+}
+
+/// Whether so little fits beside a file that the next write may be refused.
+pub(super) fn is_scarce(file: &Path) -> bool {
+    filesystem::free_bytes(file).is_some_and(|free| free < ROOM_MIN)
+}
+
+/// A write that changes nothing, to see whether the store takes writes.
+struct Probe;
+
+impl Job for Probe {
+    fn run(&mut self, db: &Connection) -> Result<(), Refused> {
+        db.prepare_cached(
+            "INSERT OR REPLACE INTO setting (key, value) VALUES ('write_probe', '')",
+        )?
+        .execute([])?;
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, _outcome: Result<(), Error>) {}
 }
 
 struct Writer {
@@ -70,6 +129,7 @@ struct Writer {
 /// The writing side of a store.
 pub(super) struct Started {
     pub(super) pen: Arc<Mutex<Pen>>,
+    pub(super) refusal: Refusal,
     pub(super) queue: Sender<Request>,
     /// The thread, to be waited for once the queue is gone.
     pub(super) thread: thread::JoinHandle<()>,
@@ -82,9 +142,11 @@ pub(super) fn start(
     foreign_commits: Arc<Notify>,
 ) -> Result<Started, Error> {
     let (sender, queue) = mpsc::channel();
+    let refusal = Refusal::default();
     let pen = Arc::new(Mutex::new(Pen {
         db,
         file: file.to_owned(),
+        refusal: refusal.clone(),
     }));
     let writer = Writer {
         pen: Arc::clone(&pen),
@@ -95,6 +157,7 @@ pub(super) fn start(
     let thread = spawn("store-writer", move || writer.run())?;
     Ok(Started {
         pen,
+        refusal,
         queue: sender,
         thread,
     })
@@ -177,19 +240,26 @@ impl Pen {
         while !group.is_empty() {
             match self.attempt(group) {
                 Ok(()) => {
+                    self.refusal.succeeded(&self.file);
                     for job in group.drain(..) {
                         job.answer(Ok(()));
                     }
                 }
                 Err((index, Refused::Alone(error))) => group.remove(index).answer(Err(error)),
                 Err((_, Refused::Group(error))) => {
-                    tracing::warn!(%error, jobs = group.len(), "a group of commits failed");
+                    self.refusal
+                        .failed(&failure::name(&self.file, copy(&error)));
                     for job in group.drain(..) {
                         job.answer(Err(failure::name(&self.file, copy(&error))));
                     }
                 }
             }
         }
+    }
+
+    /// Tries whether a store that refused a write takes one now.
+    pub(super) fn probe(&self) {
+        self.write(&mut vec![Box::new(Probe)]);
     }
 
     /// Runs the group in one transaction; names the job at which it failed.
@@ -224,9 +294,14 @@ fn copy(error: &rusqlite::Error) -> rusqlite::Error {
         rusqlite::Error::SqliteFailure(code, text) => {
             rusqlite::Error::SqliteFailure(*code, text.clone())
         }
-        other => rusqlite::Error::SqliteFailure(
-            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR),
-            Some(other.to_string()),
-        ),
+        other => {
+            let code = if failure::is_damage(other) {
+                rusqlite::ffi::SQLITE_CORRUPT
+            } else {
+                rusqlite::ffi::SQLITE_ERROR
+            };
+            let failure = rusqlite::ffi::Error::new(code);
+            rusqlite::Error::SqliteFailure(failure, Some(other.to_string()))
+        }
     }
 }

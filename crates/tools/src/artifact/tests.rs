@@ -39,6 +39,7 @@ async fn kept(dir: &Path, value: &Value) -> (Keeper, ResultRef) {
         control: ResultControl::default(),
         uri: "noetl://execution/7/step/s/task/t/run/1.1/attempt/1".to_owned(),
         bytes_max: u64::MAX,
+        missing: results::MissingPaths::default(),
     };
     let text = value.to_string();
     let reference = keeper.keep(&mut text.as_bytes()).await.unwrap();

@@ -121,6 +121,9 @@ impl Cli {
             confines: &Confines::default(),
         };
         program.start(stdin).map_err(|error| {
+            if let Some(error) = error.host_error() {
+                return error;
+            }
             let (program, cause) = (self.program.display(), error.cause());
             let message = format!("`{program}` cannot be started: {cause}");
             TaskError::new(ErrorKind::ClientError, "CONTAINER_START", message)

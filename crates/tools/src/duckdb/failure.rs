@@ -3,6 +3,8 @@
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use serde_json::json;
 
+use crate::sql::{Statement, StatementText};
+
 /// What the library says went wrong: `Parser Error: …`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -30,6 +32,15 @@ impl Fault {
     /// Whether the library was told to stop.
     pub(crate) fn is_interrupt(&self) -> bool {
         self.class() == "INTERRUPT"
+    }
+
+    /// The line of the text at which the library stopped: `LINE 2: …`.
+    fn line(&self) -> Option<usize> {
+        let rest = self
+            .message
+            .lines()
+            .find_map(|line| line.strip_prefix("LINE "));
+        rest?.split_once(':')?.0.parse().ok()
     }
 
     /// The word before `Error`, in capitals: `PARSER`. An appender leaves it out.
@@ -119,10 +130,21 @@ pub(crate) fn failed(fault: &Fault) -> TaskError {
     fault.told().0
 }
 
-/// The outcome of a statement that failed; `has_values` says that a name may have been given as a value.
-pub(super) fn outcome(fault: &Fault, statement: usize, has_values: bool) -> Outcome {
+/// A statement that was run.
+pub(super) struct RunStatement<'a> {
+    /// Its index in the command.
+    pub(super) index: usize,
+    pub(super) statement: &'a Statement,
+    pub(super) sent: &'a StatementText,
+}
+
+/// The outcome of a statement that failed.
+pub(super) fn outcome(fault: &Fault, run: &RunStatement<'_>) -> Outcome {
     let (mut error, sqlstate) = fault.told();
-    if sqlstate == "42601" && has_values {
+    if let Some(line) = fault.line() {
+        error = error.with("line", run.sent.line_of_line(line));
+    }
+    if sqlstate == "42601" && run.statement.has_values() {
         error
             .message
             .push_str("; the name of a table or column needs `| ident`");
@@ -131,7 +153,7 @@ pub(super) fn outcome(fault: &Fault, statement: usize, has_values: bool) -> Outc
         pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),
         ..Facets::default()
     };
-    Outcome::error(error.with("statement", statement)).with_facets(facets)
+    Outcome::error(error.with("statement", run.index)).with_facets(facets)
 }
 
 #[cfg(test)]
@@ -156,6 +178,8 @@ mod tests {
             "DUCKDB_EXTENSION"
         );
         assert_eq!(code("something else"), "DUCKDB_ERROR");
+        let placed = "Binder Error: no column \"x\"\n\nLINE 3: x\n        ^";
+        assert_eq!(Fault::new(placed.to_owned()).line(), Some(3));
         assert!(failed(&Fault::new("TransactionContext Error: Conflict".to_owned())).retryable);
     }
 }

@@ -41,7 +41,8 @@ impl Guard {
 
     /// Refuses a statement that names a file of the engine's own, in quotes or as a value, or that goes past what is attached.
     pub(crate) fn statement(&self, statement: &Statement, base: &Path) -> Result<(), TaskError> {
-        let text = statement.text.to_ascii_lowercase();
+        let sent = statement.text();
+        let text = sent.text.to_ascii_lowercase();
         if let Some(name) = UNATTACHED.iter().find(|name| text.contains(*name)) {
             let message = format!(
                 "`{name}` reaches a database that nobody has looked at; attach it with an alias in `auth`, or with ATTACH"
@@ -51,11 +52,14 @@ impl Guard {
         if self.forbidden.is_empty() {
             return Ok(());
         }
-        let values = statement.params.iter().filter_map(Value::as_str);
+        let values = sent.params.iter().filter_map(Value::as_str);
         let values = values.map(str::to_owned);
-        for name in literals(&statement.text, Dialect::Duckdb)
+        // A file may be read by its name as a table is, and such a name has dots.
+        let names = statement.given_names().iter().cloned();
+        for name in literals(&sent.text, Dialect::Duckdb)
             .into_iter()
             .chain(values)
+            .chain(names)
         {
             let path = name.strip_prefix("file://").unwrap_or(&name);
             self.file(&base.join(path))?;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::aliases::Aliases;
-use super::failure::outcome;
+use super::failure::{RunStatement, outcome};
 use super::ffi::{Answer, Connection, Rows};
 use super::guard::Guard;
 use super::{Fault, failed};
@@ -143,9 +143,15 @@ fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), B
     let mut held = 0;
     let last = work.statements.len() - 1;
     for (index, statement) in work.statements.iter().enumerate() {
-        let told = |fault: &Fault| outcome(fault, index, !statement.params.is_empty());
+        let sent = statement.text();
+        let run = RunStatement {
+            index,
+            statement,
+            sent: &sent,
+        };
+        let told = |fault: &Fault| outcome(fault, &run);
         work.guard.statement(statement, &work.base)?;
-        let rows = connection.run(&statement.text, &statement.params);
+        let rows = connection.run(&sent.text, &sent.params);
         let rows = rows.map_err(|fault| told(&fault))?;
         if index < last {
             let answer = answer(rows, &mut held).map_err(|failure| failure.broken(told))?;

@@ -45,6 +45,9 @@ impl External {
         };
         let name = &self.manifest.name;
         let mut peer = self.pool.check_out(&self.manifest).map_err(|error| {
+            if let Some(error) = error.host_error() {
+                return error;
+            }
             let program = self.manifest.program();
             let message = format!(
                 "`{}` of kind `{name}` cannot be started: {}",

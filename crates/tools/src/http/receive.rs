@@ -13,6 +13,7 @@ use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
 use crate::call::{storage, timed_out};
 use crate::http::client::sort;
+use crate::scratch;
 
 /// How much of a body is held, and what becomes of more.
 #[derive(Debug, Clone, Copy)]
@@ -118,9 +119,7 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 impl Spool {
     /// A file without a name in this folder.
     pub(crate) fn begin(dir: &Path) -> Result<Self, TaskError> {
-        // A worker for a server elsewhere has no directory of its own before it needs one.
-        let made = results::make_private_dir(dir).and_then(|()| tempfile::tempfile_in(dir));
-        let file = made.map_err(|error| storage(&error))?;
+        let file = scratch::unnamed(dir).map_err(|error| storage(&error))?;
         Ok(Self {
             file: File::from_std(file),
             bytes: 0,

@@ -174,7 +174,7 @@ impl StdioLine {
 }
 
 fn not_started(path: &str, error: &NotStarted) -> TaskError {
-    error.isolation().unwrap_or_else(|| {
+    error.host_error().unwrap_or_else(|| {
         let message = format!("`{path}` cannot be started: {}", error.cause());
         TaskError::new(ErrorKind::ClientError, "MCP_START", message)
     })

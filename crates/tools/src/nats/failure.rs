@@ -6,6 +6,7 @@ use async_nats::jetstream::context::{
     GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind,
 };
 use async_nats::jetstream::{self, ErrorCode};
+use model::nats_version;
 use model::outcome::{ErrorKind, TaskError};
 
 /// An error of NATS.
@@ -52,6 +53,18 @@ pub(crate) fn other(error: &(dyn StdError + 'static)) -> TaskError {
         "NATS_FAILED"
     };
     failed(ErrorKind::ServerError, code, format!("NATS failed: {text}"))
+}
+
+/// The same error, naming a server that is too old for what was asked of it.
+pub(crate) fn with_version(mut error: TaskError, version: &str) -> TaskError {
+    if matches!(
+        error.code.as_str(),
+        "NATS_FAILED" | "NATS_NO_JETSTREAM" | "TIMEOUT"
+    ) && let Some(problem) = nats_version::problem(version)
+    {
+        error.message = format!("{}; {problem}", error.message);
+    }
+    error
 }
 
 /// A publication that was not acknowledged.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
 use crate::nats::connection::{Connections, Login};
-use crate::nats::failure::{failed, other, silent, too_large};
+use crate::nats::failure::{failed, other, silent, too_large, with_version};
 use crate::nats::value::{Encoding, header_map, headers};
 use crate::nats::{kv, object, stream};
 use crate::objects::Reach;
@@ -73,10 +73,11 @@ impl Nats {
             reach: &self.reach,
             total,
         };
-        match operation {
+        let done = match operation {
             "object_get" => object::get(&session).await,
             operation => session.answer(operation).await.map(Outcome::ok),
-        }
+        };
+        done.map_err(|error| with_version(error, &session.client.server_info().version))
     }
 }
 

@@ -8,6 +8,8 @@ use results::{Found, Listed, Opened, Source};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio_util::io::ReaderStream;
 
+use crate::exhaustion::{exhausted, is_exhausted};
+
 /// What is read at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -150,6 +152,9 @@ fn found(file: &Path, meta: &std::fs::Metadata) -> Found {
 }
 
 fn named(file: &Path, error: &io::Error) -> TaskError {
+    if is_exhausted(error) {
+        return exhausted(error);
+    }
     let (kind, code) = match error.kind() {
         io::ErrorKind::NotFound => (ErrorKind::NotFound, "FILE_NOT_FOUND"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -6,6 +6,8 @@ use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use serde_json::{Value, json};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
+use crate::sql::StatementText;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -23,10 +25,8 @@ pub(super) enum Failure {
 pub(super) struct Spot {
     /// Its index in the command.
     pub(super) statement: usize,
-    /// The line of the command on which it begins.
-    pub(super) line: usize,
     /// What was sent.
-    pub(super) text: String,
+    pub(super) sent: StatementText,
     /// Whether it has values in place of `{{ … }}`.
     pub(super) has_values: bool,
 }
@@ -168,7 +168,9 @@ fn refused(db: &DbError, spot: Option<&Spot>) -> Outcome {
         error = error.with("statement", spot.statement);
         if let Some(ErrorPosition::Original(at)) = db.position() {
             position = Some(*at);
-            error = error.with("line", line(spot, *at));
+            // Positions count characters from 1.
+            let index = at.saturating_sub(1) as usize;
+            error = error.with("line", spot.sent.line_of_char(index));
         }
     }
     Outcome::error(error).with_facets(facets(state, db.constraint(), position))
@@ -184,12 +186,6 @@ fn facets(state: &str, constraint: Option<&str>, position: Option<u32>) -> Facet
         })),
         ..Facets::default()
     }
-}
-
-/// The line of the command at which a statement broke; positions count characters from 1.
-fn line(spot: &Spot, position: u32) -> usize {
-    let before = spot.text.chars().take(position.saturating_sub(1) as usize);
-    spot.line + before.filter(|c| *c == '\n').count()
 }
 
 /// The kind of an error by its SQLSTATE, and whether trying again may help.
@@ -254,17 +250,5 @@ mod tests {
         ] {
             assert_eq!(classify(state), (kind, retryable), "{state}");
         }
-    }
-
-    #[test]
-    fn a_position_is_a_line_of_the_command() {
-        let spot = Spot {
-            statement: 1,
-            line: 3,
-            text: "SELECT 1,\n  oops\nFROM x".to_owned(),
-            has_values: false,
-        };
-        assert_eq!(line(&spot, 1), 3);
-        assert_eq!(line(&spot, 13), 4);
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use tokio_postgres::{CancelToken, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::exhaustion::{exhausted, find_exhausted};
 use crate::postgres::failure::{silent, unreached};
 use crate::postgres::target::Target;
 use crate::postgres::tls::tls;
@@ -126,7 +127,10 @@ impl Pools {
         let begun = timeout(connect_max, Box::pin(begun)).await;
         begun
             .map_err(|_| silent(&place))?
-            .map_err(|error| unreached(&error, &place))?
+            .map_err(|error| match find_exhausted(&error) {
+                Some(cause) => exhausted(cause),
+                None => unreached(&error, &place),
+            })?
     }
 
     fn full(&self, target: &Target) -> TaskError {

@@ -11,6 +11,7 @@ use tokio::io::{
 };
 
 use crate::call::{Call, not_kept, storage};
+use crate::scratch;
 
 /// What is collected before it is written to the file.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -93,7 +94,7 @@ impl Spool {
     async fn write_out(&mut self) -> std::io::Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
-            None => File::from_std(tempfile::tempfile_in(&self.dir)?),
+            None => File::from_std(scratch::unnamed(&self.dir)?),
         };
         file.write_all(&self.held).await?;
         self.written += self.held.len() as u64;

@@ -5,6 +5,7 @@ use std::pin::pin;
 use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement as Prepared};
 
@@ -12,7 +13,7 @@ use crate::postgres::decode::{Raw, write};
 use crate::postgres::failure::{Failure, Spot};
 use crate::postgres::param::{Param, own_type};
 use crate::postgres::rows::{Answer, Spool};
-use crate::sql::{Statement, unique};
+use crate::sql::{Statement, StatementText, unique};
 
 /// Statements that take parameters. The others get literals.
 const TAKES_PARAMS: [&str; 8] = [
@@ -20,6 +21,8 @@ const TAKES_PARAMS: [&str; 8] = [
 ];
 /// What changes rows, so that the count in its answer is of rows affected.
 const CHANGES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
+/// Values whose types do not fit their places: no such operator or function, another type wanted, several types wanted.
+const TYPE_ERRORS: [&str; 3] = ["42883", "42804", "42P08"];
 /// A value whose type the server cannot infer.
 const INDETERMINATE: &str = "42P18";
 
@@ -33,7 +36,7 @@ pub(super) enum Transaction {
 /// Refuses what cannot be run here, before anything is.
 pub(super) fn check(statements: &[Statement]) -> Result<(), TaskError> {
     for statement in statements {
-        let text = statement.text.to_ascii_uppercase();
+        let text = statement.text().text.to_ascii_uppercase();
         let is_copy = statement.first_word() == "COPY";
         if is_copy && (text.contains("STDIN") || text.contains("STDOUT")) {
             return Err(TaskError::new(
@@ -94,29 +97,30 @@ async fn one(
     statement: &Statement,
     spool: &mut Spool,
 ) -> Result<Answer, Failure> {
-    let binds = TAKES_PARAMS.contains(&statement.first_word()) || statement.text.starts_with('(');
-    let (text, params) = if binds {
-        (statement.text.clone(), statement.params.as_slice())
+    let binds = TAKES_PARAMS.contains(&statement.first_word()) || statement.is_in_parentheses();
+    let sent = if binds {
+        statement.text()
     } else {
-        (statement.with_literals(), [].as_slice())
+        statement.text_with_literals()
     };
     let spot = Spot {
         statement: index,
-        line: statement.line,
-        text,
-        has_values: !statement.params.is_empty(),
+        sent,
+        has_values: statement.has_values(),
     };
     let refused = |error| Failure::Server {
         error,
         spot: Some(spot.clone()),
     };
-    if index > 0 && spot.text.contains('\\') {
+    if index > 0 && spot.sent.text.contains('\\') {
         // An earlier statement may have changed what a backslash means, and values are escaped by what it means here.
         client
             .batch_execute(crate::postgres::session::BEGIN)
             .await?;
     }
-    let prepared = prepare(client, &spot.text, params).await.map_err(refused)?;
+    let separate = binds.then(|| statement.text_with_separate_params());
+    let prepared = prepare_either(client, &spot.sent, separate.flatten()).await;
+    let (prepared, params) = prepared.map_err(refused)?;
     let wanted = prepared.params().len();
     if wanted != params.len() {
         return Err(unbound(wanted, params.len()).into());
@@ -129,7 +133,8 @@ async fn one(
     );
     let start = spool.position();
     let mut row_count = 0;
-    let stream = client.query_raw(&prepared, params.iter().map(Param)).await;
+    let stream = client.query_raw(&prepared, params.iter().map(Param));
+    let stream = stream.await;
     let mut stream = pin!(stream.map_err(refused)?);
     while let Some(row) = stream.try_next().await.map_err(refused)? {
         if row_count > 0 {
@@ -148,6 +153,28 @@ async fn one(
         start,
         end: spool.position(),
     })
+}
+
+/// Prepares a statement and tells its parameters. Where the types of its values do not fit their places, every value
+/// becomes a parameter of its own, whose type the server infers from its place.
+async fn prepare_either(
+    client: &Client,
+    sent: &StatementText,
+    separate: Option<StatementText>,
+) -> Result<(Prepared, Vec<Value>), tokio_postgres::Error> {
+    let error = match prepare(client, &sent.text, &sent.params).await {
+        Ok(prepared) => return Ok((prepared, sent.params.clone())),
+        Err(error) => error,
+    };
+    let state = error.code().map_or("", SqlState::code);
+    let Some(separate) = separate.filter(|_| TYPE_ERRORS.contains(&state)) else {
+        return Err(error);
+    };
+    match prepare(client, &separate.text, &separate.params).await {
+        Ok(prepared) => Ok((prepared, separate.params)),
+        // The text that was to be sent is the one whose error has a place.
+        Err(_) => Err(error),
+    }
 }
 
 /// Prepares a statement. Where the server cannot infer the type of a value, the value says it.

@@ -236,7 +236,7 @@ async fn load(path: &Path) -> Result<Source, TaskError> {
 
 /// The error of an interpreter that does not start.
 pub(crate) fn not_started(python: &Path, error: &NotStarted) -> TaskError {
-    if let Some(error) = error.isolation() {
+    if let Some(error) = error.host_error() {
         return error;
     }
     let shown = python.display();

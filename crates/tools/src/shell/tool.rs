@@ -179,7 +179,7 @@ fn outcome(end: End, printed: &Printed) -> Outcome {
 }
 
 fn not_started(shell: &str, cwd: &Path, error: &NotStarted) -> TaskError {
-    if let Some(error) = error.isolation() {
+    if let Some(error) = error.host_error() {
         return error;
     }
     let message = if cwd.is_dir() {

@@ -1,46 +1,15 @@
-//! Statements out of pieces: split at semicolons, values bound or escaped by their place, placeholders renumbered.
+//! Statements out of pieces: split at semicolons, values placed by where they stand, placeholders renumbered.
 
-use std::ops::Range;
-
-use model::template::Piece;
+use model::template::{Piece, PieceOrigin};
 use serde_json::{Map, Value};
 
+use crate::sql::body::{Bodies, OpenQuotes};
 use crate::sql::place::{Dialect, Place, is_word};
-use crate::sql::words::Words;
-
-/// One statement with its parameters, bound by number from 1.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Statement {
-    pub(crate) text: String,
-    pub(crate) params: Vec<Value>,
-    /// Where in the text each placeholder stands, in the order of `params`.
-    pub(crate) slots: Vec<Range<usize>>,
-    /// The first words, in capitals.
-    pub(crate) words: Vec<String>,
-    /// What it does: its first word, or what follows its `WITH`.
-    pub(crate) verb: String,
-    /// The line of the command on which it begins, from 1.
-    pub(crate) line: usize,
-}
-
-impl Statement {
-    /// Its first word, in capitals.
-    pub(crate) fn first_word(&self) -> &str {
-        self.words.first().map_or("", String::as_str)
-    }
-
-    /// The text with each value in place of its placeholder, as a literal; for statements that take no parameters.
-    pub(crate) fn with_literals(&self) -> String {
-        let mut text = String::new();
-        let mut end = 0;
-        for (slot, value) in self.slots.iter().zip(&self.params) {
-            text.push_str(&self.text[end..slot.start]);
-            text.push_str(&literal(value));
-            end = slot.end;
-        }
-        text + &self.text[end..]
-    }
-}
+use crate::sql::quote::{
+    Sign, is_escaped_already, is_typed_literal, literal, quoted_names, text_of,
+};
+use crate::sql::statement::{LineMark, Slot, SlotSource, Statement};
+use crate::sql::words::{QuotedText, Words};
 
 /// The task's own `params`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,11 +33,20 @@ pub(crate) enum BindError {
     Nul,
     #[error("`$n` needs `params`; it cannot stand beside `{{{{ … }}}}` without them")]
     Unnumbered,
+    #[error("the statement is one template, which is bound as a value and is no statement")]
+    Whole,
+}
+
+/// The text of a command, with where its pieces come from as far as that is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Command<'a> {
+    pub(crate) pieces: &'a [Piece],
+    pub(crate) origins: &'a [PieceOrigin],
 }
 
 /// The statements of a command.
 pub(crate) fn bind(
-    pieces: &[Piece],
+    command: Command<'_>,
     dialect: Dialect,
     params: &Params,
 ) -> Result<Vec<Statement>, BindError> {
@@ -77,27 +55,47 @@ pub(crate) fn bind(
         given: params,
         place: Place::Code,
         ended: None,
+        bodies: Bodies::default(),
+        quotes: OpenQuotes::default(),
         words: Words::new(dialect),
         text: String::new(),
-        params: Vec::new(),
         slots: Vec::new(),
+        names: Vec::new(),
+        lines: Vec::new(),
         has_own_numbers: false,
+        is_behind_value: false,
         line: 1,
         positional: 0,
         statements: Vec::new(),
     };
-    for (at, piece) in pieces.iter().enumerate() {
+    for (at, piece) in command.pieces.iter().enumerate() {
+        let origin = command.origins.get(at);
+        let after = match command.pieces.get(at + 1) {
+            Some(Piece::Text(text) | Piece::Raw(text)) => text.as_str(),
+            _ => "",
+        };
         match piece {
-            Piece::Text(text) | Piece::Raw(text) => binder.read(text)?,
-            Piece::Ident(value) if binder.place == Place::Code => binder.ident(value)?,
-            Piece::Value(value) | Piece::Ident(value) => {
-                let after = match pieces.get(at + 1) {
-                    Some(Piece::Text(text) | Piece::Raw(text)) => text.chars().next(),
-                    _ => None,
-                };
-                binder.value(value, after)?;
+            Piece::Text(text) => binder.read_author_text(text, origin)?,
+            Piece::Raw(text) => {
+                binder.go_to_line(origin);
+                let line = binder.line;
+                binder.read(text)?;
+                binder.line = line;
+            }
+            Piece::Ident(value) => {
+                binder.go_to_line(origin);
+                if binder.place == Place::Code {
+                    binder.name(value, after)?;
+                } else {
+                    binder.value(value, after, origin)?;
+                }
+            }
+            Piece::Value(value) => {
+                binder.go_to_line(origin);
+                binder.value(value, after, origin)?;
             }
         }
+        binder.is_behind_value = !matches!(piece, Piece::Text(_) | Piece::Raw(_));
     }
     binder.end_statement()?;
     Ok(binder.statements)
@@ -109,13 +107,20 @@ struct Binder<'a> {
     place: Place,
     /// The quoted text that has just ended: quotes that follow it go on with it, escapes and all.
     ended: Option<Place>,
+    /// The bodies of routines that are open.
+    bodies: Bodies,
+    /// Where the quotes opened that are open.
+    quotes: OpenQuotes,
     words: Words,
     text: String,
-    params: Vec<Value>,
-    slots: Vec<Range<usize>>,
+    slots: Vec<Slot>,
+    names: Vec<String>,
+    lines: Vec<LineMark>,
     /// Whether the statement has a `$n` that was left to the database.
     has_own_numbers: bool,
-    /// The line on which `text` begins.
+    /// Whether the piece before was a value.
+    is_behind_value: bool,
+    /// The line of the command that is read.
     line: usize,
     /// How many bare `?` have been met, over all statements of the command.
     positional: usize,
@@ -123,12 +128,55 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
+    /// Reads the author's text, line by line of the template it comes from.
+    fn read_author_text(
+        &mut self,
+        text: &str,
+        origin: Option<&PieceOrigin>,
+    ) -> Result<(), BindError> {
+        let starts = origin.map_or(&[][..], |origin| &origin.lines);
+        let mut rest = text;
+        let mut read = 0;
+        for (at, start) in starts.iter().enumerate() {
+            let end = starts.get(at + 1).map_or(text.len(), |next| next.offset);
+            let (part, behind) = rest.split_at_checked(end - read).unwrap_or((rest, ""));
+            self.line = start.line as usize + 1;
+            self.mark_line();
+            self.read(part)?;
+            (rest, read) = (behind, end);
+        }
+        self.mark_line();
+        self.read(rest)
+    }
+
+    fn go_to_line(&mut self, origin: Option<&PieceOrigin>) {
+        if let Some(start) = origin.and_then(|origin| origin.lines.first()) {
+            self.line = start.line as usize + 1;
+        }
+        self.mark_line();
+    }
+
+    /// Notes the line on which the text goes on.
+    fn mark_line(&mut self) {
+        let mark = LineMark {
+            offset: self.text.len(),
+            line: self.line,
+        };
+        if self.lines.last() != Some(&mark) {
+            self.lines.push(mark);
+        }
+    }
+
     fn read(&mut self, text: &str) -> Result<(), BindError> {
         let text: Vec<char> = text.chars().collect();
         let mut at = 0;
         while at < text.len() {
+            if let Some(length) = self.end_body(&text[at..]) {
+                at += length;
+                continue;
+            }
             if self.place == Place::Code {
-                if text[at] == ';' && self.words.ends_at_semicolon() {
+                if text[at] == ';' && self.ends_at_semicolon() {
                     self.end_statement()?;
                     at += 1;
                     continue;
@@ -144,18 +192,87 @@ impl Binder<'_> {
                 _ => self.place.step(&text[at..], &self.text, self.dialect),
             };
             let end = (at + length).min(text.len());
-            match (&self.place, &next) {
-                (Place::Code, Place::Code) => self.words.code(text[at]),
-                (Place::Code, Place::Line | Place::Block(_)) => self.words.code(' '),
-                (Place::Code, _) => self.words.other(),
-                _ => {}
-            }
-            self.follow(&next, text[at]);
-            self.text.extend(&text[at..end]);
-            self.place = next;
+            self.step(next, &text[at..end]);
             at = end;
         }
         Ok(())
+    }
+
+    /// Takes characters that lead to a place.
+    fn step(&mut self, next: Place, taken: &[char]) {
+        let opened = match (&self.place, &next) {
+            (Place::Code, Place::Code) => {
+                self.words.code(taken[0]);
+                None
+            }
+            (Place::Code, Place::Line | Place::Block(_)) => {
+                self.words.code(' ');
+                None
+            }
+            (Place::Code, _) => {
+                let kind = self.words.quoted_text();
+                self.words.other();
+                // Quotes that go on with a text are the same text.
+                self.ended.is_none().then_some(kind)
+            }
+            _ => None,
+        };
+        self.follow(&next, taken[0]);
+        if let (Place::Dollar(tag), Place::Code) = (&self.place, &next) {
+            // What the quotes hold now may hold their tag.
+            let tag = tag.clone();
+            self.quotes.close(&tag, &mut self.text, &mut self.lines);
+        } else {
+            let start = self.text.len();
+            self.text.extend(taken);
+            if let Some(kind) = opened {
+                self.quotes.open(start, self.text.len(), kind);
+            }
+        }
+        self.count_lines(taken);
+        self.place = next;
+        if let (Some(QuotedText::Body), Place::Dollar(tag)) = (opened, &self.place) {
+            let tag = tag.clone();
+            self.begin_body(tag);
+        }
+    }
+
+    fn count_lines(&mut self, taken: &[char]) {
+        let newlines = taken.iter().filter(|c| **c == '\n').count();
+        if newlines > 0 {
+            self.line += newlines;
+            self.mark_line();
+        }
+    }
+
+    /// Goes into the body of a routine, which is read as a statement is.
+    fn begin_body(&mut self, tag: String) {
+        let words = std::mem::replace(&mut self.words, Words::new(self.dialect));
+        let quotes = std::mem::take(&mut self.quotes);
+        self.bodies.begin(tag, words, quotes);
+        self.place = Place::Code;
+        self.ended = None;
+    }
+
+    /// Leaves the body of a routine if its tag stands here, and tells its length: it ends a body also inside quotes.
+    fn end_body(&mut self, text: &[char]) -> Option<usize> {
+        let body = self.bodies.end(text)?;
+        self.words = body.words;
+        self.quotes = body.quotes;
+        self.quotes
+            .close(&body.tag, &mut self.text, &mut self.lines);
+        self.place = Place::Code;
+        self.ended = None;
+        Some(body.tag.chars().count())
+    }
+
+    /// Whether a semicolon here ends the statement. In the body of a routine it only ends a part of that.
+    fn ends_at_semicolon(&mut self) -> bool {
+        if self.bodies.is_empty() {
+            return self.words.ends_at_semicolon();
+        }
+        self.words = Words::new(self.dialect);
+        false
     }
 
     /// Remembers the quoted text that has just ended, over blanks and comments of a line.
@@ -176,8 +293,12 @@ impl Binder<'_> {
         let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let sqlite = self.dialect == Dialect::Sqlite;
         let duckdb = self.dialect == Dialect::Duckdb;
+        if !self.bodies.is_empty() {
+            // The body of a routine has numbers of its own.
+            return Ok(0);
+        }
         if !sqlite && *self.given == Params::None {
-            // The body of a `PREPARE` or a routine has numbers of its own.
+            // So has a `PREPARE`.
             self.has_own_numbers |= text[at] == '$' && is_number && !before.is_some_and(is_word);
             return Ok(0);
         }
@@ -205,7 +326,11 @@ impl Binder<'_> {
             _ => return Ok(0),
         }?;
         let length = 1 + word.chars().count();
-        self.push(value);
+        let name = match (word.is_empty(), text[at]) {
+            (true, _) => self.positional.to_string(),
+            (false, _) => word,
+        };
+        self.push(value, SlotSource::Param(name), false);
         Ok(length)
     }
 
@@ -228,16 +353,17 @@ impl Binder<'_> {
             .ok_or_else(|| BindError::Missing(name.to_owned()))
     }
 
-    /// Adds a parameter and its placeholder.
-    fn push(&mut self, value: Value) {
-        self.params.push(value);
-        let sign = match self.dialect {
-            Dialect::Sqlite => '?',
-            Dialect::Postgres | Dialect::Duckdb => '$',
-        };
+    /// Adds a value that stands among tokens.
+    fn push(&mut self, value: Value, source: SlotSource, is_literal: bool) {
         let start = self.text.len();
-        self.text.push_str(&format!("{sign}{}", self.params.len()));
-        self.slots.push(start..self.text.len());
+        self.text.push(' ');
+        self.slots.push(Slot {
+            range: start..self.text.len(),
+            value,
+            source,
+            is_literal,
+        });
+        self.mark_line();
         self.other();
     }
 
@@ -247,57 +373,65 @@ impl Binder<'_> {
         self.ended = None;
     }
 
-    fn value(&mut self, value: &Value, after: Option<char>) -> Result<(), BindError> {
+    fn value(
+        &mut self,
+        value: &Value,
+        after: &str,
+        origin: Option<&PieceOrigin>,
+    ) -> Result<(), BindError> {
         if self.place == Place::Code {
-            return self.value_in_code(value, after);
+            return self.value_in_code(value, after, origin);
         }
-        if matches!(self.place, Place::Text { .. } | Place::Dollar(_)) && self.words.holds_program()
-        {
+        let is_quoted = matches!(self.place, Place::Text { .. } | Place::Dollar(_));
+        if is_quoted && self.quotes.kind() == QuotedText::Body {
             return Err(BindError::Place(
-                "in the body of a routine, where it would be read as a program; hand it over as an argument",
+                "in the body of a routine that is written in `'…'`; write it in `$$…$$`",
             ));
         }
+        if is_quoted && !self.quotes.follow_comma(&self.text) {
+            self.refuse_dynamic_sql()?;
+        }
         let text = text_of(value)?;
-        let escaped = match &self.place {
-            Place::Code => unreachable!("values among tokens are bound above"),
-            Place::Text { escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
-            Place::Text { .. } if is_escaped_already(&text) => text,
-            Place::Text { .. } => text.replace('\'', "''"),
-            Place::Escape => {
-                return Err(BindError::Place(
-                    "right after a backslash in `E'…'`; write a backslash of the text as `\\\\`",
-                ));
-            }
-            Place::Unicode(_) => {
-                return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
-            }
-            Place::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
-            Place::Ident(']') => text,
-            Place::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
-            Place::Line | Place::Block(_) => text.replace(['\n', '\r', '*', '/'], " "),
-            Place::Dollar(_) if text.contains('$') => {
-                return Err(BindError::Place("inside `$…$` quotes if it holds a `$`"));
-            }
-            Place::Dollar(_) => text,
-        };
+        let escaped = escaped(&self.place, text)?;
+        self.bodies.note_value();
         self.text.push_str(&escaped);
+        self.mark_line();
         Ok(())
     }
 
-    fn value_in_code(&mut self, value: &Value, after: Option<char>) -> Result<(), BindError> {
-        let touches =
-            self.text.chars().next_back().is_some_and(is_word) || after.is_some_and(is_word);
-        if touches {
-            // Part of a name: only what cannot end the name may be put in.
-            let text = text_of(value)?;
-            if text.is_empty() || !text.chars().all(is_word) {
-                return Err(BindError::Ident(text));
-            }
-            text.chars().for_each(|c| self.words.code(c));
-            self.text.push_str(&text);
-            self.ended = None;
-            return Ok(());
+    /// Refuses a text in what an `EXECUTE` runs: there it would be read as SQL once more.
+    fn refuse_dynamic_sql(&mut self) -> Result<(), BindError> {
+        if !self.bodies.is_empty() && self.words.executes() {
+            return Err(BindError::Place(
+                "in the text that an `EXECUTE` runs; hand it over with `USING`, or as an argument of `format` with `%L` or `%I`",
+            ));
         }
+        Ok(())
+    }
+
+    fn value_in_code(
+        &mut self,
+        value: &Value,
+        after: &str,
+        origin: Option<&PieceOrigin>,
+    ) -> Result<(), BindError> {
+        if self.is_behind_value {
+            return Err(BindError::Place(
+                "directly behind another value; join them in one template: `{{ a ~ b }}`",
+            ));
+        }
+        let touches =
+            self.text.chars().next_back().is_some_and(is_word) || after.starts_with(is_word);
+        if touches {
+            return self.part_of_name(value);
+        }
+        if self.follows_dot() || precedes_dot(after) || self.words.expect_name() {
+            return self.name(value, after);
+        }
+        let source = |item: usize| match origin.and_then(|origin| origin.expression.clone()) {
+            Some(text) => SlotSource::Expression { text, item },
+            None => SlotSource::Unknown,
+        };
         match value {
             Value::Array(items) if self.is_in_list() => {
                 if items.is_empty() {
@@ -308,12 +442,55 @@ impl Binder<'_> {
                     if at > 0 {
                         self.text.push_str(", ");
                     }
-                    self.push(item.clone());
+                    self.push_value(item, source(at))?;
                 }
+                Ok(())
             }
-            other => self.push(other.clone()),
+            other => self.push_value(other, source(0)),
         }
+    }
+
+    /// Adds a value of a template. The body of a routine takes no parameters, so it gets literals.
+    fn push_value(&mut self, value: &Value, source: SlotSource) -> Result<(), BindError> {
+        let is_literal = is_typed_literal(value, self.dialect);
+        if self.bodies.is_empty() {
+            self.push(value.clone(), source, is_literal);
+            return Ok(());
+        }
+        if !is_literal {
+            self.refuse_dynamic_sql()?;
+            text_of(value)?;
+        }
+        self.bodies.note_value();
+        let literal = literal(value, self.dialect, Sign::Parentheses);
+        self.text.push_str(&format!(" {literal} "));
+        self.mark_line();
+        self.other();
         Ok(())
+    }
+
+    /// Extends a name: only what cannot end the name may be put in.
+    fn part_of_name(&mut self, value: &Value) -> Result<(), BindError> {
+        let text = text_of(value)?;
+        if text.is_empty() || !text.chars().all(is_word) {
+            return Err(BindError::Ident(text));
+        }
+        text.chars().for_each(|c| self.words.code(c));
+        self.bodies.note_value();
+        self.text.push_str(&text);
+        self.ended = None;
+        Ok(())
+    }
+
+    /// Whether a dot that belongs to a name stands right before.
+    fn follows_dot(&self) -> bool {
+        let Some(head) = self.text.strip_suffix('.') else {
+            return false;
+        };
+        let last_word = head.rsplit(|c| !is_word(c)).next().unwrap_or_default();
+        let ends_in_name = head.ends_with(|c: char| is_word(c) || "\"`])".contains(c));
+        let is_number = !last_word.is_empty() && last_word.chars().all(|c| c.is_ascii_digit());
+        ends_in_name && !is_number
     }
 
     /// Whether the text so far ends in `IN (`.
@@ -328,98 +505,103 @@ impl Binder<'_> {
         )
     }
 
-    /// Writes an identifier, a dotted one, or a list of them, in quotes.
-    fn ident(&mut self, value: &Value) -> Result<(), BindError> {
-        let names = match value {
-            Value::Array(items) => items.as_slice(),
-            one => std::slice::from_ref(one),
-        };
-        for (at, name) in names.iter().enumerate() {
-            let Value::String(name) = name else {
-                return Err(BindError::Ident(name.to_string()));
-            };
-            if name.contains('\0') || name.split('.').any(str::is_empty) {
-                return Err(BindError::Ident(name.clone()));
-            }
-            if at > 0 {
-                self.text.push_str(", ");
-            }
-            let quoted = name
-                .split('.')
-                .map(|part| format!("\"{}\"", part.replace('"', "\"\"")));
-            self.text.push_str(&quoted.collect::<Vec<_>>().join("."));
+    /// Writes a name, a dotted one, or a list of them, in quotes.
+    fn name(&mut self, value: &Value, after: &str) -> Result<(), BindError> {
+        let before = self.text.chars().next_back();
+        let is_quote = |c: char| "\"`'".contains(c);
+        if self.is_behind_value || before.is_some_and(is_quote) || after.starts_with(is_quote) {
+            return Err(BindError::Place(
+                "as a name directly beside another value or quotes; write a dot or a blank between them",
+            ));
         }
+        let names = quoted_names(value)?;
+        if before.is_some_and(|c| !c.is_whitespace() && !".(,".contains(c)) {
+            self.text.push(' ');
+        }
+        self.bodies.note_value();
+        self.text.push_str(&names.text);
+        self.names.extend(names.given);
+        self.mark_line();
         self.other();
         Ok(())
     }
 
     fn end_statement(&mut self) -> Result<(), BindError> {
         let text = std::mem::take(&mut self.text);
-        let params = std::mem::take(&mut self.params);
         let slots = std::mem::take(&mut self.slots);
+        let names = std::mem::take(&mut self.names);
+        let lines = std::mem::take(&mut self.lines);
+        let outer = self.bodies.clear();
         let words = std::mem::replace(&mut self.words, Words::new(self.dialect));
+        let words = outer.unwrap_or(words);
+        self.quotes = OpenQuotes::default();
         self.ended = None;
-        if std::mem::take(&mut self.has_own_numbers) && !params.is_empty() {
+        self.mark_line();
+        if std::mem::take(&mut self.has_own_numbers) && !slots.is_empty() {
             return Err(BindError::Unnumbered);
         }
-        let skipped = text.len() - text.trim_start().len();
-        let line = self.line + lines(&text[..skipped]);
-        self.line += lines(&text);
+        if self.bodies.take_has_values() && !words.has_sql_body() {
+            return Err(BindError::Place(
+                "in the body of a routine unless its `LANGUAGE` is `plpgsql` or `sql`, which is to be said",
+            ));
+        }
         if words.is_empty() {
             return Ok(());
         }
+        if slots.len() == 1 && text.trim().is_empty() {
+            return Err(BindError::Whole);
+        }
+        let skipped = text.len() - text.trim_start().len();
+        // A value may be all that stands at an end.
+        let skipped = slots
+            .first()
+            .map_or(skipped, |slot| skipped.min(slot.range.start));
+        let end = text.trim_end().len();
+        let end = slots.last().map_or(end, |slot| end.max(slot.range.end));
         let (words, verb) = words.read();
-        let moved = |slot: Range<usize>| slot.start - skipped..slot.end - skipped;
-        self.statements.push(Statement {
-            text: text.trim().to_owned(),
-            params,
-            slots: slots.into_iter().map(moved).collect(),
+        let mut statement = Statement {
+            dialect: self.dialect,
+            frame: text[skipped..end.max(skipped)].to_owned(),
+            slots,
+            lines,
+            names,
             words,
             verb,
-            line,
-        });
+            line: 0,
+            command: 0,
+        };
+        statement.skip(skipped);
+        self.statements.push(statement);
         Ok(())
     }
 }
 
-fn lines(text: &str) -> usize {
-    text.bytes().filter(|byte| *byte == b'\n').count()
+/// Whether a text begins with a dot behind which a name goes on, or nothing that is known.
+fn precedes_dot(after: &str) -> bool {
+    let mut rest = after.chars();
+    let goes_on = |c: char| c == '"' || c == '*' || (is_word(c) && !c.is_ascii_digit());
+    rest.next() == Some('.') && rest.next().is_none_or(goes_on)
 }
 
-/// A value as a literal that means the same whatever the session says about backslashes.
-fn literal(value: &Value) -> String {
-    let text = match value {
-        Value::Null => return "NULL".to_owned(),
-        Value::Bool(flag) => return flag.to_string(),
-        // Apart from what stands before it: two signs would begin a comment.
-        Value::Number(number) => return format!(" {number}"),
-        Value::String(text) => text.clone(),
-        Value::Array(_) | Value::Object(_) => value.to_string(),
-    };
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') {
-        format!(" E'{}'", quoted.replace('\\', "\\\\"))
-    } else {
-        format!("'{quoted}'")
-    }
-}
-
-/// Whether every quote in a text is doubled, so that it can stand in a literal and not end it.
-fn is_escaped_already(text: &str) -> bool {
-    text.contains('\'')
-        && text
-            .split(|c| c != '\'')
-            .all(|quotes| quotes.len().is_multiple_of(2))
-}
-
-fn text_of(value: &Value) -> Result<String, BindError> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
-    if text.contains('\0') {
-        return Err(BindError::Nul);
-    }
-    Ok(text)
+/// A text for the quotes or the comment it stands in.
+fn escaped(place: &Place, text: String) -> Result<String, BindError> {
+    Ok(match place {
+        Place::Code => unreachable!("values among tokens are placed elsewhere"),
+        Place::Text { escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
+        Place::Text { .. } if is_escaped_already(&text) => text,
+        Place::Text { .. } => text.replace('\'', "''"),
+        Place::Escape => {
+            return Err(BindError::Place(
+                "right after a backslash in `E'…'`; write a backslash of the text as `\\\\`",
+            ));
+        }
+        Place::Unicode(_) => {
+            return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
+        }
+        Place::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
+        Place::Ident(']') => text,
+        Place::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
+        Place::Line | Place::Block(_) => text.replace(['\n', '\r', '*', '/'], " "),
+        Place::Dollar(_) => text,
+    })
 }

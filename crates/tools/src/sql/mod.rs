@@ -1,18 +1,23 @@
-//! SQL as tools need it: a command with values in it becomes statements with bound parameters.
+//! SQL as tools need it: a command with values in it becomes statements with values placed by where they stand.
 //!
-//! Enters: author text and values, and the task's `params`. Leaves: one `Statement` per SQL statement. A value is bound
-//! where a value can stand, escaped inside quotes, and never spliced as text of the language.
+//! Enters: author text and values, and the task's `params`. Leaves: one `Statement` per SQL statement. A number is a
+//! literal, a text is bound, a name is quoted where only a name can stand, and what stands inside quotes is escaped for
+//! them. Nothing is spliced as text of the language.
 
 mod bind;
+mod body;
+mod clauses;
 mod place;
+mod quote;
+mod statement;
 mod task;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bind::Statement;
 #[cfg(test)]
-pub(crate) use bind::{BindError, Params, bind};
+pub(crate) use bind::{BindError, Command, Params, bind};
 pub(crate) use place::Dialect;
-pub(crate) use task::{bound, literals, memory_bytes, statements, unique};
+pub(crate) use statement::{Statement, StatementText};
+pub(crate) use task::{Commands, bound, literals, memory_bytes, statements, unique};

@@ -1,25 +1,47 @@
 //! What the tasks of every SQL kind share: a call's statements, and names for the columns of their rows.
 
 use model::outcome::{ErrorKind, TaskError};
-use model::template::Piece;
+use model::template::{Piece, PieceOrigin};
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::sql::bind::{BindError, Params, Statement, bind};
+use crate::sql::bind::{BindError, Command, Params, bind};
 use crate::sql::place::{Dialect, Place};
+use crate::sql::statement::Statement;
 
 /// What a value takes in memory besides its text.
 const VALUE_BYTES: usize = 64;
 
 /// The statements of a call, its values and `params` bound.
 pub(crate) fn statements(call: &Call, dialect: Dialect) -> Result<Vec<Statement>, TaskError> {
-    bound(call, commands(call)?, call.field("params"), dialect)
+    let key = ["command", "commands", "query"];
+    let key = key.iter().find(|key| call.pieces.contains_key(**key));
+    let key = key.ok_or_else(|| call.missing("command", "write the SQL to run"))?;
+    let commands = Commands {
+        pieces: call.pieces.get(*key).map_or(&[], Vec::as_slice),
+        origins: call.origins.get(*key).map_or(&[], Vec::as_slice),
+    };
+    let mut statements = bound(call, commands, call.field("params"), dialect)?;
+    for statement in &mut statements {
+        let lines = &call.place.command_lines;
+        if let Some(line) = lines.get(statement.command).or(lines.first()) {
+            statement.begin_at_line(*line as usize);
+        }
+    }
+    Ok(statements)
+}
+
+/// The commands of a task, in pieces, with where these come from as far as that is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Commands<'a> {
+    pub(crate) pieces: &'a [Vec<Piece>],
+    pub(crate) origins: &'a [Vec<PieceOrigin>],
 }
 
 /// The statements of some commands of a call.
 pub(crate) fn bound(
     call: &Call,
-    commands: &[Vec<Piece>],
+    commands: Commands<'_>,
     params: Option<&Value>,
     dialect: Dialect,
 ) -> Result<Vec<Statement>, TaskError> {
@@ -29,9 +51,16 @@ pub(crate) fn bound(
         Some(Value::Object(map)) => Params::Map(map.clone()),
         Some(other) => return Err(call.wrong_type("params", "a list or a map", other)),
     };
-    let mut statements = Vec::new();
-    for command in commands {
-        let bound = bind(command, dialect, &params).map_err(|error| refused(&error))?;
+    let mut statements: Vec<Statement> = Vec::new();
+    for (at, pieces) in commands.pieces.iter().enumerate() {
+        let command = Command {
+            pieces,
+            origins: commands.origins.get(at).map_or(&[], Vec::as_slice),
+        };
+        let mut bound = bind(command, dialect, &params).map_err(|error| refused(&error))?;
+        bound
+            .iter_mut()
+            .for_each(|statement| statement.command = at);
         statements.extend(bound);
     }
     if statements.is_empty() {
@@ -92,16 +121,10 @@ pub(crate) fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     columns
 }
 
-fn commands(call: &Call) -> Result<&Vec<Vec<Piece>>, TaskError> {
-    ["command", "commands", "query"]
-        .iter()
-        .find_map(|key| call.pieces.get(*key))
-        .ok_or_else(|| call.missing("command", "write the SQL to run"))
-}
-
 fn refused(error: &BindError) -> TaskError {
     let remedy = match error {
         BindError::Ident(_) => "; use letters, digits and `_`, or `| ident` for a whole name",
+        BindError::Whole => "; write `| raw_sql` behind it, if nobody else can write what it holds",
         BindError::Missing(_) | BindError::Place(_) | BindError::Nul | BindError::Unnumbered => "",
     };
     TaskError::new(ErrorKind::Schema, "SQL_BIND", format!("{error}{remedy}"))

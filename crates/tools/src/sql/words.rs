@@ -1,5 +1,6 @@
 //! The words of a statement, as far as they say where it ends and what it does: bodies have semicolons of their own.
 
+use crate::sql::clauses::Clauses;
 use crate::sql::place::{Dialect, is_word};
 
 /// So many first words are kept.
@@ -23,6 +24,20 @@ pub(crate) struct Words {
     ends: u32,
     last: Last,
     is_empty: bool,
+    clauses: Clauses,
+    /// The language of a routine, in capitals, where it is said.
+    language: Option<String>,
+    /// Whether an `EXECUTE` of a routine's body has begun, whose text is SQL again.
+    executes: bool,
+}
+
+/// What a text in quotes is to the statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QuotedText {
+    /// A value.
+    Value,
+    /// The body of a routine.
+    Body,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +59,9 @@ impl Words {
             ends: 0,
             last: Last::Other,
             is_empty: true,
+            clauses: Clauses::new(),
+            language: None,
+            executes: false,
         }
     }
 
@@ -70,6 +88,8 @@ impl Words {
         if !c.is_whitespace() && c != ';' {
             self.is_empty = false;
             self.last = Last::Other;
+            self.clauses.add_sign(c);
+            self.previous.clear();
         }
     }
 
@@ -78,6 +98,45 @@ impl Words {
         self.end_word();
         self.is_empty = false;
         self.last = Last::Other;
+        self.clauses.add_other();
+        if self.previous == "LANGUAGE" {
+            // In quotes, which only old statements have.
+            self.language = Some(String::new());
+        }
+        self.previous.clear();
+    }
+
+    /// Whether only a name can stand here.
+    pub(crate) fn expect_name(&mut self) -> bool {
+        self.end_word();
+        self.clauses.expect_name()
+    }
+
+    /// What a text in quotes that opens here is.
+    pub(crate) fn quoted_text(&mut self) -> QuotedText {
+        self.end_word();
+        let is_do = self.first.first().is_some_and(|word| word == "DO");
+        let is_body = is_do || (self.is_routine() && self.previous == "AS");
+        if self.dialect == Dialect::Postgres && is_body {
+            QuotedText::Body
+        } else {
+            QuotedText::Value
+        }
+    }
+
+    /// Whether the body of the routine is read as SQL is.
+    pub(crate) fn has_sql_body(&self) -> bool {
+        let is_do = self.first.first().is_some_and(|word| word == "DO");
+        match self.language.as_deref() {
+            None => is_do,
+            Some(language) => matches!(language, "SQL" | "PLPGSQL"),
+        }
+    }
+
+    /// Whether what stands here becomes part of a text that an `EXECUTE` runs; what follows its `USING` does not.
+    pub(crate) fn executes(&mut self) -> bool {
+        self.end_word();
+        self.executes
     }
 
     /// Whether a semicolon here ends the statement.
@@ -92,12 +151,6 @@ impl Words {
         let ends = self.last == Last::EndAfterSemicolon;
         self.last = Last::Semicolon;
         ends
-    }
-
-    /// Whether the statement's quoted text is a program: the body of a routine.
-    pub(crate) fn holds_program(&self) -> bool {
-        self.dialect == Dialect::Postgres
-            && (self.first.first().is_some_and(|word| word == "DO") || self.is_routine())
     }
 
     /// Whether nothing but blanks and comments has come so far.
@@ -116,6 +169,15 @@ impl Words {
         };
         let word = std::mem::take(&mut self.word);
         self.follow_routine(&word);
+        self.clauses.add_word(&word);
+        match word.as_str() {
+            "EXECUTE" => self.executes = true,
+            "USING" | "THEN" | "ELSE" | "LOOP" | "BEGIN" => self.executes = false,
+            _ => {}
+        }
+        if self.previous == "LANGUAGE" {
+            self.language = Some(word.clone());
+        }
         let is_verb = self.depth == 0 && VERBS.contains(&word.as_str());
         if is_verb && self.verb.is_none() && self.first.first().is_some_and(|w| w == "WITH") {
             self.verb = Some(word.clone());

@@ -11,11 +11,21 @@ pub(crate) enum Failure {
     /// Sqlite said so, at the statement with this index.
     Database {
         error: rusqlite::Error,
-        statement: usize,
-        has_values: bool,
+        statement: FailedStatement,
     },
     /// We said so.
     Task(Box<TaskError>),
+}
+
+/// The statement that failed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FailedStatement {
+    /// Its index in the command.
+    pub(crate) index: usize,
+    /// Whether values were put into it.
+    pub(crate) has_values: bool,
+    /// The line on which sqlite stopped reading, where it says.
+    pub(crate) line: Option<usize>,
 }
 
 impl From<TaskError> for Failure {
@@ -29,11 +39,7 @@ impl Failure {
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
-            Self::Database {
-                error,
-                statement,
-                has_values,
-            } => database(&error, statement, has_values),
+            Self::Database { error, statement } => database(&error, &statement),
         }
     }
 
@@ -44,15 +50,27 @@ impl Failure {
     }
 }
 
-fn database(error: &rusqlite::Error, statement: usize, has_values: bool) -> Outcome {
-    let mut message = error.to_string();
+fn database(error: &rusqlite::Error, statement: &FailedStatement) -> Outcome {
+    let mut message = match error {
+        // The statement need not be repeated.
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    };
     let (kind, code, sqlstate) = classify(error, &message);
-    if sqlstate == "42601" && has_values {
+    match code {
+        "SQLITE_TOOBIG" => message.push_str("; a text or blob may have 32 MiB"),
+        "SQLITE_FULL" => message.push_str("; a database in memory may have 256 MiB: name a file"),
+        _ => {}
+    }
+    if sqlstate == "42601" && statement.has_values {
         message.push_str("; the name of a table or column needs `| ident`");
     }
     let mut task_error = TaskError::new(kind, code, message)
         .with("sqlstate", sqlstate)
-        .with("statement", statement);
+        .with("statement", statement.index);
+    if let Some(line) = statement.line {
+        task_error = task_error.with("line", line);
+    }
     task_error.retryable = matches!(kind, ErrorKind::DbTimeout | ErrorKind::DbDeadlock);
     Outcome::error(task_error).with_facets(Facets {
         pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),

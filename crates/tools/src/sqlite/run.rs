@@ -6,15 +6,21 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use model::outcome::{ErrorKind, TaskError};
+use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
 
-use crate::sql::{Statement, memory_bytes, unique};
-use crate::sqlite::failure::Failure;
+use crate::sql::{Statement, StatementText, memory_bytes, unique};
+use crate::sqlite::failure::{FailedStatement, Failure};
 
 /// How long a statement waits for another connection's lock.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// The longest text or blob that a statement may make.
+const VALUE_BYTES_MAX: i32 = 32 * 1024 * 1024;
+/// A database in memory may have so many pages of 4 KiB: 256 MiB.
+const MEMORY_PAGES_MAX: u32 = 64 * 1024;
 
 /// Rows of more than this in all are not held in memory.
 const RESULT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -43,11 +49,19 @@ pub(crate) fn open(database: &str, path: &Path) -> Result<Connection, Failure> {
     } else {
         Connection::open_with_flags(path, flags)
     };
-    let connection = opened.map_err(|error| at(error, 0, false))?;
+    let connection = opened.map_err(|error| at(error, 0))?;
+    if database == ":memory:" {
+        connection
+            .pragma_update(None, "max_page_count", MEMORY_PAGES_MAX)
+            .map_err(|error| at(error, 0))?;
+    }
+    connection
+        .set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
+        .map_err(|error| at(error, 0))?;
     connection
         .busy_timeout(BUSY)
         .and_then(|()| connection.pragma_update(None, "foreign_keys", true))
-        .map_err(|error| at(error, 0, false))?;
+        .map_err(|error| at(error, 0))?;
     Ok(connection)
 }
 
@@ -73,12 +87,10 @@ pub(crate) fn run(
     }
     let transaction = connection
         .unchecked_transaction()
-        .map_err(|error| at(error, 0, false))?;
+        .map_err(|error| at(error, 0))?;
     let result = run_each(connection, statements, forbidden)?;
     let last = statements.len() - 1;
-    transaction
-        .commit()
-        .map_err(|error| at(error, last, false))?;
+    transaction.commit().map_err(|error| at(error, last))?;
     Ok(result)
 }
 
@@ -111,9 +123,25 @@ fn run_each(
     let mut result = Map::new();
     let mut bytes = 0;
     for (index, statement) in statements.iter().enumerate() {
-        let has_values = !statement.params.is_empty();
-        let answer = execute(connection, statement, &mut bytes)
-            .map_err(|error| at(error, index, has_values))?;
+        // A view, a trigger and a setting take no parameters.
+        let sent = match statement.first_word() {
+            "CREATE" | "PRAGMA" => statement.text_with_literals(),
+            _ => statement.text(),
+        };
+        let answer = execute(connection, &sent, &mut bytes).map_err(|error| {
+            let line = match &error {
+                rusqlite::Error::SqlInputError { offset, .. } => usize::try_from(*offset).ok(),
+                _ => None,
+            };
+            Failure::Database {
+                error,
+                statement: FailedStatement {
+                    index,
+                    has_values: statement.has_values(),
+                    line: line.map(|offset| sent.line_of_byte(offset)),
+                },
+            }
+        })?;
         if statement.first_word() == "ATTACH" {
             check_attached(connection, forbidden)?;
         }
@@ -135,7 +163,7 @@ fn run_each(
 
 fn execute(
     connection: &Connection,
-    statement: &Statement,
+    statement: &StatementText,
     bytes: &mut usize,
 ) -> rusqlite::Result<Value> {
     let changes_before = connection.total_changes();
@@ -152,6 +180,9 @@ fn execute(
             let value = json_value(row.get_ref(at)?);
             *bytes += column.len() + memory_bytes(&value);
             map.insert(column.clone(), value);
+            if *bytes > RESULT_BYTES_MAX {
+                break;
+            }
         }
         rows.push(Value::Object(map));
         if *bytes > RESULT_BYTES_MAX {
@@ -171,11 +202,11 @@ fn execute(
 fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), Failure> {
     let mut list = connection
         .prepare("PRAGMA database_list")
-        .map_err(|error| at(error, 0, false))?;
+        .map_err(|error| at(error, 0))?;
     let files = list
         .query_map([], |row| row.get::<_, String>(2))
         .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
-        .map_err(|error| at(error, 0, false))?;
+        .map_err(|error| at(error, 0))?;
     for file in files.iter().filter(|file| !file.is_empty()) {
         check_file(Path::new(file), forbidden)?;
     }
@@ -212,16 +243,18 @@ pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
 
 /// The error of a statement of a task.
 pub(crate) fn told(error: rusqlite::Error) -> TaskError {
-    match at(error, 0, false).outcome() {
+    match at(error, 0).outcome() {
         model::outcome::Outcome::Error(failure) => failure.error,
         model::outcome::Outcome::Ok(_) => unreachable!("a failure is no success"),
     }
 }
 
-fn at(error: rusqlite::Error, statement: usize, has_values: bool) -> Failure {
+fn at(error: rusqlite::Error, index: usize) -> Failure {
     Failure::Database {
         error,
-        statement,
-        has_values,
+        statement: FailedStatement {
+            index,
+            ..FailedStatement::default()
+        },
     }
 }

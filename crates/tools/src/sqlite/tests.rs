@@ -138,16 +138,26 @@ async fn a_transaction_that_is_left_open_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_table_named_by_a_plain_value_gets_advice() {
-    let mut call = sql("", Path::new("/tmp"));
-    call.fields.insert("database".to_owned(), json!(":memory:"));
-    let pieces = vec![
-        Piece::Text("SELECT * FROM ".to_owned()),
-        Piece::Value(json!("t")),
-    ];
-    call.pieces.insert("command".to_owned(), vec![pieces]);
-    let outcome = run(&Sqlite::new(Vec::new()), call).await;
-    assert!(error(&outcome).message.contains("| ident"), "{outcome:?}");
+async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
+    let tool = Sqlite::new(Vec::new());
+    let asked = |before: &str, after: &str| {
+        let mut call = command("sqlite", "", Path::new("/tmp"));
+        call.fields.insert("database".to_owned(), json!(":memory:"));
+        let pieces = vec![
+            Piece::Text(before.to_owned()),
+            Piece::Value(json!("t")),
+            Piece::Text(after.to_owned()),
+        ];
+        call.pieces.insert("command".to_owned(), vec![pieces]);
+        call.place.command_lines = vec![20];
+        call
+    };
+    let made = asked("CREATE TABLE t (a);\nSELECT count(*) AS n FROM ", " AS x");
+    assert_eq!(result(run(&tool, made).await)["rows"][0]["n"], 0);
+    let wrong = run(&tool, asked("SELECT 1,\n  2 ", " x")).await;
+    let failed = error(&wrong);
+    assert!(failed.message.contains("| ident"), "{failed:?}");
+    assert_eq!(failed.details["line"], 21, "{failed:?}");
 }
 
 #[tokio::test]

@@ -46,7 +46,8 @@ impl Base {
 pub(super) fn read(base: &Base, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
     base.check(query)?;
     let lease = base.connect()?;
-    pump(lease.connection(), &query.text, &query.params, outlet)
+    let sent = query.text();
+    pump(lease.connection(), &sent.text, &sent.params, outlet)
 }
 
 /// Reads a file that the library understands.
@@ -198,16 +199,17 @@ pub(super) fn copy_out(
     base.check(query)?;
     let lease = base.connect()?;
     let connection = lease.connection();
-    let described = format!("SELECT * FROM ({}\n) LIMIT 0", query.text);
+    let sent = query.text();
+    let described = format!("SELECT * FROM ({}\n) LIMIT 0", sent.text);
     let rows = connection
-        .run(&described, &query.params)
+        .run(&described, &sent.params)
         .map_err(|fault| failed(&fault))?;
     let columns = rows.names().to_vec();
     drop(rows);
     // `COPY` takes no parameters, so values stand in it as literals.
     let sql = format!(
         "COPY ({}\n) TO {} ({})",
-        query.with_literals(),
+        query.text_with_literals().text,
         literal(file),
         options(format)
     );

@@ -10,6 +10,7 @@ use super::flow::{Inlet, Totals};
 use super::plan::Format;
 use crate::call::storage;
 use crate::objects::{Content, Place, open, put};
+use crate::scratch;
 
 /// What is between whoever encodes and whoever sends.
 const PIPE_BYTES: usize = 256 * 1024;
@@ -138,9 +139,7 @@ pub(super) async fn sent(file: &Path, place: &Place, format: Format) -> Result<(
 }
 
 /// The name of a file that goes with the guard.
-pub(super) fn draft(scratch: &Path) -> Result<tempfile::TempPath, TaskError> {
-    let made = tempfile::Builder::new()
-        .prefix("transfer-")
-        .tempfile_in(scratch);
-    Ok(made.map_err(|error| storage(&error))?.into_temp_path())
+pub(super) fn draft(dir: &Path) -> Result<tempfile::TempPath, TaskError> {
+    let made = scratch::named(dir, "transfer-").map_err(|error| storage(&error))?;
+    Ok(made.into_temp_path())
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::call::{Call, type_name};
 use crate::objects::{Address, Place, Reach};
 use crate::postgres::Target as Server;
-use crate::sql::{Dialect, Statement, bound};
+use crate::sql::{Commands, Dialect, Statement, bound};
 
 /// Rows of one chunk unless the task says otherwise.
 const CHUNK_SIZE: u64 = 5_000;
@@ -156,10 +156,9 @@ impl<'c> End<'c> {
 
     /// The one statement that reads: `query`, or all of a `table`.
     pub(super) fn query(&self, dialect: Dialect) -> Result<Statement, TaskError> {
-        let pieces = ["query", "command"];
-        let pieces = pieces
-            .iter()
-            .find_map(|key| self.call.pieces.get(&format!("{}.{key}", self.side)));
+        let keys = ["query", "command"].map(|key| format!("{}.{key}", self.side));
+        let pieces = keys.iter().find_map(|key| self.call.pieces.get(key));
+        let origins = keys.iter().find_map(|key| self.call.origins.get(key));
         let table;
         let pieces = match (pieces, self.text("table")) {
             (Some(pieces), _) => pieces,
@@ -180,7 +179,11 @@ impl<'c> End<'c> {
                 return Err(self.call.missing(&key, "what to read, or `table`"));
             }
         };
-        let mut statements = bound(self.call, pieces, self.fields.get("params"), dialect)?;
+        let commands = Commands {
+            pieces,
+            origins: origins.map_or(&[], Vec::as_slice),
+        };
+        let mut statements = bound(self.call, commands, self.fields.get("params"), dialect)?;
         if let (Some(one), true) = (statements.pop(), statements.is_empty()) {
             Ok(one)
         } else {

@@ -29,7 +29,7 @@ pub(super) async fn read(
     outlet: &mut Outlet,
 ) -> Result<(), TaskError> {
     client.batch_execute(SESSION).await.map_err(told)?;
-    let text = query.with_literals();
+    let text = query.text_with_literals().text;
     let prepared = client.prepare(&text).await.map_err(told)?;
     let names = unique(
         prepared

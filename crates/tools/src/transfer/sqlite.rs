@@ -37,8 +37,9 @@ pub(super) struct File {
 /// Reads what a statement selects.
 pub(super) fn read(file: &File, query: &Statement, outlet: &mut Outlet) -> Result<(), TaskError> {
     let connection = connect(&file.path, &file.forbidden, &file.stops)?;
-    let mut prepared = connection.prepare(&query.text).map_err(told)?;
-    for (at, param) in query.params.iter().enumerate() {
+    let sent = query.text();
+    let mut prepared = connection.prepare(&sent.text).map_err(told)?;
+    for (at, param) in sent.params.iter().enumerate() {
         prepared
             .raw_bind_parameter(at + 1, sql_value(param))
             .map_err(told)?;

@@ -21,6 +21,11 @@ const PROGRAMS_MAX: usize = 256;
 /// A program that gives more outputs than this is taken to be endless.
 const OUTPUTS_MAX: usize = 1_000_000;
 
+/// What a result may take in memory.
+const RESULT_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// What a value takes beside its text.
+const VALUE_BYTES: usize = 64;
+
 /// What the program itself is called among the definitions.
 const MAIN: &str = "noetl_main";
 
@@ -36,12 +41,15 @@ pub(crate) fn run(program: &str, input: Value, deadline: Instant) -> Result<Valu
     fuel::fill(deadline);
     let ctx = Ctx::<JustLut<Val>>::new(&filter.lut, Vars::new([]));
     let mut outputs = Vec::new();
+    let mut conversion = Conversion {
+        bytes_left: RESULT_BYTES_MAX,
+    };
     for output in filter.id.run((ctx, to_val(input))).map(unwrap_valr) {
         if fuel::is_spent() {
             return Err(spent());
         }
         let output = output.map_err(|error| failed(&error.to_string()))?;
-        outputs.push(from_val(&output));
+        outputs.push(conversion.value(&output)?);
         if outputs.len() > OUTPUTS_MAX || Instant::now() > deadline {
             return Err(TaskError::new(
                 ErrorKind::Transform,
@@ -153,20 +161,50 @@ fn to_val(value: Value) -> Val {
     }
 }
 
-fn from_val(value: &Val) -> Value {
-    match value {
-        Val::Null => Value::Null,
-        Val::Bool(flag) => Value::Bool(*flag),
-        Val::Num(number) => from_num(number),
-        Val::TStr(text) | Val::BStr(text) => {
-            Value::String(String::from_utf8_lossy(text).into_owned())
-        }
-        Val::Arr(items) => Value::Array(items.iter().map(from_val).collect()),
-        Val::Obj(map) => Value::Object(
-            map.iter()
-                .map(|(key, value)| (key_text(key), from_val(value)))
-                .collect::<Map<_, _>>(),
-        ),
+/// Values on their way to JSON, where a part that occurs twice is there twice.
+struct Conversion {
+    bytes_left: usize,
+}
+
+impl Conversion {
+    fn value(&mut self, value: &Val) -> Result<Value, TaskError> {
+        self.charge(VALUE_BYTES)?;
+        Ok(match value {
+            Val::Null => Value::Null,
+            Val::Bool(flag) => Value::Bool(*flag),
+            Val::Num(number) => from_num(number),
+            Val::TStr(text) | Val::BStr(text) => {
+                self.charge(text.len())?;
+                Value::String(String::from_utf8_lossy(text).into_owned())
+            }
+            Val::Arr(items) => {
+                let items = items.iter().map(|item| self.value(item));
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            Val::Obj(map) => {
+                let mut entries = Map::new();
+                for (key, value) in map.iter() {
+                    let key = match self.value(key)? {
+                        Value::String(text) => text,
+                        other => other.to_string(),
+                    };
+                    entries.insert(key, self.value(value)?);
+                }
+                Value::Object(entries)
+            }
+        })
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), TaskError> {
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.ok_or_else(|| {
+            let message = format!(
+                "the result of the jq program takes more than {} MiB of memory; select less, or give it in parts",
+                RESULT_BYTES_MAX / 1024 / 1024
+            );
+            TaskError::new(ErrorKind::Transform, "LIMIT_RESULT", message)
+        })?;
+        Ok(())
     }
 }
 
@@ -189,13 +227,6 @@ fn from_num(number: &Num) -> Value {
             number.map_or_else(|_| Value::String(digits), |number| json!(number))
         }
         Num::Dec(text) => text.parse::<f64>().map_or(Value::Null, |real| json!(real)),
-    }
-}
-
-fn key_text(key: &Val) -> String {
-    match from_val(key) {
-        Value::String(text) => text,
-        other => other.to_string(),
     }
 }
 

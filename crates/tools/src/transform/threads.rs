@@ -7,7 +7,7 @@ use model::outcome::{ErrorKind, TaskError};
 use tokio::sync::oneshot;
 
 /// A chain of closures is taken apart link by link, each on top of the last: that takes address space, hardly memory.
-const STACK_BYTES: usize = 1 << 30;
+pub(crate) const STACK_BYTES: usize = 1 << 30;
 
 /// Threads that are kept when there is nothing to do.
 const IDLE_MAX: usize = 8;

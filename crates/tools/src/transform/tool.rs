@@ -1,6 +1,7 @@
 //! One call of `transform`: `jq` or `select` over the input.
 
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -8,21 +9,36 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::transform::{jq, select, threads};
+use crate::transform::process::{JqProcesses, JqRequest};
+use crate::transform::select;
 
 /// How long a program may run where the task does not say.
 const TOTAL: Duration = Duration::from_secs(30);
 
 /// The transform tool.
-pub(crate) struct Transform;
+pub(crate) struct Transform {
+    processes: JqProcesses,
+}
 
 impl Transform {
-    async fn run(mut call: Call, stop: &CancellationToken) -> Result<Value, TaskError> {
+    /// With the program that serves jq when it is started with [`JQ_PROCESS_ARGUMENT`](super::JQ_PROCESS_ARGUMENT).
+    pub(crate) fn new(jq_program: Option<PathBuf>) -> Self {
+        Self {
+            processes: JqProcesses::new(jq_program),
+        }
+    }
+
+    async fn run(&self, mut call: Call, stop: &CancellationToken) -> Result<Value, TaskError> {
         let input = Value::Object(std::mem::take(&mut call.input));
         match (call.text("jq")?, call.field("select")) {
             (Some(program), None) => {
                 let limit = call.timeout.total.unwrap_or(TOTAL);
-                run_jq(program.to_owned(), input, limit, stop).await
+                let request = JqRequest {
+                    program: program.to_owned(),
+                    input,
+                    millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+                };
+                self.run_jq(request, limit, stop).await
             }
             (None, Some(what)) => select::select(what, &input),
             (None, None) => Err(call.missing("jq", "write a jq program, or paths in `select`")),
@@ -42,26 +58,26 @@ impl Tool for Transform {
     }
 
     async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match Self::run(call, &stop).await {
+        match self.run(call, &stop).await {
             Ok(value) => Outcome::ok(value),
             Err(error) => Outcome::error(error),
         }
     }
 }
 
-async fn run_jq(
-    program: String,
-    input: Value,
-    limit: Duration,
-    stop: &CancellationToken,
-) -> Result<Value, TaskError> {
-    let deadline = Instant::now() + limit;
-    let work = threads::run(move || jq::run(&program, input, deadline));
-    tokio::select! {
-        biased;
-        done = work => done,
-        () = stop.cancelled() => Err(cancelled()),
-        () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+impl Transform {
+    async fn run_jq(
+        &self,
+        request: JqRequest,
+        limit: Duration,
+        stop: &CancellationToken,
+    ) -> Result<Value, TaskError> {
+        tokio::select! {
+            biased;
+            done = self.processes.run(request) => done,
+            () = stop.cancelled() => Err(cancelled()),
+            () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+        }
     }
 }
 
@@ -72,7 +88,11 @@ mod tests {
     use serde_json::json;
 
     async fn jq(program: &str, input: Value) -> Outcome {
-        run(&Transform, call("transform", json!({"jq": program}), input)).await
+        run(
+            &Transform::new(None),
+            call("transform", json!({"jq": program}), input),
+        )
+        .await
     }
 
     #[tokio::test]
@@ -114,12 +134,16 @@ mod tests {
     async fn paths_are_selected() {
         let fields = json!({"select": {"x": "a.b"}});
         let outcome = run(
-            &Transform,
+            &Transform::new(None),
             call("transform", fields, json!({"a": {"b": 1}})),
         )
         .await;
         assert_eq!(result(outcome), json!({"x": 1}));
-        let neither = run(&Transform, call("transform", json!({}), json!({}))).await;
+        let neither = run(
+            &Transform::new(None),
+            call("transform", json!({}), json!({})),
+        )
+        .await;
         assert_eq!(error(&neither).code, "TOOL_INPUT");
     }
 }

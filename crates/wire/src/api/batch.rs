@@ -27,7 +27,7 @@ pub struct BatchRequest {
     pub command_id: Option<CommandId>,
     /// The claim that the command is held under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u32>)]
+    #[schema(value_type = Option<u64>)]
     pub lease_epoch: Option<LeaseEpoch>,
     /// Whether the worker is done with the command.
     #[serde(default)]
@@ -60,6 +60,24 @@ pub struct EventAnswer {
     /// Whether it was there before.
     #[serde(default)]
     pub duplicate: bool,
+    /// What became of it.
+    #[serde(default)]
+    pub status: EventState,
+}
+
+/// What became of an event that was taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventState {
+    /// It is in the log, at `seq`.
+    #[default]
+    Recorded,
+    /// The same event was in the log before, at `seq`.
+    Duplicate,
+    /// The log had recorded what it says: a later word on an end, or a begin that follows from an earlier event.
+    Known,
+    /// The server records what it says itself: what workers say of commands, of routing and of a loop's end.
+    Acknowledged,
 }
 
 /// A batch was taken.

@@ -122,7 +122,7 @@ pub struct SecretsRequest {
     #[schema(value_type = String)]
     pub command: CommandId,
     /// Under which claim.
-    #[schema(value_type = u32)]
+    #[schema(value_type = u64)]
     pub lease_epoch: LeaseEpoch,
     /// The names.
     #[schema(max_items = 64)]

@@ -42,6 +42,11 @@ pub struct ExecuteRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub dedup: Option<String>,
+    /// The trace it belongs to, which every event of the run and of its children names. Left out: that of the
+    /// `traceparent` header, or one made for the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub trace_id: Option<String>,
 }
 
 /// A run has begun, and that is durable.
@@ -120,8 +125,8 @@ pub struct RunAnswer {
     /// How it stands.
     #[schema(value_type = String)]
     pub status: RunStatus,
-    /// Its result; null while it goes on.
-    #[schema(value_type = Option<Object>)]
+    /// Its result, any JSON value; null while it goes on.
+    #[schema(value_type = Value)]
     pub result: Value,
     /// Why it failed.
     #[schema(value_type = Option<Object>)]

@@ -10,7 +10,7 @@ mod logs;
 mod problem;
 mod tokens;
 
-pub use batch::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
+pub use batch::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer, EventState};
 pub use bodies::{BodyStored, ReferenceEntry, ReferenceList, ResultPlace};
 pub use catalog::{
     CatalogList, PathRequest, PlaybookEntry, RegisterRequest, Registered, ValidateRequest,

@@ -8,6 +8,7 @@ use async_nats::{ConnectOptions, HeaderMap, jetstream};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use model::id::Name;
+use model::nats_version;
 use tokio::sync::Notify;
 
 use crate::bus::{Bus, BusError, Publication};
@@ -63,7 +64,15 @@ impl Nats {
             ..Config::default()
         };
         let made = self.events.get_or_create_stream(config).await;
-        made.map(drop).map_err(failed)
+        made.map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// An error of the server; one that is too old is named as that.
+    fn failed(&self, error: impl std::error::Error + Send + Sync + 'static) -> BusError {
+        match nats_version::problem(&self.client.server_info().version) {
+            Some(problem) => failed(std::io::Error::other(format!("{problem} ({error})"))),
+            None => failed(error),
+        }
     }
 
     async fn send(&self, events: &[Publication]) -> Result<(), BusError> {
@@ -75,10 +84,10 @@ impl Nats {
             let subject = format!("{SUBJECT}.{}", event.event_type);
             let payload = event.text.clone().into();
             let sent = self.events.publish_with_headers(subject, headers, payload);
-            acknowledgements.push(sent.await.map_err(failed)?);
+            acknowledgements.push(sent.await.map_err(|error| self.failed(error))?);
         }
         for acknowledgement in acknowledgements {
-            acknowledgement.await.map_err(failed)?;
+            acknowledgement.await.map_err(|error| self.failed(error))?;
         }
         Ok(())
     }

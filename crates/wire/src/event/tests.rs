@@ -137,6 +137,7 @@ fn an_event_sent_and_read_is_the_same() {
             },
             duration_ms: Some(12),
             worker_id: Some(WorkerId("w".into())),
+            trace_id: None,
             meta: Some(Raw::of(&json!({"k": 1}))),
             body,
         };

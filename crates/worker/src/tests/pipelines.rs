@@ -291,6 +291,7 @@ fn ended(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) 
         },
         duration_ms: None,
         worker_id: None,
+        trace_id: None,
         meta: None,
         body: Body::TaskDone(Box::new(TaskEnded {
             outcome: Raw::of(outcome),

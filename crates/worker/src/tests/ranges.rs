@@ -36,6 +36,7 @@ pub(super) fn over(house: &House, total: u64) {
         at: At::default(),
         duration_ms: None,
         worker_id: None,
+        trace_id: None,
         meta: None,
         body: Body::LoopStarted(Box::new(LoopStarted {
             total,

@@ -60,6 +60,7 @@ fn event(seq: u64, body: Body) -> Event {
         at: At::default(),
         duration_ms: None,
         worker_id: None,
+        trace_id: None,
         meta: None,
         body,
     }

@@ -10,7 +10,7 @@ use model::id::LeaseEpoch;
 use model::outcome::Outcome;
 use wire::{Claimed, Verdict};
 
-use super::house::{Answer, Behaviour, House, claimed, house, kinds, of_kind, payload};
+use super::house::{Answer, Behaviour, House, claimed, failure, house, kinds, of_kind, payload};
 
 const TWO: &str =
     "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
@@ -156,4 +156,35 @@ async fn the_end_of_an_earlier_claim_does_not_forget_a_later_one_of_the_same_com
     let epochs: Vec<LeaseEpoch> = reports.iter().map(|report| report.lease_epoch).collect();
     assert_eq!(epochs, [LeaseEpoch(2)]);
     assert_eq!(reports[0].end, ReportEnd::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_machine_cannot_begin_is_begun_later_and_uses_up_no_attempt() {
+    let calls = AtomicU32::new(0);
+    let house = house(TWO, move |_| match calls.fetch_add(1, Ordering::Relaxed) {
+        0..4 => Behaviour::Answers(failure(tools::HOST_EXHAUSTED)),
+        _ => Behaviour::Answers(Outcome::ok(1)),
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
+    assert_eq!(of_kind(&reports, Kind::TaskDone).len(), 2);
+    assert_eq!(of_kind(&reports, Kind::AttemptFailed).len(), 0);
+    let attempts: Vec<u32> = house
+        .tool
+        .calls
+        .borrow()
+        .iter()
+        .map(|call| call.attempt)
+        .collect();
+    assert_eq!(attempts, [1; 6]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_machine_cannot_begin_for_long_is_given_back_and_does_not_fail() {
+    let house = house(TWO, |_| Behaviour::Answers(failure(tools::HOST_EXHAUSTED)));
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
+    assert_eq!(kinds(&reports), [["step.started", "task.started"]]);
 }

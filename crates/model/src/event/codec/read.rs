@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::event::codec::checksum;
 use crate::event::{At, Body, Event, Kind, Source, UnknownKind};
 use crate::id::{EventId, ExecutionId, Name, Seq, WorkerId};
 use crate::raw::Raw;
@@ -16,6 +17,9 @@ pub enum CodecError {
     /// Not the form described above.
     #[error("a log row is malformed")]
     Malformed(#[source] serde_json::Error),
+    /// Text that was changed after it was written, or that belongs elsewhere in the log.
+    #[error("a log row does not match its checksum")]
+    Checksum,
     /// A kind this binary does not know.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
@@ -33,6 +37,7 @@ pub enum CodecError {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Append<'a> {
     b: i64,
     t: i64,
@@ -43,8 +48,13 @@ struct Append<'a> {
     n: u32,
     #[serde(default, borrow)]
     w: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    z: Option<Cow<'a, str>>,
     #[serde(borrow)]
     e: Vec<Record<'a>>,
+    /// Compared before the rest is read.
+    #[serde(default, rename = "y")]
+    _checksum: u32,
 }
 
 #[derive(Deserialize)]
@@ -86,6 +96,7 @@ struct Shared {
     step: Option<Name>,
     run: u32,
     worker: Option<WorkerId>,
+    trace: Option<Name>,
     task: Option<Name>,
 }
 
@@ -95,6 +106,7 @@ pub fn unpack(
     seq_first: Seq,
     body: &str,
 ) -> Result<Vec<Event>, CodecError> {
+    checksum::verify(execution, seq_first, body)?;
     let append: Append<'_> = serde_json::from_str(body).map_err(CodecError::Malformed)?;
     let mut shared = Shared {
         execution,
@@ -104,6 +116,7 @@ pub fn unpack(
         step: append.s.as_deref().map(Name::from),
         run: append.n,
         worker: append.w.as_deref().map(|worker| WorkerId(worker.into())),
+        trace: append.z.as_deref().map(Name::from),
         task: None,
     };
     let mut events = Vec::with_capacity(append.e.len());
@@ -141,6 +154,7 @@ impl Shared {
                 Source::Server
             },
             worker_id: self.worker(&record),
+            trace_id: self.trace.clone(),
             duration_ms: record.d,
             meta: record.m.map(|meta| Raw::from(meta.to_owned())),
             at: self.place(record),

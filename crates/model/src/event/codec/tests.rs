@@ -7,7 +7,7 @@ use super::{pack, unpack};
 use crate::command::Work;
 use crate::event::{
     At, Body, CommandClaimed, CommandIssued, CtxPatched, Event, IterationDone, NextEvaluated,
-    Nothing, SelectedArc, Signal, Source, StepScheduled, TaskEnded, TaskStarted,
+    Nothing, SelectedArc, Signal, Source, StepDone, StepScheduled, TaskEnded, TaskStarted,
 };
 use crate::id::{EventId, ExecutionId, LeaseEpoch, Name, Seq, TokenId, WorkerId};
 use crate::playbook::{Directive, RouteMode};
@@ -43,6 +43,7 @@ fn event(seq: u64, source: Source, at: At, body: Body) -> Event {
         at,
         duration_ms: None,
         worker_id: (source == Source::Worker).then(|| WorkerId("embedded-4711-1".into())),
+        trace_id: None,
         meta: None,
         body,
     }
@@ -106,7 +107,7 @@ fn plain_step() -> Vec<Event> {
         event(16, Worker, step(), Body::StepStarted(Nothing {})),
         event(17, Worker, task(), Body::TaskStarted(started)),
         event(18, Worker, task(), task_ended()),
-        event(19, Worker, step(), Body::StepDone(Nothing {})),
+        event(19, Worker, step(), Body::StepDone(StepDone::default())),
         event(20, Server, step(), Body::NextEvaluated(Box::new(next))),
     ]
 }
@@ -157,6 +158,40 @@ fn an_iteration_stays_within_its_budget_among_others() {
 }
 
 #[test]
+fn a_bit_that_flips_anywhere_in_a_row_is_noticed() {
+    let events = plain_step();
+    let packed = pack(&events).body;
+    for at in 0..packed.len() {
+        for bit in 0..8 {
+            let mut bytes = packed.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            // A store refuses text that is not UTF-8 before it comes here.
+            let Ok(text) = String::from_utf8(bytes) else {
+                continue;
+            };
+            if let Ok(found) = unpack(RUN, Seq(13), &text) {
+                panic!("bit {bit} of byte {at} went unnoticed: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_in_the_place_of_another_is_noticed() {
+    let packed = pack(&plain_step()).body;
+    for (run, first) in [(RUN, Seq(14)), (ExecutionId(RUN.0 + 1), Seq(13))] {
+        let error = unpack(run, first, &packed).unwrap_err();
+        assert_eq!(error.to_string(), "a log row does not match its checksum");
+    }
+}
+
+#[test]
+fn a_row_without_a_checksum_is_read_as_before() {
+    let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.done","m":{"a":1,"z":2}}]}"#;
+    assert_eq!(unpack(RUN, Seq(1), body).unwrap().len(), 1);
+}
+
+#[test]
 fn types_name_each_kind_once() {
     let packed = pack(&[iteration(), iteration()].concat());
     assert_eq!(
@@ -198,7 +233,7 @@ prop_compose! {
 
 fn any_body() -> impl Strategy<Value = Body> {
     prop_oneof![
-        Just(Body::StepDone(Nothing {})),
+        Just(Body::StepDone(StepDone::default())),
         Just(task_ended()),
         "\\PC{0,20}".prop_map(|text| Body::CtxPatched(CtxPatched {
             patch: Raw::of(&json!({"text": text, "nested": [1, {"e": "]}"}]})),
@@ -235,6 +270,7 @@ prop_compose! {
             at,
             duration_ms,
             worker_id: worker.map(|worker| WorkerId(worker.into())),
+            trace_id: None,
             meta: has_meta.then(|| Raw::of(&json!({"command_id": "1.2"}))),
             body,
         }

@@ -1,5 +1,6 @@
 //! Packing: written by hand into one buffer, because every event of every run passes here.
 
+use crate::event::codec::checksum;
 use crate::event::{Event, Kind, Source};
 use crate::id::Name;
 
@@ -20,6 +21,7 @@ struct Header<'a> {
     step: Option<&'a Name>,
     run: u32,
     worker: Option<&'a str>,
+    trace: Option<&'a Name>,
 }
 
 /// Packs the events of one append; they are of one execution and their seqs are consecutive.
@@ -33,7 +35,13 @@ pub fn pack(events: &[Event]) -> Packed {
         }
         write_event(&mut out, &header, index, event);
     }
-    out.extend_from_slice(b"]}");
+    out.push(b']');
+    if let Some(first) = events.first() {
+        let checksum = checksum::checksum(first.execution_id, first.seq, &out);
+        out.extend_from_slice(checksum::KEY.as_bytes());
+        unsigned(&mut out, u64::from(checksum));
+    }
+    out.push(b'}');
     Packed {
         types: types(events),
         body: String::from_utf8(out).expect("JSON writers emit UTF-8"),
@@ -68,6 +76,7 @@ impl<'a> Header<'a> {
             worker: events
                 .iter()
                 .find_map(|event| event.worker_id.as_ref().map(|worker| &*worker.0)),
+            trace: first.and_then(|event| event.trace_id.as_ref()),
         }
     }
 
@@ -82,6 +91,9 @@ impl<'a> Header<'a> {
         }
         if let Some(worker) = self.worker {
             text(out, "w", worker);
+        }
+        if let Some(trace) = self.trace {
+            text(out, "z", trace.as_str());
         }
         out.extend_from_slice(b",\"e\":[");
     }

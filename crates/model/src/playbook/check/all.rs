@@ -1,6 +1,6 @@
 //! Every check, in the order that lets one mistake explain another.
 
-use crate::playbook::check::{graph, lint, lookalike, names};
+use crate::playbook::check::{graph, lint, lookalike, names, statements};
 use crate::playbook::read::Draft;
 use crate::yaml::Node;
 
@@ -14,5 +14,6 @@ pub(crate) fn check(draft: &mut Draft, root: &Node) {
     graph::check(playbook, named, reader);
     lint::check(playbook, reader);
     names::check(playbook, reader);
+    statements::check(playbook, reader);
     lookalike::check(root, reader);
 }

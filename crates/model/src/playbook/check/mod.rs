@@ -5,6 +5,7 @@ mod graph;
 mod lint;
 mod lookalike;
 mod names;
+mod statements;
 mod words;
 
 pub(crate) use all::check;

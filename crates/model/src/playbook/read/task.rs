@@ -64,8 +64,10 @@ impl Reader {
             effect: self.effect(&knobs),
             pool: knobs.get("pool").and_then(|pool| self.name(pool, "pool")),
             code_line: fields.get("code").map(code_line),
+            command_lines: fields.get("command").map(command_lines).unwrap_or_default(),
             span: node.span,
         };
+        read.result.selects_in_data = read.kind == "http";
         if let Some(policy) = knobs.get("policy") {
             read.policy = self.policy(policy);
         }
@@ -316,6 +318,14 @@ fn task_keys<'n>(kind: &'static KindSpec, task: &'n Node) -> Keys<'n> {
         keys.push(("name", &[]));
     }
     keys
+}
+
+/// The lines on which the texts of a command begin, of which there may be a list.
+fn command_lines(node: &Node) -> Vec<u32> {
+    match &node.value {
+        Value::List(items) => items.iter().map(code_line).collect(),
+        _ => vec![code_line(node)],
+    }
 }
 
 /// The line on which the first line of a code block stands. A block begins at its first line that is not blank.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use minijinja::Value as Native;
 use minijinja::machinery::ast::{self, Expr, Spanned, Stmt};
 
-use super::place::{PathUse, constant, emit, error};
-use crate::template::operators::Text;
+use super::place::{PathUse, constant, emit, error, extent, range};
+use crate::template::operators::{ExpressionPlace, Text};
 use crate::template::tree::SyntaxError;
 
 /// How an expression's value is taken.
@@ -45,14 +45,30 @@ impl<'s> Rewriter<'s> {
 
     /// A list of statements.
     pub(crate) fn body(&mut self, statements: &[Stmt<'s>]) -> Done<Vec<Stmt<'s>>> {
-        statements.iter().map(|stmt| self.statement(stmt)).collect()
+        let mut rewritten = Vec::with_capacity(statements.len());
+        for statement in statements {
+            if let Stmt::EmitExpr(node) = statement {
+                let place = ExpressionPlace(range(extent(&node.expr)));
+                let place = constant(Native::from_object(place), node.span());
+                rewritten.push(emit(place, node.span()));
+            }
+            rewritten.push(self.statement(statement)?);
+        }
+        Ok(rewritten)
     }
 
     fn statement(&mut self, statement: &Stmt<'s>) -> Done<Stmt<'s>> {
         Ok(match statement {
             Stmt::EmitRaw(raw) => {
-                let text = constant(Native::from_object(Text(raw.raw.into())), raw.span());
-                emit(text, raw.span())
+                // A text is a part of the source, from which its place follows.
+                let start = (raw.raw.as_ptr() as usize)
+                    .checked_sub(self.source.as_ptr() as usize)
+                    .filter(|start| start + raw.raw.len() <= self.source.len());
+                let text = Text {
+                    text: raw.raw.into(),
+                    start: start.unwrap_or(range(raw.span()).start),
+                };
+                emit(constant(Native::from_object(text), raw.span()), raw.span())
             }
             Stmt::EmitExpr(node) => emit(self.printed(&node.expr)?, node.span()),
             Stmt::Template(node) => {

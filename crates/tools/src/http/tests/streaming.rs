@@ -55,6 +55,7 @@ impl Store {
             },
             uri: "noetl://execution/1".to_owned(),
             bytes_max: u64::MAX,
+            missing: results::MissingPaths::default(),
         });
         call
     }

@@ -1,0 +1,129 @@
+//! `select`: small values that are named and known without the result they are taken from.
+
+use serde_json::{Map, Value};
+use serde_json_path::JsonPath;
+
+use crate::id::Name;
+use crate::playbook::ResultControl;
+
+/// One value taken from a result.
+#[derive(Debug, Clone)]
+pub struct Select {
+    /// A `JSONPath`.
+    pub path: String,
+    /// What to call it.
+    pub name: Name,
+}
+
+/// The values that a task selects from one result.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Selection {
+    /// By name; null where the path finds nothing.
+    pub fields: Map<String, Value>,
+    /// The paths that find nothing.
+    pub missing: Vec<String>,
+}
+
+/// A path that is not a `JSONPath`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` is not a JSONPath: {problem}")]
+pub struct InvalidPath {
+    /// The path.
+    pub path: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl ResultControl {
+    /// What the task selects from a result that is at hand.
+    pub fn select_from(&self, result: &Value) -> Result<Selection, InvalidPath> {
+        let mut selection = Selection::default();
+        for wanted in &self.select {
+            let value = self.find(wanted, result)?;
+            if value.is_none() {
+                selection.missing.push(wanted.path.clone());
+            }
+            let name = wanted.name.to_string();
+            selection.fields.insert(name, value.unwrap_or_default());
+        }
+        Ok(selection)
+    }
+
+    /// The page that a result kept inline says it is: what is selected as `page`, or its own `page` where nothing is
+    /// selected. So it would be extracted from a stored body.
+    pub fn page_in(&self, result: &Value) -> Option<i64> {
+        if self.select.is_empty() {
+            return result.get("page")?.as_i64();
+        }
+        let select = self.select.iter().find(|select| select.name == "page")?;
+        self.find(select, result).ok()??.as_i64()
+    }
+
+    fn find(&self, wanted: &Select, result: &Value) -> Result<Option<Value>, InvalidPath> {
+        let path = JsonPath::parse(&wanted.path).map_err(|error| InvalidPath {
+            path: wanted.path.clone(),
+            problem: error.to_string(),
+        })?;
+        let query = |value: &Value| match path.query(value).all().as_slice() {
+            [] => None,
+            [one] => Some((*one).clone()),
+            many => Some(many.iter().map(|value| (*value).clone()).collect()),
+        };
+        let in_data = || query(result.get("data").filter(|_| self.selects_in_data)?);
+        Ok(query(result).or_else(in_data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn control(paths: &[(&str, &str)]) -> ResultControl {
+        let select = paths.iter().map(|(path, name)| Select {
+            path: (*path).to_owned(),
+            name: (*name).into(),
+        });
+        ResultControl {
+            select: select.collect(),
+            ..ResultControl::default()
+        }
+    }
+
+    #[test]
+    fn selected_paths_are_found_and_missing_ones_are_null() {
+        let result = json!({"paging": {"hasMore": true}, "ids": [{"id": 1}, {"id": 2}]});
+        let control = control(&[
+            ("$.paging.hasMore", "has_more"),
+            ("$.ids[*].id", "ids"),
+            ("$.paging.page", "page"),
+        ]);
+        let selection = control.select_from(&result).unwrap();
+        let expected = json!({"has_more": true, "ids": [1, 2], "page": null});
+        assert_eq!(Value::Object(selection.fields), expected);
+        assert_eq!(selection.missing, ["$.paging.page"]);
+    }
+
+    #[test]
+    fn of_an_http_response_a_path_is_tried_in_its_data_too() {
+        let result = json!({"status_code": 200, "data": {"status_code": 7, "page": 3}});
+        let paths = [("$.page", "page"), ("$.status_code", "code")];
+        let elsewhere = control(&paths);
+        assert_eq!(elsewhere.page_in(&result), None);
+        let response = ResultControl {
+            selects_in_data: true,
+            ..elsewhere
+        };
+        assert_eq!(response.page_in(&result), Some(3));
+        let fields = response.select_from(&result).unwrap().fields;
+        assert_eq!(Value::Object(fields), json!({"page": 3, "code": 200}));
+    }
+
+    #[test]
+    fn a_null_that_is_there_is_not_missing() {
+        let control = control(&[("$.next", "next")]);
+        let selection = control.select_from(&json!({"next": null})).unwrap();
+        assert_eq!(selection.missing, Vec::<String>::new());
+    }
+}

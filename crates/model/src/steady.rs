@@ -1,0 +1,105 @@
+//! Steady time: what a process takes the time to be, whatever happens to the wall clock meanwhile.
+//!
+//! Enters: readings of the wall clock and of a clock that only counts. Leaves: times that pass as the second clock
+//! counts. Nothing here reads a clock.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// A difference of up to this is how clocks are kept right, and is followed at once.
+const CORRECTION_MAX: Duration = Duration::from_millis(250);
+
+/// A larger one is a jump, and is followed by at most one part in so many of the time that passes.
+const FOLLOWING: u32 = 100;
+
+/// Time that does not jump. A wait of a minute takes a minute, to within one percent, even where the wall clock is set
+/// an hour forward or back meanwhile; the times shown come to agree with the wall clock again, slowly.
+#[derive(Debug, Clone, Copy)]
+pub struct SteadyTime {
+    time: Time,
+    counted: Duration,
+}
+
+impl SteadyTime {
+    /// Begins with the wall clock's time, at this count.
+    pub fn new(wall: Time, counted: Duration) -> Self {
+        Self {
+            time: wall,
+            counted,
+        }
+    }
+
+    /// The time when the wall clock shows this and the count has come to that.
+    pub fn at(&mut self, wall: Time, counted: Duration) -> Time {
+        let passed = counted.saturating_sub(self.counted);
+        // What is less than a microsecond counts the next time.
+        let passed = passed - Duration::from_nanos(u64::from(passed.subsec_nanos() % 1_000));
+        let counted_time = self.time.after(passed);
+        let difference = wall.0.saturating_sub(counted_time.0);
+        let correction_max = micros(CORRECTION_MAX);
+        let followed = if (-correction_max..=correction_max).contains(&difference) {
+            difference
+        } else {
+            let most = micros(passed / FOLLOWING);
+            difference.clamp(-most, most)
+        };
+        self.time = Time(counted_time.0.saturating_add(followed));
+        self.counted += passed;
+        self.time
+    }
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000_000;
+    const BEGUN: Time = Time(1_767_225_600_000_000);
+
+    /// Reads the clock every 100 ms for so long, the wall clock being so many microseconds off.
+    fn pass(steady: &mut SteadyTime, from: Duration, long: Duration, off: i64) -> Time {
+        let (mut counted, mut time) = (from, BEGUN);
+        while counted < from + long {
+            counted += Duration::from_millis(100);
+            time = steady.at(Time(BEGUN.after(counted).0 + off), counted);
+        }
+        time
+    }
+
+    #[test]
+    fn a_wall_clock_that_jumps_an_hour_hardly_changes_a_wait() {
+        for jump in [HOUR, -HOUR] {
+            let mut steady = SteadyTime::new(BEGUN, Duration::ZERO);
+            let two = Duration::from_secs(2);
+            assert_eq!(pass(&mut steady, Duration::ZERO, two, 0), BEGUN.after(two));
+            let after = pass(&mut steady, two, Duration::from_secs(6), jump);
+            let off = after.0 - BEGUN.after(Duration::from_secs(8)).0;
+            assert!(off.abs() <= 60_000, "{off} µs off after a jump of {jump}");
+        }
+    }
+
+    #[test]
+    fn the_time_comes_to_agree_with_the_wall_clock_again() {
+        for jump in [HOUR, -HOUR] {
+            let mut steady = SteadyTime::new(BEGUN, Duration::ZERO);
+            let long = Duration::from_secs(101 * 3_600);
+            let after = pass(&mut steady, Duration::ZERO, long, jump);
+            assert_eq!(after.0, BEGUN.after(long).0 + jump);
+        }
+    }
+
+    #[test]
+    fn a_small_correction_is_followed_at_once_and_time_never_runs_back_after_a_jump() {
+        let mut steady = SteadyTime::new(BEGUN, Duration::ZERO);
+        let second = Duration::from_secs(1);
+        let corrected = Time(BEGUN.after(second).0 - 200_000);
+        assert_eq!(steady.at(corrected, second), corrected);
+        let before = steady.at(Time(0), second);
+        assert!(steady.at(Time(0), second * 2) > before);
+    }
+}

@@ -1,0 +1,269 @@
+//! A connection that is served: encrypted or not, and closed when it sends no request for too long.
+//!
+//! A client must send the whole head of a request soon after its first byte, and its first request soon after it
+//! connects. A connection without requests may stay open between them for a while. While a request is being answered
+//! nothing is closed: long polls and streams take their time.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_rustls::server::TlsStream;
+
+/// A request's head that takes longer to arrive is not waited for.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+/// A connection without a request is closed after so long.
+const IDLE_MAX: Duration = Duration::from_secs(75);
+
+/// Bytes that come and go, encrypted or not.
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection in its place among those that may be open at once.
+pub(crate) struct Connection {
+    socket: Socket,
+    activity: Arc<Activity>,
+    timer: Pin<Box<Sleep>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: Socket, place: OwnedSemaphorePermit) -> Self {
+        let activity = Activity::default();
+        Self {
+            socket,
+            timer: Box::pin(sleep_until(Instant::now() + HEAD_MAX)),
+            activity: Arc::new(activity),
+            _place: place,
+        }
+    }
+
+    /// What happens on it.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
+        Arc::clone(&self.activity)
+    }
+
+    /// Fails once nothing is waited for any longer.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(deadline) = self.activity.deadline() else {
+            // The end of the request reads on, and comes here again.
+            return Poll::Pending;
+        };
+        if self.timer.deadline() != deadline {
+            self.timer.as_mut().reset(deadline);
+        }
+        match self.timer.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// What happens on a connection.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    state: Mutex<ActivityState>,
+}
+
+#[derive(Debug)]
+struct ActivityState {
+    /// Requests that are being answered.
+    requests: usize,
+    /// When the head that is arriving began, or the connection did.
+    head_since: Option<Instant>,
+    /// When something was sent last.
+    sent_at: Instant,
+    /// Whether its frames are not heads alone: HTTP/2 sends others between requests.
+    is_framed: bool,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            state: Mutex::new(ActivityState {
+                requests: 0,
+                head_since: Some(now),
+                sent_at: now,
+                is_framed: false,
+            }),
+        }
+    }
+}
+
+impl Activity {
+    fn state(&self) -> std::sync::MutexGuard<'_, ActivityState> {
+        self.state.lock().expect("no holder of the activity panics")
+    }
+
+    /// A request has arrived; it is being answered until what this returns is dropped.
+    pub(crate) fn begin(self: Arc<Self>, is_framed: bool) -> RequestGuard {
+        let mut state = self.state();
+        state.requests += 1;
+        state.head_since = None;
+        state.is_framed = is_framed;
+        drop(state);
+        RequestGuard(self)
+    }
+
+    fn received(&self) {
+        let mut state = self.state();
+        if state.requests == 0 && !state.is_framed {
+            state.head_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn sent(&self) {
+        self.state().sent_at = Instant::now();
+    }
+
+    /// When the connection is closed unless something happens; never while a request is being answered.
+    fn deadline(&self) -> Option<Instant> {
+        let state = self.state();
+        if state.requests > 0 {
+            return None;
+        }
+        let head = state.head_since.map(|since| since + HEAD_MAX);
+        Some(head.unwrap_or(state.sent_at + IDLE_MAX))
+    }
+}
+
+/// A request that is being answered.
+pub(crate) struct RequestGuard(Arc<Activity>);
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.requests -= 1;
+        state.sent_at = Instant::now();
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = match &mut this.socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        };
+        if buffer.filled().len() > before {
+            this.activity.received();
+        }
+        match read {
+            Poll::Pending => this.poll_deadline(context),
+            // A head that comes byte by byte is late all the same.
+            Poll::Ready(Ok(())) if this.is_late() => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            ready => ready,
+        }
+    }
+}
+
+impl Connection {
+    fn is_late(&self) -> bool {
+        let deadline = self.activity.deadline();
+        deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = match &mut this.socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        };
+        if let Poll::Ready(Ok(_)) = written {
+            this.activity.sent();
+        }
+        written
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().socket {
+            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_ten_seconds_and_a_request_has_no_limit() {
+        let activity = Arc::new(Activity::default());
+        let start = Instant::now();
+        assert_eq!(activity.deadline(), Some(start + HEAD_MAX));
+        advance(Duration::from_secs(4)).await;
+        activity.received();
+        assert_eq!(
+            activity.deadline(),
+            Some(start + HEAD_MAX),
+            "bytes give no more time"
+        );
+        let request = Arc::clone(&activity).begin(false);
+        advance(Duration::from_secs(600)).await;
+        assert_eq!(activity.deadline(), None);
+        drop(request);
+        assert_eq!(activity.deadline(), Some(Instant::now() + IDLE_MAX));
+        activity.received();
+        assert_eq!(activity.deadline(), Some(Instant::now() + HEAD_MAX));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_sends_nothing_is_closed_and_gives_its_place_back() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let places = Arc::new(tokio::sync::Semaphore::new(1));
+        let place = Arc::clone(&places).acquire_owned().await.unwrap();
+        let mut connection = Connection::new(Socket::Plain(accepted), place);
+        let start = Instant::now();
+        let mut byte = [0_u8; 1];
+        let read = tokio::io::AsyncReadExt::read(&mut connection, &mut byte).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(start.elapsed() >= HEAD_MAX);
+        assert_eq!(places.available_permits(), 0);
+        drop(connection);
+        assert_eq!(places.available_permits(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_sent_keeps_a_stream_open() {
+        let activity = Arc::new(Activity::default());
+        drop(Arc::clone(&activity).begin(false));
+        advance(Duration::from_secs(70)).await;
+        activity.sent();
+        assert_eq!(activity.deadline(), Some(Instant::now() + IDLE_MAX));
+    }
+}

@@ -1,0 +1,98 @@
+//! Damage to the log: rows that are not what was written, and rows that are missing.
+
+use std::fmt;
+
+use model::event::{CodecError, Event, unpack};
+use model::id::{ExecutionId, Seq};
+
+use crate::error::Cause;
+
+/// A row of the log that cannot be trusted.
+#[derive(Debug)]
+pub(crate) struct DamagedRow {
+    execution: ExecutionId,
+    /// The first event of the row.
+    seq: Seq,
+    what: Cause,
+}
+
+impl fmt::Display for DamagedRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            execution,
+            seq,
+            what,
+        } = self;
+        write!(f, "run {execution}, log row of event {seq}: {what}")
+    }
+}
+
+impl std::error::Error for DamagedRow {}
+
+impl DamagedRow {
+    pub(crate) fn new(execution: ExecutionId, seq: Seq, what: impl Into<Cause>) -> Self {
+        Self {
+            execution,
+            seq,
+            what: what.into(),
+        }
+    }
+}
+
+/// The log of one execution, read row by row in order: every row must continue the one before it.
+pub(crate) struct Rows {
+    execution: ExecutionId,
+    /// The seq that comes next.
+    next: Seq,
+    is_begun: bool,
+}
+
+impl Rows {
+    /// Begins after a seq; the first row may hold earlier events too.
+    pub(crate) fn after(execution: ExecutionId, after: Seq) -> Self {
+        Self {
+            execution,
+            next: after.next(),
+            is_begun: false,
+        }
+    }
+
+    /// For a row read by itself.
+    pub(crate) fn single(execution: ExecutionId) -> Self {
+        Self {
+            execution,
+            next: Seq(u64::MAX),
+            is_begun: false,
+        }
+    }
+
+    /// Reads the next row.
+    pub(crate) fn read(&mut self, first: Seq, body: &str) -> Result<Vec<Event>, DamagedRow> {
+        let damaged = |what: CodecError| DamagedRow::new(self.execution, first, what);
+        let events = unpack(self.execution, first, body).map_err(damaged)?;
+        let continues = if self.is_begun {
+            first == self.next
+        } else {
+            first <= self.next
+        };
+        if !continues {
+            return Err(self.missing());
+        }
+        self.is_begun = true;
+        self.next = Seq(first.0 + events.len() as u64);
+        Ok(events)
+    }
+
+    /// Sees that the rows reach the last event of the execution.
+    pub(crate) fn end(&self, version: Seq) -> Result<(), DamagedRow> {
+        if self.next > version {
+            Ok(())
+        } else {
+            Err(self.missing())
+        }
+    }
+
+    fn missing(&self) -> DamagedRow {
+        DamagedRow::new(self.execution, self.next, "the row is missing")
+    }
+}

@@ -1,0 +1,73 @@
+//! Exhaustion: what cannot be begun because this machine has no file descriptors, processes or memory left.
+//!
+//! Such a call has had no effect, and neither the task nor its peer is at fault: whoever made it makes it again later.
+
+use std::error::Error as StdError;
+use std::io;
+
+use model::outcome::{ErrorKind, TaskError};
+use rustix::io::Errno;
+
+/// The code of a call that could not be begun for want of something on this machine.
+pub const HOST_EXHAUSTED: &str = "HOST_EXHAUSTED";
+
+/// Whether a file or a connection could not be opened for want of descriptors or memory.
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
+    is_one_of(error, &[Errno::MFILE, Errno::NFILE, Errno::NOMEM])
+}
+
+/// Whether a program could not be started for want of descriptors, processes or memory.
+pub(crate) fn cannot_start(error: &io::Error) -> bool {
+    is_exhausted(error) || is_one_of(error, &[Errno::AGAIN])
+}
+
+/// An error that names a path beside the system's own keeps its number only in its text.
+fn is_one_of(error: &io::Error, wanted: &[Errno]) -> bool {
+    wanted.iter().any(|errno| match error.raw_os_error() {
+        Some(number) => number == errno.raw_os_error(),
+        None => error
+            .to_string()
+            .contains(&format!("(os error {})", errno.raw_os_error())),
+    })
+}
+
+/// The same for an error that others wrap.
+pub(crate) fn find_exhausted<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<io::Error>()
+            && is_exhausted(found)
+        {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The error of a call that could not be begun.
+pub(crate) fn exhausted(error: &io::Error) -> TaskError {
+    let message = format!(
+        "this machine cannot begin the call now: {error}; allow more open files or processes (`ulimit -n`, `ulimit -u`), \
+         or fewer slots"
+    );
+    TaskError {
+        retryable: true,
+        ..TaskError::new(ErrorKind::Unknown, HOST_EXHAUSTED, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_s_numbers_are_known_also_beside_a_path() {
+        let descriptors = io::Error::from_raw_os_error(Errno::MFILE.raw_os_error());
+        let named = io::Error::other(format!("{descriptors} at path \"/tmp/x\""));
+        assert!(is_exhausted(&descriptors) && is_exhausted(&named));
+        let processes = io::Error::from_raw_os_error(Errno::AGAIN.raw_os_error());
+        assert!(cannot_start(&processes) && !is_exhausted(&processes));
+        assert!(!cannot_start(&io::ErrorKind::NotFound.into()));
+    }
+}

@@ -1,0 +1,40 @@
+//! Scratch: files for what is too large to be held while it comes.
+//!
+//! The directory is made with the first file: a worker for a server elsewhere has none before, and whoever cleans up may
+//! remove it at any time.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+/// A file without a name; it goes with whoever holds it.
+pub(crate) fn unnamed(dir: &Path) -> io::Result<File> {
+    results::make_private_dir(dir)?;
+    tempfile::tempfile_in(dir)
+}
+
+/// A file with a name that begins so.
+pub(crate) fn named(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
+    results::make_private_dir(dir)?;
+    tempfile::Builder::new().prefix(prefix).tempfile_in(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_directory_is_made_with_the_first_file_and_again_when_it_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join(".noetl");
+        for _ in 0..2 {
+            assert!(unnamed(&dir).is_ok());
+            fs::remove_dir_all(&dir).unwrap();
+            assert!(named(&dir, "transfer-").is_ok());
+            fs::remove_dir_all(&dir).unwrap();
+        }
+    }
+}

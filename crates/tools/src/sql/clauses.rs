@@ -1,0 +1,319 @@
+//! Where in a statement only the name of a table, a column or another object can stand.
+//!
+//! Enters: the words and signs of a statement, in order. Leaves: whether what comes next can only be a name. Places
+//! where a value could stand as well are not counted: `EXTRACT(year FROM …)`, `IS DISTINCT FROM …`, `COPY t FROM …`.
+
+/// What begins or continues a query, so that a `FROM` after it is followed by tables.
+const QUERIES: [&str; 8] = [
+    "SELECT",
+    "DELETE",
+    "UPDATE",
+    "INSERT",
+    "MERGE",
+    "PERFORM",
+    "SHOW",
+    "RETURNING",
+];
+/// What ends a list of tables or of columns to set.
+const LIST_ENDS: [&str; 18] = [
+    "WHERE",
+    "GROUP",
+    "ORDER",
+    "HAVING",
+    "LIMIT",
+    "OFFSET",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "WINDOW",
+    "FETCH",
+    "FOR",
+    "RETURNING",
+    "SELECT",
+    "VALUES",
+    "QUALIFY",
+    "THEN",
+    "LOOP",
+];
+/// Kinds of objects that statements create, change and drop.
+const OBJECTS: [&str; 17] = [
+    "SCHEMA",
+    "VIEW",
+    "INDEX",
+    "SEQUENCE",
+    "DATABASE",
+    "COLUMN",
+    "CONSTRAINT",
+    "FUNCTION",
+    "PROCEDURE",
+    "TRIGGER",
+    "DOMAIN",
+    "ROLE",
+    "USER",
+    "EXTENSION",
+    "POLICY",
+    "MACRO",
+    "CONCURRENTLY",
+];
+/// Statements about objects.
+const ABOUT_OBJECTS: [&str; 9] = [
+    "CREATE", "DROP", "ALTER", "COMMENT", "GRANT", "REVOKE", "REFRESH", "REINDEX", "LOCK",
+];
+
+/// The clauses of a statement, by their parentheses.
+#[derive(Debug, Clone)]
+pub(crate) struct Clauses {
+    /// The first word of the statement.
+    first: String,
+    has_renamed: bool,
+    levels: Vec<Level>,
+}
+
+/// What stands between one pair of parentheses, so far.
+#[derive(Debug, Clone, Default)]
+struct Level {
+    /// Whether a query began here.
+    is_query: bool,
+    /// The verb of that query.
+    verb: String,
+    /// Whether a comma here is followed by another name.
+    lists_names: bool,
+    /// Whether these are the columns of an `INSERT`.
+    is_columns: bool,
+    /// Whether parentheses here would hold the columns of an `INSERT`.
+    takes_columns: bool,
+    /// The words before the last, which decide what the last one means.
+    before: String,
+    last: LastToken,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum LastToken {
+    #[default]
+    Start,
+    Word(String),
+    Comma,
+    Other,
+}
+
+impl Clauses {
+    pub(crate) fn new() -> Self {
+        Self {
+            first: String::new(),
+            has_renamed: false,
+            levels: vec![Level::default()],
+        }
+    }
+
+    /// Takes a word, in capitals.
+    pub(crate) fn add_word(&mut self, word: &str) {
+        if self.first.is_empty() {
+            word.clone_into(&mut self.first);
+        }
+        self.has_renamed |= word == "RENAME";
+        let first = self.first.clone();
+        let is_first_level = self.levels.len() == 1;
+        let level = self.level();
+        let previous = match &level.last {
+            LastToken::Word(previous) => previous.clone(),
+            _ => String::new(),
+        };
+        let is_first = level.last == LastToken::Start;
+        // Where a right is granted or an event named, nothing is queried.
+        let is_named = matches!(previous.as_str(), "FOR" | "ON" | "BEFORE" | "AFTER" | "OR")
+            || matches!(first.as_str(), "GRANT" | "REVOKE");
+        if QUERIES.contains(&word) && !is_named {
+            level.is_query = true;
+            word.clone_into(&mut level.verb);
+        }
+        if word == "FROM" && is_first && is_first_level {
+            level.is_query = true;
+        }
+        level.lists_names = match word {
+            "FROM" => level.is_query && previous != "DISTINCT",
+            "SET" => level.verb == "UPDATE",
+            "TABLE" | "VIEW" | "SEQUENCE" | "SCHEMA" if is_first_level => {
+                matches!(first.as_str(), "DROP" | "TRUNCATE")
+            }
+            "TRUNCATE" => true,
+            word if LIST_ENDS.contains(&word) => false,
+            _ => level.lists_names,
+        };
+        level.takes_columns = match word {
+            "INTO" => level.verb == "INSERT" || first == "REPLACE",
+            word => level.takes_columns && !LIST_ENDS.contains(&word),
+        };
+        level.before = previous;
+        level.last = LastToken::Word(word.to_owned());
+    }
+
+    /// Takes a sign.
+    pub(crate) fn add_sign(&mut self, sign: char) {
+        match sign {
+            '(' => {
+                let level = self.level();
+                let is_columns = std::mem::take(&mut level.takes_columns);
+                level.last = LastToken::Other;
+                self.levels.push(Level {
+                    is_columns,
+                    lists_names: is_columns,
+                    ..Level::default()
+                });
+            }
+            // A list or a map of values.
+            '[' | '{' => self.levels.push(Level::default()),
+            ')' | ']' | '}' if self.levels.len() > 1 => {
+                self.levels.pop();
+                self.add_other();
+            }
+            ',' => self.level().last = LastToken::Comma,
+            _ => self.add_other(),
+        }
+    }
+
+    /// Takes a value, a name that was put in, or quoted text.
+    pub(crate) fn add_other(&mut self) {
+        let level = self.level();
+        if let LastToken::Word(word) = &level.last {
+            level.before.clone_from(word);
+        }
+        level.last = LastToken::Other;
+    }
+
+    /// Whether what comes next can only be a name.
+    pub(crate) fn expect_name(&self) -> bool {
+        let level = self.levels.last().expect("the statement itself is a level");
+        match &level.last {
+            LastToken::Start => level.is_columns,
+            LastToken::Comma => level.lists_names,
+            LastToken::Word(word) => self.is_followed_by_name(level, word),
+            LastToken::Other => false,
+        }
+    }
+
+    fn is_followed_by_name(&self, level: &Level, word: &str) -> bool {
+        let is_first_level = self.levels.len() == 1;
+        let is_about_objects = ABOUT_OBJECTS.contains(&self.first.as_str());
+        match word {
+            "TABLE" | "JOIN" | "UPDATE" | "ONLY" | "REFERENCES" | "TRUNCATE" => true,
+            // `VACUUM INTO` takes the name of a file.
+            "INTO" => self.first != "VACUUM",
+            "FROM" if self.first == "REVOKE" => true,
+            "FROM" => {
+                let is_copy = self.first == "COPY" && is_first_level;
+                level.is_query && level.before != "DISTINCT" && !is_copy
+            }
+            "EXISTS" => is_about_objects && matches!(level.before.as_str(), "IF" | "NOT"),
+            "AS" => level.is_query,
+            "SET" => level.verb == "UPDATE",
+            "USING" => matches!(level.verb.as_str(), "DELETE" | "MERGE"),
+            "ON" => is_about_objects && !level.is_query && is_first_level,
+            "TO" if self.first == "GRANT" => true,
+            "TO" => self.first == "ALTER" && (self.has_renamed || level.before == "OWNER"),
+            // Behind the name of a column stands a type, which is written as it is.
+            "TYPE" => matches!(level.before.as_str(), "CREATE" | "DROP" | "ALTER"),
+            word if OBJECTS.contains(&word) => is_about_objects && is_first_level,
+            _ => false,
+        }
+    }
+
+    fn level(&mut self) -> &mut Level {
+        self.levels
+            .last_mut()
+            .expect("the statement itself is a level")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a name is expected at the end of a text that has words and single signs, blanks between.
+    fn expects_name(text: &str) -> bool {
+        let mut clauses = Clauses::new();
+        for token in text.split_whitespace() {
+            match token {
+                "?" => clauses.add_other(),
+                word if word.chars().all(char::is_alphanumeric) => {
+                    clauses.add_word(&word.to_ascii_uppercase());
+                }
+                signs => signs.chars().for_each(|sign| clauses.add_sign(sign)),
+            }
+        }
+        clauses.expect_name()
+    }
+
+    #[test]
+    fn names_are_expected_where_nothing_else_can_stand() {
+        for text in [
+            "select a from",
+            "select a from b ,",
+            "select a from b join",
+            "select ( select a from",
+            "select extract ( year from d ) from",
+            "delete from",
+            "delete from a using",
+            "insert into",
+            "insert into ? (",
+            "insert into ? ( a ,",
+            "update",
+            "update a set",
+            "update a set b = f ( 1 , 2 ) ,",
+            "merge into a using",
+            "create table",
+            "create table if not exists",
+            "drop table if exists",
+            "drop table a ,",
+            "truncate table a ,",
+            "alter table a add column",
+            "alter table a rename to",
+            "create index a on",
+            "create trigger a after insert or update on",
+            "grant select , update on",
+            "grant select on a to",
+            "insert into a . b (",
+            "create index concurrently",
+            "create schema if not exists",
+            "truncate",
+            "comment on table",
+            "select 1 as",
+            "create table a ( b int references",
+            "from",
+        ] {
+            assert!(expects_name(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_stay_values() {
+        for text in [
+            "select",
+            "select a ,",
+            "select a from b where c =",
+            "select a from b where c in ( 1 ,",
+            "select a from f ( 1 ,",
+            "select extract ( year from",
+            "select trim ( from",
+            "select substring ( a from",
+            "select a is distinct from",
+            "select cast ( a as",
+            "select a from b order by 1 ,",
+            "select a from b limit",
+            "copy a from",
+            "vacuum into",
+            "insert into a values (",
+            "insert into a select f (",
+            "insert into a ( b ) values ( 1 ,",
+            "alter database a set b to",
+            "select a from b join c on",
+            "update a set b =",
+            "update a set b = array [ 1 ,",
+            "update a set b = { c : 1 ,",
+            "comment on table a is",
+            "create table a as",
+            "select a where exists (",
+        ] {
+            assert!(!expects_name(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Values as text of a statement: literals, quoted names, and the tags of dollar quotes.
+
+use serde_json::Value;
+
+use crate::sql::bind::BindError;
+use crate::sql::place::Dialect;
+
+/// How a negative number is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// In parentheses, so that a cast or an operator behind it takes the whole number.
+    Parentheses,
+    /// As it is, for statements that take numbers and no expressions.
+    Bare,
+}
+
+/// A value as a literal. A text means the same whatever the session says about backslashes.
+pub(crate) fn literal(value: &Value, dialect: Dialect, sign: Sign) -> String {
+    let text = match value {
+        Value::Null => return "NULL".to_owned(),
+        Value::Bool(true) => return "TRUE".to_owned(),
+        Value::Bool(false) => return "FALSE".to_owned(),
+        Value::Number(number) => {
+            let digits = number.to_string();
+            return match sign {
+                Sign::Parentheses if digits.starts_with('-') => format!("({digits})"),
+                Sign::Parentheses | Sign::Bare => digits,
+            };
+        }
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) => value.to_string(),
+    };
+    let quoted = text.replace('\'', "''");
+    if dialect == Dialect::Postgres && quoted.contains('\\') {
+        format!("E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    }
+}
+
+/// Whether a value among tokens is written as a literal of its type, and not bound.
+pub(crate) fn is_typed_literal(value: &Value, dialect: Dialect) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => true,
+        // Sqlite reads an integer beyond 63 bits as a real number, which loses digits.
+        Value::Number(number) => dialect != Dialect::Sqlite || !number.is_u64() || number.is_i64(),
+        Value::String(_) | Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+/// A name, a dotted one, or a list of them, in quotes; and the names as they were given.
+pub(crate) fn quoted_names(value: &Value) -> Result<QuotedNames, BindError> {
+    let names = match value {
+        Value::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut quoted = Vec::new();
+    let mut given = Vec::new();
+    for name in names {
+        let name = match name {
+            Value::String(name) => name.clone(),
+            Value::Number(number) if number.is_u64() => number.to_string(),
+            other => return Err(BindError::Ident(other.to_string())),
+        };
+        if name.contains('\0') || name.split('.').any(str::is_empty) {
+            return Err(BindError::Ident(name));
+        }
+        let parts = name.split('.');
+        let parts: Vec<String> = parts
+            .map(|part| format!("\"{}\"", part.replace('"', "\"\"")))
+            .collect();
+        quoted.push(parts.join("."));
+        given.push(name);
+    }
+    if quoted.is_empty() {
+        return Err(BindError::Ident(value.to_string()));
+    }
+    Ok(QuotedNames {
+        text: quoted.join(", "),
+        given,
+    })
+}
+
+/// Names as a statement takes them.
+#[derive(Debug)]
+pub(crate) struct QuotedNames {
+    pub(crate) text: String,
+    pub(crate) given: Vec<String>,
+}
+
+/// A tag for dollar quotes around a text: the one it has, or another if the text would end at that too early.
+pub(crate) fn fitting_tag(tag: &str, content: &str) -> String {
+    let ends_at_its_end = |tag: &str| {
+        let whole = format!("{content}{tag}");
+        whole.find(tag) == Some(content.len())
+    };
+    if ends_at_its_end(tag) {
+        return tag.to_owned();
+    }
+    let numbered = (1_u32..).map(|number| format!("$q{number}$"));
+    let mut fitting = numbered.filter(|tag| ends_at_its_end(tag));
+    fitting.next().expect("a text holds finitely many tags")
+}
+
+/// Whether every quote in a text is doubled, so that it can stand in a literal and not end it.
+pub(crate) fn is_escaped_already(text: &str) -> bool {
+    text.contains('\'')
+        && text
+            .split(|c| c != '\'')
+            .all(|quotes| quotes.len().is_multiple_of(2))
+}
+
+/// A value as text, to stand between quotes of some kind.
+pub(crate) fn text_of(value: &Value) -> Result<String, BindError> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    if text.contains('\0') {
+        return Err(BindError::Nul);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_kept_while_it_fits() {
+        assert_eq!(fitting_tag("$$", "costs 5"), "$$");
+        assert_eq!(fitting_tag("$$", "costs $5"), "$$");
+        assert_eq!(fitting_tag("$$", "costs $$5"), "$q1$");
+        assert_eq!(fitting_tag("$$", "costs $"), "$q1$");
+        assert_eq!(fitting_tag("$a$", "$a$ $q1$"), "$q2$");
+        assert_eq!(fitting_tag("$a$", "$a"), "$q1$");
+        assert_eq!(fitting_tag("$q1$", "$q1$ $q"), "$q2$");
+    }
+}

@@ -1,0 +1,161 @@
+//! Claims belong to their workers: nobody else can speak under them, guess their epochs, or give them back.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::events::{event, log};
+use crate::site::{Answered, HELLO, Site, answered};
+
+/// A server with tokens, a run, and two workers with tokens of their own.
+struct Guarded {
+    site: Site,
+    execution: String,
+    admin: String,
+    holder: String,
+    other: String,
+}
+
+impl Guarded {
+    async fn start() -> Self {
+        let site = Site::guarded().await;
+        let admin = site.server.first_admin().await.unwrap().unwrap();
+        let admin = admin.reveal().to_owned();
+        let holder = site.token(&admin, "worker").await;
+        let other = site.token(&admin, "worker").await;
+        let request = json!({"playbook": HELLO});
+        let started = site.send(Method::POST, "/api/execute", Some(&admin), Some(&request));
+        let started = answered(started.await).await.body;
+        Self {
+            execution: started["execution_id"].as_str().unwrap().to_owned(),
+            site,
+            admin,
+            holder,
+            other,
+        }
+    }
+
+    async fn post(&self, token: &str, path: &str, body: &Value) -> Answered {
+        answered(
+            self.site
+                .send(Method::POST, path, Some(token), Some(body))
+                .await,
+        )
+        .await
+    }
+
+    async fn claim(&self) -> Value {
+        let ask = json!({"worker": "old-worker", "max": 1, "wait_ms": 5000});
+        let claimed = self.post(&self.holder, "/api/commands/claim", &ask).await;
+        claimed.body["commands"][0].clone()
+    }
+
+    async fn log_length(&self) -> usize {
+        let path = format!("/api/executions/{}/events?limit=1000", self.execution);
+        let page = self.site.send(Method::GET, &path, Some(&self.admin), None);
+        let page = answered(page.await).await;
+        page.body["events"].as_array().unwrap().len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_worker_cannot_complete_a_command_by_guessing() {
+    let guarded = Guarded::start().await;
+    let claimed = guarded.claim().await;
+    let before = guarded.log_length().await;
+    let mine = event(&claimed, "call.done", &json!({"result": 1}));
+    let epoch = claimed["lease_epoch"].as_u64().unwrap();
+    let with = |epoch: Value, worker: &str| {
+        let mut forged = mine.clone();
+        forged["meta"]["lease_epoch"] = epoch;
+        forged["worker_id"] = json!(worker);
+        forged
+    };
+    let mut forged = vec![with(json!(epoch), "other-worker")];
+    forged.extend((0..4).map(|guess| with(json!(guess), "old-worker")));
+    forged.push(with(json!(epoch + 1), "old-worker"));
+    forged.push(with(Value::Null, "old-worker"));
+    for forged in &forged {
+        let refused = guarded.post(&guarded.other, "/api/events", forged).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (StatusCode::CONFLICT, "FENCED"),
+            "{forged}: {:?}",
+            refused.body
+        );
+    }
+    let id = claimed["command"]["id"].as_str().unwrap();
+    let report = json!({"execution_id": guarded.execution, "worker_id": "other-worker", "command_id": id,
+        "lease_epoch": epoch, "events": [], "end": "released", "pool": "default"});
+    let refused = guarded
+        .post(&guarded.other, "/api/events/batch", &report)
+        .await;
+    assert_eq!(refused.code(), "FENCED", "{:?}", refused.body);
+    let release = json!({"worker": "old-worker", "lease_epoch": 1});
+    let path = format!("/api/commands/{id}/release");
+    let refused = guarded.post(&guarded.other, &path, &release).await;
+    assert_eq!(refused.code(), "FENCED", "{:?}", refused.body);
+    assert_eq!(
+        guarded.log_length().await,
+        before,
+        "nothing of it is in the log"
+    );
+
+    let taken = guarded.post(&guarded.holder, "/api/events", &mine).await;
+    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    assert_eq!(taken.body["status"], "recorded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_knows_no_epochs_speaks_with_the_token_it_claimed_with() {
+    let guarded = Guarded::start().await;
+    let claimed = guarded.claim().await;
+    let mut done = event(&claimed, "call.done", &json!({"result": 1}));
+    done.as_object_mut().unwrap().remove("meta");
+    let refused = guarded.post(&guarded.other, "/api/events", &done).await;
+    assert_eq!(refused.code(), "FENCED", "{:?}", refused.body);
+    let taken = guarded.post(&guarded.holder, "/api/events", &done).await;
+    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    assert!(taken.body["seq"].is_u64(), "{:?}", taken.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_event_of_a_run_names_its_trace() {
+    let site = Site::open().await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traces = async |execution: &str| {
+        let path = format!("/api/executions/{execution}/events?limit=1000");
+        let page = site.get(&path).await.body;
+        let events = page["events"].as_array().unwrap().clone();
+        let mut traces: Vec<String> = events
+            .iter()
+            .map(|event| event["trace_id"].as_str().expect("a trace").to_owned())
+            .collect();
+        traces.dedup();
+        traces
+    };
+    let own = site.execute(HELLO).await;
+    let made = traces(&own).await;
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert_eq!(made[0].len(), 32, "{made:?}");
+
+    let body = json!({"playbook": HELLO, "trace_id": "order-77"});
+    let named = site.post("/api/execute", &body).await.body;
+    let named = named["execution_id"].as_str().unwrap();
+    assert_eq!(traces(named).await, ["order-77"]);
+
+    let request = crate::site::http()
+        .post(format!("{}/api/execute", site.url))
+        .header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01"))
+        .json(&json!({"playbook": HELLO}));
+    let parented = answered(request.send().await.unwrap()).await.body;
+    let parented = parented["execution_id"].as_str().unwrap();
+    assert_eq!(traces(parented).await, [trace]);
+    assert!(log(&site, parented).await.len() > 3);
+
+    let body = json!({"playbook": HELLO, "trace_id": "a b"});
+    let refused = site.post("/api/execute", &body).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (422, "TRACE_ID_INVALID")
+    );
+}

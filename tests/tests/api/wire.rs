@@ -1,0 +1,474 @@
+//! One door: events posted one at a time come to what a batch comes to, in every spelling, and each answer says what
+//! became of its event.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::events::{claim, event, log};
+use crate::site::{HELLO, Site};
+
+/// A step of one task, and one of two.
+const ONE: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: one }
+workflow:
+  - step: work
+    tool: { kind: noop }
+";
+const TWO: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: two }
+workflow:
+  - step: work
+    tool:
+      - a: { kind: noop }
+      - b: { kind: noop }
+";
+
+/// An event about a task.
+fn of_task(claimed: &Value, name: &str, label: Option<&str>, payload: Option<&Value>) -> Value {
+    let mut event = event(claimed, name, &json!({}));
+    if let Some(label) = label {
+        event["task_label"] = json!(label);
+    }
+    match payload {
+        Some(payload) => event["context"] = payload.clone(),
+        None => {
+            event.as_object_mut().unwrap().remove("context");
+        }
+    }
+    event
+}
+
+/// What happened in a run, without ids and times.
+async fn happened(site: &Site, execution: &str) -> Vec<Value> {
+    let page = site
+        .get(&format!("/api/executions/{execution}/events?limit=1000"))
+        .await;
+    let events = page.body["events"].as_array().unwrap();
+    let told = events.iter().map(|event| {
+        json!([
+            event["event_type"],
+            event["task_label"],
+            event["task_run_id"],
+            event["attempt"],
+            event["status"],
+            event["payload"]["outcome"],
+        ])
+    });
+    told.collect()
+}
+
+/// Runs a playbook with these events, posted one by one or together, and tells what happened.
+async fn run_with(
+    site: &Site,
+    playbook: &str,
+    events: &dyn Fn(&Value) -> Vec<Value>,
+    together: bool,
+) -> Vec<Value> {
+    let execution = site.execute(playbook).await;
+    let claimed = claim(site, "old-worker").await;
+    let events = events(&claimed);
+    if together {
+        let batch = json!({"execution_id": execution, "events": events});
+        let taken = site.post("/api/events/batch", &batch).await;
+        assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+        for answer in taken.body["events"].as_array().unwrap() {
+            assert!(says_what_became(answer), "{answer}");
+        }
+    } else {
+        for event in events {
+            let taken = site.post("/api/events", &event).await;
+            assert_eq!(taken.status, StatusCode::OK, "{event}: {:?}", taken.body);
+            assert!(says_what_became(&taken.body), "{event}: {:?}", taken.body);
+        }
+    }
+    happened(site, &execution).await
+}
+
+fn says_what_became(answer: &Value) -> bool {
+    match answer["status"].as_str().unwrap_or_default() {
+        "recorded" | "duplicate" => answer["seq"].is_u64(),
+        "known" | "acknowledged" => true,
+        _ => false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_by_one_comes_to_what_a_batch_comes_to() {
+    let site = Site::open().await;
+    let result = json!({"result": {"n": 1}});
+    let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
+    type Events<'a> = Box<dyn Fn(&Value) -> Vec<Value> + 'a>;
+    let named = |names: &'static [(&'static str, Option<&'static str>)],
+                 payload: Option<&Value>| {
+        let payload = payload.cloned();
+        let events: Events<'_> = Box::new(move |claimed| {
+            let event = |(name, label): &(&str, Option<&str>)| {
+                of_task(claimed, name, *label, payload.as_ref())
+            };
+            names.iter().map(event).collect()
+        });
+        events
+    };
+    const LEGACY: &[(&str, Option<&str>)] = &[
+        ("command.started", None),
+        ("step.enter", None),
+        ("tool.started", None),
+        ("tool.processed", None),
+        ("step.exit", None),
+        ("command.completed", None),
+    ];
+    const SHORT: &[(&str, Option<&str>)] = &[("tool.processed", None), ("call.done", None)];
+    const NATIVE: &[(&str, Option<&str>)] = &[
+        ("step.started", None),
+        ("task.started", None),
+        ("task.done", None),
+        ("step.done", None),
+    ];
+    const NATIVE_TWO: &[(&str, Option<&str>)] = &[
+        ("step.started", None),
+        ("task.started", Some("a")),
+        ("task.done", Some("a")),
+        ("task.started", Some("b")),
+        ("task.done", Some("b")),
+        ("step.done", None),
+    ];
+    const LEGACY_TWO: &[(&str, Option<&str>)] = &[
+        ("tool.processed", Some("a")),
+        ("sink.started", Some("b")),
+        ("sink.completed", Some("b")),
+        ("case.evaluated", None),
+        ("step.exit", None),
+    ];
+    let scripts: Vec<(&str, Events<'_>)> = vec![
+        (ONE, named(LEGACY, Some(&result))),
+        (ONE, named(LEGACY, None)),
+        (ONE, named(SHORT, Some(&outcome))),
+        (ONE, named(SHORT, None)),
+        (ONE, named(NATIVE, Some(&outcome))),
+        (ONE, named(NATIVE, None)),
+        (TWO, named(NATIVE_TWO, Some(&result))),
+        (TWO, named(NATIVE_TWO, None)),
+        (TWO, named(LEGACY_TWO, Some(&result))),
+        (TWO, named(LEGACY_TWO, None)),
+    ];
+    for (index, (playbook, events)) in scripts.iter().enumerate() {
+        let apart = run_with(&site, playbook, events, false).await;
+        let together = run_with(&site, playbook, events, true).await;
+        assert_eq!(apart, together, "script {index}");
+        let ends = |log: &[Value]| log.iter().filter(|told| told[0] == "task.done").count();
+        assert_eq!(
+            ends(&apart),
+            if *playbook == ONE { 1 } else { 2 },
+            "script {index}: {apart:?}"
+        );
+        assert_eq!(
+            apart.last().unwrap()[0],
+            "playbook.processed",
+            "script {index}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_the_step_does_not_have_is_refused_by_name() {
+    let site = Site::open().await;
+    let execution = site.execute(TWO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let before = log(&site, &execution).await.len();
+    let wrong = of_task(&claimed, "task.done", Some("c"), None);
+    let refused = site.post("/api/events", &wrong).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (422, "EVENT_INVALID")
+    );
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("`c`") && detail.contains("`a`, `b`"),
+        "{detail}"
+    );
+    assert_eq!(log(&site, &execution).await.len(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_for_a_command_that_nobody_holds_is_answered_at_once() {
+    let site = Site::open().await;
+    let execution = site.execute(ONE).await;
+    let page = site
+        .get(&format!("/api/executions/{execution}/events"))
+        .await;
+    let events = page.body["events"].as_array().unwrap().clone();
+    let issued = events
+        .iter()
+        .find(|event| event["event_type"] == "command.issued");
+    let command = format!("{execution}.{}", issued.unwrap()["seq"]);
+    let event = json!({"execution_id": execution, "step": "work", "event_type": "step.started",
+        "worker_id": "nobody", "meta": {"command_id": command}});
+    let answer = tokio::time::timeout(
+        std::time::Duration::from_secs(5),
+        site.post("/api/events", &event),
+    );
+    let answer = answer.await.expect("it is answered at once");
+    assert_eq!(
+        (answer.status, answer.code()),
+        (StatusCode::CONFLICT, "FENCED")
+    );
+    let detail = answer.body["detail"].as_str().unwrap();
+    assert!(detail.contains("claim it"), "{detail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_is_done_or_failed_by_its_status() {
+    let site = Site::open().await;
+    let execution = site.execute(ONE).await;
+    let claimed = claim(&site, "old-worker").await;
+    let attempt = |name: &str, attempt: u32, status: &str| {
+        let mut event = of_task(&claimed, name, None, None);
+        event["attempt"] = json!(attempt);
+        event["status"] = json!(status);
+        event
+    };
+    for event in [
+        of_task(&claimed, "tool.started", None, None),
+        attempt("retry.processed", 1, "FAILED"),
+        attempt("retry.started", 2, "STARTED"),
+        attempt("retry.processed", 2, "COMPLETED"),
+        of_task(&claimed, "tool.processed", None, None),
+        of_task(&claimed, "step.exit", None, None),
+    ] {
+        let taken = site.post("/api/events", &event).await;
+        assert_eq!(taken.status, StatusCode::OK, "{event}: {:?}", taken.body);
+        assert_eq!(taken.body["status"], "recorded", "{event}");
+    }
+    let attempts: Vec<Value> = happened(&site, &execution).await;
+    let attempts: Vec<String> = attempts
+        .iter()
+        .filter(|told| told[0].as_str().unwrap().starts_with("task.attempt."))
+        .map(|told| format!("{} {}", told[0].as_str().unwrap(), told[3]))
+        .collect();
+    assert_eq!(
+        attempts,
+        [
+            "task.attempt.failed 1",
+            "task.attempt.started 2",
+            "task.attempt.done 2"
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_that_need_no_row_are_acknowledged() {
+    let site = Site::open().await;
+    let execution = site.execute(ONE).await;
+    let claimed = claim(&site, "old-worker").await;
+    let before = log(&site, &execution).await.len();
+    for name in [
+        "command.heartbeat",
+        "case.started",
+        "case.matched",
+        "loop.done",
+    ] {
+        let answer = site
+            .post("/api/events", &of_task(&claimed, name, None, None))
+            .await;
+        assert_eq!(answer.status, StatusCode::OK, "{name}: {:?}", answer.body);
+        assert_eq!(answer.body["status"], "acknowledged", "{name}");
+    }
+    assert_eq!(log(&site, &execution).await.len(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
+    let site = Site::open().await;
+    let execution = site.execute(ONE).await;
+    let claimed = claim(&site, "old-worker").await;
+    let mut started = of_task(&claimed, "task.started", None, None);
+    started.as_object_mut().unwrap().remove("execution_id");
+    started["event_id"] = json!("77");
+    let batch = json!({"execution_id": execution, "events": [started]});
+    let taken = site.post("/api/events/batch", &batch).await;
+    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    let alone = site.post("/api/events", &started).await;
+    assert_eq!((alone.status.as_u16(), alone.code()), (422, "BODY_INVALID"));
+    started["execution_id"] = json!(execution);
+    started["status"] = json!("STARTED");
+    let again = site.post("/api/events", &started).await;
+    assert_eq!(again.body["status"], "duplicate", "{:?}", again.body);
+    assert_eq!(again.body["seq"], taken.body["events"][0]["seq"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
+    let site = Site::open().await;
+    let execution = site.execute(ONE).await;
+    let claimed = claim(&site, "old-worker").await;
+    let mut done = of_task(&claimed, "call.done", None, Some(&json!({"n": 1})));
+    done["result_kind"] = json!("data");
+    assert_eq!(site.post("/api/events", &done).await.status, StatusCode::OK);
+    let run = site.get(&format!("/api/executions/{execution}")).await.body;
+    let stored = json!({"status": "COMPLETED", "context": {"n": 1}});
+    assert_eq!(run["result"], stored, "{run}");
+
+    let execution = site.execute(ONE).await;
+    let claimed = claim(&site, "old-worker").await;
+    let error = json!({"error": {"code": "BROKE", "message": "it broke"}});
+    let failed = of_task(&claimed, "call.error", None, Some(&error));
+    assert_eq!(
+        site.post("/api/events", &failed).await.status,
+        StatusCode::OK
+    );
+    let page = site
+        .get(&format!("/api/executions/{execution}/events?limit=1000"))
+        .await;
+    let events = page.body["events"].as_array().unwrap();
+    let end = events
+        .iter()
+        .find(|event| event["event_type"] == "playbook.finished");
+    let result = &end.unwrap()["result"];
+    assert_eq!(result["status"], "FAILED");
+    assert_eq!(result["context"]["error"]["code"], "BROKE");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
+    let playbook = ONE.replace(
+        "tool: { kind: noop }",
+        "tool: [{ fetch_page: { kind: noop } }]",
+    );
+    let site = Site::open().await;
+    let execution = site.execute(&playbook).await;
+    let claimed = claim(&site, "old-worker").await;
+    let stored = json!({
+        "event_id": "4711",
+        "event_type": "result.stored",
+        "event_alias": "ResultStored",
+        "timestamp": "2026-02-05T23:11:30Z",
+        "execution_id": execution,
+        "source": "worker",
+        "entity_type": "result",
+        "entity_id": "task:fetch_page:attempt:3",
+        "parent_id": "task:fetch_page:run:1",
+        "status": "success",
+        "meta": {"command_id": claimed["command"]["id"], "lease_epoch": claimed["lease_epoch"]},
+        "payload": {
+            "result_ref": {
+                "kind": "result_ref",
+                "store": "nats_object",
+                "ref": "noetl://execution/..../page_001.json.gz",
+                "meta": {"bytes": 52480, "sha256": "..."}
+            },
+            "extracted": {"has_more": true, "page": 1}
+        }
+    });
+    let taken = site.post("/api/events", &stored).await;
+    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    assert!(taken.body["seq"].is_u64(), "{:?}", taken.body);
+    let page = site
+        .get(&format!(
+            "/api/executions/{execution}/events?type=result.stored"
+        ))
+        .await;
+    let event = &page.body["events"][0];
+    for (name, value) in [
+        ("entity_id", json!("task:fetch_page:attempt:3")),
+        ("timestamp", json!("2026-02-05T23:11:30Z")),
+        ("task_label", json!("fetch_page")),
+    ] {
+        assert_eq!(event[name], value, "{event}");
+    }
+    assert_eq!(
+        event["payload"]["extracted"],
+        stored["payload"]["extracted"]
+    );
+    let reference = &event["payload"]["result_ref"];
+    assert_eq!(reference["ref"], stored["payload"]["result_ref"]["ref"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_ends_its_run_is_told_to_be_completed() {
+    let site = Site::open().await;
+    let execution = site.execute(ONE).await;
+    let claimed = claim(&site, "old-worker").await;
+    let done = of_task(&claimed, "call.done", None, None);
+    let batch = json!({"execution_id": execution, "events": [done]});
+    let request = crate::site::http()
+        .post(format!("{}/api/events/batch", site.url))
+        .header("prefer", "respond-async")
+        .header("idempotency-key", "batch-one")
+        .json(&batch);
+    let accepted = request.send().await.unwrap();
+    assert_eq!(accepted.status(), StatusCode::ACCEPTED);
+    let status = crate::events::wait_for_batch(&site).await;
+    assert_eq!(status.body["status"], "completed", "{:?}", status.body);
+    crate::events::wait_for(&site, &execution, "batch.completed").await;
+    let log = log(&site, &execution).await;
+    assert!(
+        log.iter().any(|name| name == "playbook.finished"),
+        "{log:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_word_on_an_end_is_known_and_a_second_end_is_fenced() {
+    let site = Site::open().await;
+    let execution = site.execute(HELLO).await;
+    let claimed = claim(&site, "old-worker").await;
+    let first = of_task(&claimed, "call.done", None, None);
+    let first = site.post("/api/events", &first).await;
+    assert_eq!(first.body["status"], "recorded");
+    let later = of_task(&claimed, "step.exit", None, Some(&json!({"result": 2})));
+    let later = site.post("/api/events", &later).await;
+    assert_eq!(later.body["status"], "known", "{:?}", later.body);
+    assert_eq!(later.body["seq"], first.body["seq"]);
+    let second = of_task(&claimed, "step.done", None, Some(&json!({"result": 3})));
+    let second = site.post("/api/events", &second).await;
+    assert_eq!(
+        (second.status, second.code()),
+        (StatusCode::CONFLICT, "FENCED")
+    );
+
+    let last = claim(&site, "old-worker").await;
+    let cancel = site
+        .post(&format!("/api/executions/{execution}/cancel"), &json!({}))
+        .await;
+    assert_eq!(cancel.status, StatusCode::OK, "{:?}", cancel.body);
+    crate::events::wait_for(&site, &execution, "playbook.finished").await;
+    for name in ["step.done", "step.exit"] {
+        let late = site
+            .post("/api/events", &of_task(&last, name, None, None))
+            .await;
+        assert_eq!(
+            (late.status, late.code()),
+            (StatusCode::CONFLICT, "FENCED"),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_collected_names_its_manifest_when_it_is_done() {
+    let playbook = ONE.replace(
+        "tool: { kind: noop }",
+        "tool: [{ page: { kind: noop, spec: { result: { accumulate: {} } } } }]",
+    );
+    let site = Site::open().await;
+    let execution = site.execute(&playbook).await;
+    let claimed = claim(&site, "old-worker").await;
+    let done = of_task(&claimed, "call.done", None, Some(&json!({"result": [1]})));
+    let taken = site.post("/api/events", &done).await;
+    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    let one = async |name: &str| {
+        let path = format!("/api/executions/{execution}/events?type={name}");
+        site.get(&path).await.body["events"][0].clone()
+    };
+    let manifest = one("result.manifest.updated").await;
+    let manifest = &manifest["payload"]["result_ref"]["ref"];
+    assert!(manifest.is_string(), "{manifest}");
+    assert_eq!(
+        one("step.done").await["payload"]["manifests"],
+        json!([manifest])
+    );
+}

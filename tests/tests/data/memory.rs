@@ -1,0 +1,153 @@
+//! What users write may ask for any amount of memory: their task fails with a code, and this process stays small.
+
+use std::path::Path;
+use std::time::Duration;
+
+use model::outcome::Outcome;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+use tools::{Call, Registry};
+
+use crate::bench::{call, error, result, run};
+
+/// What this process may grow by, whatever a program asks for.
+const GROWTH_BYTES_MAX: u64 = 200 * 1024 * 1024;
+
+/// Programs that would take all memory, if they could.
+const PROGRAMS: [&str; 12] = [
+    r#"reduce range(60) as $i ("xxxxxxxx"; . + .)"#,
+    r#"reduce range(60) as $i ([1]; . + .)"#,
+    "[range(1e12)]",
+    "[limit(1e9; repeat(1))]",
+    r#""x" * 1e10"#,
+    "def f: [., .] | f; f",
+    r#"def f: . + . | f; "ab" | f"#,
+    "reduce range(60) as $i (1; [., .])",
+    "reduce range(60) as $i (1; [., .]) | tojson",
+    r#""x" * 2e8 | explode"#,
+    r#"reduce range(1e9) as $i ({}; .["k\($i)"] = $i)"#,
+    "[range(5e6)] | [., ., ., .] | tojson | [., .] | tojson | fromjson",
+];
+
+fn tools_with_jq(dir: &Path) -> Registry {
+    Registry::builtin(tools::Config {
+        scratch_dir: dir.to_owned(),
+        jq_program: Some(tests::binary::noetl()),
+        ..tools::Config::default()
+    })
+}
+
+fn jq(dir: &Path, program: &str) -> Call {
+    let mut call = call("transform", dir, json!({"jq": program}));
+    call.timeout.total = Some(Duration::from_secs(60));
+    call
+}
+
+/// The most memory that this process ever had.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    kib.unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn a_jq_program_that_wants_all_memory_fails_alone() {
+    let dir = tempdir().unwrap();
+    let tools = tools_with_jq(dir.path());
+    assert_eq!(result(run(&tools, jq(dir.path(), "1 + 1")).await), 2);
+    let before = peak_bytes();
+    for program in PROGRAMS {
+        let outcome = run(&tools, jq(dir.path(), program)).await;
+        let Outcome::Error(failure) = &outcome else {
+            panic!("{program}: it has an end")
+        };
+        let code = failure.error.code.as_str();
+        assert!(
+            matches!(code, "LIMIT_MEMORY" | "LIMIT_RESULT" | "JQ_ERROR"),
+            "{program}: {:?}",
+            failure.error
+        );
+        let grown = peak_bytes() - before;
+        assert!(grown < GROWTH_BYTES_MAX, "{program}: {grown} bytes");
+    }
+    // Those that share a machine with them go on.
+    assert_eq!(result(run(&tools, jq(dir.path(), "[1, 2] | add")).await), 3);
+}
+
+#[tokio::test]
+async fn jq_processes_are_used_again_and_bounded() {
+    let dir = tempdir().unwrap();
+    let tools = tools_with_jq(dir.path());
+    let mut seen = Vec::new();
+    for number in 0..3 {
+        let program = format!("{number} + 1");
+        let done = result(run(&tools, jq(dir.path(), &program)).await);
+        assert_eq!(done, number + 1);
+        seen.push(children());
+    }
+    assert_eq!(seen[0].len(), 1, "{seen:?}");
+    assert!(seen.iter().all(|children| *children == seen[0]), "{seen:?}");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", seen[0][0])).unwrap();
+    let data = limits
+        .lines()
+        .find(|line| line.starts_with("Max data size"));
+    let soft = data.and_then(|line| line.split_whitespace().nth(3));
+    let soft: u64 = soft.unwrap().parse().expect("a bound");
+    assert!(soft < 2 << 30, "{soft}");
+    // A program that does not end is killed with its process.
+    let mut endless = jq(dir.path(), "last(range(1e18))");
+    endless.timeout.total = Some(Duration::from_millis(200));
+    assert_eq!(error(run(&tools, endless).await).code, "TIMEOUT");
+}
+
+/// The processes that this one has started.
+fn children() -> Vec<u32> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let mut found: Vec<u32> = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|ids| {
+            ids.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .filter_map(|id| id.parse().ok())
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+#[tokio::test]
+async fn a_sqlite_value_has_a_bound() {
+    let dir = tempdir().unwrap();
+    let tools = tools_with_jq(dir.path());
+    let before = peak_bytes();
+    for statement in [
+        "SELECT zeroblob(2000000000)",
+        "SELECT printf('%.*c', 2000000000, 'x')",
+        "SELECT hex(zeroblob(60000000))",
+        "WITH RECURSIVE r(n, t) AS (SELECT 1, 'xxxxxxxx' UNION ALL SELECT n + 1, t || t FROM r) SELECT max(length(t)) FROM r",
+        "CREATE TABLE t (b); WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) INSERT INTO t SELECT zeroblob(1000000) FROM r",
+    ] {
+        let mut call = call("sqlite", dir.path(), json!({"database": ":memory:"}));
+        let pieces = vec![vec![model::template::Piece::Text(statement.to_owned())]];
+        call.pieces.insert("command".to_owned(), pieces);
+        let failed = error(run(&tools, call).await);
+        assert!(
+            matches!(failed.code.as_str(), "SQLITE_TOOBIG" | "SQLITE_FULL"),
+            "{statement}: {failed:?}"
+        );
+        let grown = peak_bytes() - before;
+        assert!(grown < 2 * GROWTH_BYTES_MAX, "{statement}: {grown} bytes");
+    }
+    let kept: Value = {
+        let mut call = call("sqlite", dir.path(), json!({"database": ":memory:"}));
+        let pieces = vec![vec![model::template::Piece::Text(
+            "SELECT length(zeroblob(1000000)) AS n".to_owned(),
+        )]];
+        call.pieces.insert("command".to_owned(), pieces);
+        result(run(&tools, call).await)
+    };
+    assert_eq!(kept["rows"][0]["n"], 1_000_000);
+}

@@ -1,0 +1,43 @@
+//! A damaged store is said to be damaged, with the run and the row.
+
+use tests::binary::Desk;
+
+const PLAYBOOK: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: hello, path: tests/hello}
+workload: {greeting: hello}
+workflow:
+  - step: greet
+    tool: {kind: noop}
+";
+
+#[test]
+fn doctor_finds_the_row_that_was_changed() {
+    let desk = Desk::new();
+    desk.write("hello.yaml", PLAYBOOK);
+    let ran = desk.run(&["run", "hello.yaml", "--store", "kept", "-o", "json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let id = ran.json()["execution_id"].as_str().unwrap().to_owned();
+    let whole = desk.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
+    assert!(whole.out.contains("1 run, "), "{whole:?}");
+    assert!(whole.out.contains("all as written"), "{whole:?}");
+
+    let db = rusqlite::Connection::open(desk.path("kept/noetl.db")).unwrap();
+    db.execute_batch(
+        "DROP TRIGGER log_is_never_changed;
+        UPDATE log SET body = replace(body, 'hello', 'jello') WHERE seq_first = 1;",
+    )
+    .unwrap();
+    drop(db);
+    let row = format!("run {id}, log row of event 1");
+    let doctor = desk.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
+    assert_eq!(doctor.code, Some(5), "{doctor:?}");
+    assert!(doctor.out.contains("STORE_CORRUPT"), "{doctor:?}");
+    assert!(doctor.out.contains("kept/noetl.db"), "{doctor:?}");
+    assert!(doctor.out.contains(&row), "{doctor:?}");
+    let events = desk.run(&["events", &id, "--store", "kept"]);
+    assert_eq!(events.code, Some(5), "{events:?}");
+    assert!(events.err.contains("STORE_CORRUPT"), "{events:?}");
+    assert!(events.err.contains(&row), "{events:?}");
+}

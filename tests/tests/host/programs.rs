@@ -1,0 +1,107 @@
+//! Programs that tasks start: too few descriptors for them, and the end of a step that is out of time.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tests::binary::Desk;
+use tests::serving::{Served, begin, line};
+
+const MANY: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: many, path: tests/many}
+workflow:
+  - step: each
+    loop: {in: '{{ range(60) | list }}', iterator: n, spec: {mode: parallel, max_in_flight: 40}}
+    tool:
+      kind: shell
+      command: 'sleep 0.1; echo {{ iter.n }}'
+";
+
+const OUT_OF_TIME: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: slow, path: tests/slow}
+workflow:
+  - step: slow
+    spec: {timeout: 1}
+    tool: [{a: {kind: shell, command: 'echo $$ > pid; sleep 60'}}]
+";
+
+#[test]
+fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
+    let desk = Desk::new();
+    desk.write("many.yaml", MANY);
+    let plain = desk.command(&[
+        "run",
+        "many.yaml",
+        "--slots",
+        "40",
+        "--store",
+        "kept",
+        "-o",
+        "json",
+    ]);
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -n 64; exec "$@""#, "sh"]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    command.current_dir(desk.path("")).env_clear();
+    command.envs(
+        plain
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let ran = command.output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
+    assert_eq!(ran.status.code(), Some(0), "{out}\n{err}");
+    let events = desk.run(&["events", "last", "--store", "kept", "-o", "ndjson"]);
+    let lines = events.out.lines();
+    let failed = lines.filter(|line| {
+        line.contains("\"task.attempt.failed\"") || line.contains("\"task.failed\"")
+    });
+    assert_eq!(failed.count(), 0, "{events:?}");
+}
+
+#[test]
+fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
+    let desk = Desk::new();
+    desk.write("slow.yaml", OUT_OF_TIME);
+    let begun = Instant::now();
+    let ran = desk.run(&["run", "slow.yaml", "--store", "kept"]);
+    let took = begun.elapsed();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");
+    assert!(took < Duration::from_secs(5), "it lingered for {took:?}");
+    let pid = desk.read("pid");
+    assert!(!pid.trim().is_empty(), "the program never began");
+    assert!(desk.is_deserted(), "process {pid} lives on");
+}
+
+#[test]
+fn the_programs_of_a_step_that_is_out_of_time_end_on_a_worker_elsewhere() {
+    let desk = Desk::new();
+    desk.write("slow.yaml", OUT_OF_TIME);
+    let served = Served::with_context(&desk, &["--local-slots", "0"]);
+    let (mut worker, mut said) = begin(&desk, &["worker", "--server", &served.url]);
+    line(&mut said, "working");
+    let ran = desk.run(&["run", "slow.yaml"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");
+    let pid = desk.read("pid");
+    let process = Path::new("/proc").join(pid.trim());
+    assert!(!pid.trim().is_empty(), "the program never began");
+    let begun = Instant::now();
+    while process.exists() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "process {pid} lives on"
+        );
+        std::thread::yield_now();
+    }
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+}
