@@ -39,7 +39,8 @@ pub(crate) fn logs(settings: &Settings) -> PathBuf {
 /// Opens a store that exists; reading never makes one.
 pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
     let dir = &settings.store;
-    if !dir.join("noetl.db").is_file() {
+    let is_directory = matches!(place(settings), Place::Directory(_));
+    if is_directory && !dir.join("noetl.db").is_file() {
         let message = format!("there is no store in `{}`", dir.display());
         return Err(Problem::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
             .help("run a playbook first, or name the store with --store DIR or NOETL_STORE"));

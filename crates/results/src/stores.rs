@@ -1,7 +1,6 @@
 //! Every store this process knows: a body goes where its task wishes, and is found where its reference says.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +16,7 @@ use crate::config::{CloudTier, StoresConfig};
 use crate::files::{name, sweep};
 use crate::nats::{Connection, KV_BYTES_MAX, Kv, NatsObjects};
 use crate::objects::Objects;
+use crate::private::make_private_dir;
 use crate::wish::{Kind, Wish};
 use crate::{Bodies, Error, Local, Old, Reading, Source, Stored};
 
@@ -61,7 +61,7 @@ impl Stores {
         let mut named: BTreeMap<Kind, Arc<dyn Bodies>> = BTreeMap::new();
         let uses_scratch = config.s3.is_some() || config.gcs.is_some() || config.nats.is_some();
         if uses_scratch {
-            fs::create_dir_all(scratch).map_err(|error| name(scratch, error))?;
+            make_private_dir(scratch).map_err(|error| name(scratch, error))?;
             sweep(scratch);
         }
         let s3 = config.s3.as_ref();

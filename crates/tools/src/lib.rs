@@ -55,7 +55,7 @@ mod transfer;
 mod transform;
 
 pub use call::{
-    Access, Afterwards, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool,
+    Access, Afterwards, Call, LogSink, NoLog, OutputMask, Place, References, Stream, Timeout, Tool,
 };
 pub use capture::LEFT_OUT;
 pub use exhaustion::HOST_EXHAUSTED;

@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::args::Driving;
 use crate::local::{self, Session};
 use crate::log::{Log, PAGE};
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, without_userinfo};
 use crate::runs::begin::{Begin, Driven, News, Watch};
 use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
@@ -36,7 +36,7 @@ impl<'a> Here<'a> {
 #[async_trait]
 impl Runs for Here<'_> {
     fn place(&self) -> String {
-        let store = self.app.settings.store.display().to_string();
+        let store = without_userinfo(self.app.settings.store.display().to_string());
         let is_told = self.app.settings.store.is_absolute() || store.starts_with("./");
         let store = if is_told { store } else { format!("./{store}") };
         format!("local, store {store}")

@@ -22,6 +22,7 @@ mod render;
 mod rewrite;
 mod scope;
 mod session;
+mod taint;
 mod tree;
 mod weigh;
 
@@ -39,4 +40,7 @@ pub use scope::{
     Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
     Scope, Unavailable,
 };
-pub use tree::{CodePiece, Piece, RenderError, Rendered, SyntaxError, Template, Tree};
+pub use taint::{MASK, Origin, Taint};
+pub use tree::{
+    CodePiece, Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree,
+};
