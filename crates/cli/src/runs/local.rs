@@ -9,7 +9,6 @@ use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
-use serde_json::Value;
 use server::{Control, Listed, Rerun, ResultAddress, RunRequest, Submission, SubmitError};
 use store::{ExecutionRow, Filter};
 
@@ -21,7 +20,6 @@ use crate::problem::{Exit, Problem};
 use crate::runs::begin::{Begin, Driven, News, Watch};
 use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
-use crate::view::RunView;
 
 /// Runs in a store of this machine.
 pub(crate) struct Here<'a> {
@@ -72,8 +70,12 @@ impl Runs for Here<'_> {
         self.log.playbook(&row.hash, row.path.as_str()).await
     }
 
-    async fn result(&self, id: ExecutionId, view: &RunView) -> Result<Value, Problem> {
-        self.log.result(id, view).await
+    async fn result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem> {
+        self.log.result(id, address).await
     }
 
     async fn read(

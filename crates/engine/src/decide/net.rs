@@ -11,6 +11,7 @@ use model::template::Need;
 use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;
+use crate::state::StepKind;
 
 /// A playbook ready to be decided about.
 #[derive(Debug, Clone)]
@@ -23,6 +24,7 @@ pub struct Net {
     pub limits: Limits,
     /// The size of the playbook's own workload.
     workload_bytes: usize,
+    arcs_of_a_step_max: usize,
 }
 
 impl Net {
@@ -30,11 +32,33 @@ impl Net {
     pub fn new(playbook: std::sync::Arc<Playbook>, limits: Limits) -> Self {
         let graph = Graph::of(&playbook);
         let workload_bytes = model::size::bytes(&playbook.workload);
+        let own = playbook.executor.step_runs_max;
+        let limits = Limits {
+            step_runs_max: own.unwrap_or(limits.step_runs_max),
+            ..limits
+        };
+        let arcs = playbook.steps.iter().map(|step| step.next.arcs.len());
+        let arcs_of_a_step_max = arcs.max().unwrap_or(0);
         Self {
             playbook,
             graph,
             limits,
             workload_bytes,
+            arcs_of_a_step_max,
+        }
+    }
+
+    /// The most arcs that one step has.
+    pub fn arcs_of_a_step_max(&self) -> usize {
+        self.arcs_of_a_step_max
+    }
+
+    /// What of a step's definition the lookups into the state depend on.
+    pub(crate) fn kind_of(&self, step: &Name) -> StepKind {
+        match self.playbook.step(step.as_str()) {
+            Some(step) if step.loop_.is_some() => StepKind::Loop,
+            Some(step) if !step.tasks.is_empty() => StepKind::Plain,
+            _ => StepKind::Routing,
         }
     }
 

@@ -281,7 +281,9 @@ impl Turn<'_> {
             return Suspect::None;
         };
         let iteration = match (live.work, &run.loop_) {
-            (Work::Pipeline | Work::Prepare, _) => None,
+            // No task runs yet, but what a loop goes over is made.
+            (Work::Prepare, _) => return Suspect::Task(None),
+            (Work::Pipeline, _) => None,
             (Work::Iteration { index }, _) => Some(index),
             (Work::Range { from, to, .. }, Some(loop_)) => match loop_.unfinished(from, to)[..] {
                 [(index, end)] if end - index == 1 => Some(index),

@@ -156,6 +156,8 @@ codes! {
         => "Pass the value under `input`, where it is a variable of the code."
     "W233" "A store that is not configured here; the default store is used."
         => "Configure the store, or remove `store` from the task's result."
+    "W240" "A cycle of arcs that nothing ends; the run fails after 100,000 runs of one step."
+        => "Give an arc of the cycle a `when`, or set `executor.spec.policy.limits.max_step_runs`."
     "W301" "A word that older YAML reads as a boolean; here it is text."
         => "Write `true` or `false`, or quote it."
     "W302" "A number with a leading zero; the zero is lost."

@@ -3,6 +3,7 @@
 //! Enters: the defaults as written, the templates among them in the order of their needs, and the request's payload.
 //! Leaves: [`FirstValues`], which the log records. What came with the request is data and is never rendered.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::merge::merge_into;
@@ -42,7 +43,7 @@ pub struct FirstValues {
 }
 
 /// A default that could not be rendered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("`{name}` (line {}) cannot be rendered: {message}", span.line)]
 pub struct DefaultError {
     /// The default: `workload.region`.

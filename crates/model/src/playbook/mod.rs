@@ -12,6 +12,7 @@ mod policy;
 mod read;
 mod selection;
 mod shape;
+mod steps;
 
 pub use data::data;
 pub use defaults::{DefaultError, DefaultTemplate, FirstValues, Section};
@@ -28,3 +29,4 @@ pub use shape::{
     Admission, AdmitMode, AdmitRule, Arc, Claim, Collection, Effect, Executor, FailureMode, Loop,
     LoopMode, Playbook, ResultControl, RouteMode, Router, Step, Task,
 };
+pub use steps::Steps;

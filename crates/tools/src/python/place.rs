@@ -22,6 +22,10 @@ pub(crate) enum Place {
 
 /// The form of a string literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the letters of a prefix combine freely"
+)]
 pub(crate) struct Literal {
     /// The quote it ends with.
     pub(crate) quote: char,

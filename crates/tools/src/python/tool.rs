@@ -97,10 +97,16 @@ impl Python {
             python,
             level: sandbox.level,
         };
-        let started = if isolate {
-            self.pool.start(&kept, &limits, &confines)
-        } else {
-            self.pool.check_out(&kept, &confines)
+        let starting = async {
+            if isolate {
+                self.pool.start(&kept, &limits, &confines).await
+            } else {
+                self.pool.check_out(&kept, &confines).await
+            }
+        };
+        let started = tokio::select! {
+            started = starting => started,
+            () = stop.cancelled() => return Err(cancelled()),
         };
         let mut interpreter = started.map_err(|error| not_started(&kept.python, &error))?;
         let reply = interpreter.run(&request, timeout, stop, log).await;

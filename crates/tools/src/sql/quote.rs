@@ -118,10 +118,9 @@ pub(crate) fn escaped(place: &Place, text: String) -> Result<String, BindError> 
             return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
         }
         Place::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
-        Place::Ident(']') => text,
+        Place::Ident(']') | Place::Dollar(_) => text,
         Place::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
         Place::Line | Place::Block(_) => text.replace(['\n', '\r', '*', '/'], " "),
-        Place::Dollar(_) => text,
     })
 }
 

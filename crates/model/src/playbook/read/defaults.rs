@@ -197,10 +197,9 @@ impl Defaults {
         let (root, rest) = path.split_once('.').unwrap_or((path, ""));
         let key = rest.split('.').next().unwrap_or(rest);
         match root {
-            "workload" => vec![path.to_owned()],
             "ctx" if rest.is_empty() => vec!["ctx".to_owned(), "workload".to_owned()],
             "ctx" if !self.ctx.contains_key(key) => vec![format!("workload.{rest}")],
-            "ctx" => vec![path.to_owned()],
+            "ctx" | "workload" => vec![path.to_owned()],
             _ if self.ctx.contains_key(root) => vec![format!("ctx.{path}")],
             _ => vec![format!("workload.{path}")],
         }

@@ -217,7 +217,7 @@ mod tests {
     fn a_place_behind_a_raw_block_is_found_in_the_authors_text() {
         let text = "# {{ ctx.* }}\nx = {{ y }}";
         let protected = Protected::of(text).expect("it has such braces");
-        let at = protected.text.rfind("y").expect("the name is there");
+        let at = protected.text.rfind('y').expect("the name is there");
         let range = as_written(&protected.insertions, &(at..at + 1));
         assert_eq!(&text[range], "y");
     }

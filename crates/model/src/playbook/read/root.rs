@@ -58,7 +58,7 @@ pub(crate) fn read(root: &Node, source: &Source) -> Draft {
             workload: defaults.workload,
             ctx: defaults.ctx,
             default_templates: defaults.templates,
-            steps,
+            steps: steps.into(),
             source: source.clone(),
             hash: hash(&source.text),
         },

@@ -537,4 +537,8 @@ pub(crate) const EXECUTOR_POLICY: Shape<'static> = shape(
 
 pub(crate) const RESULTS: Shape<'static> = shape("results", &[("reference_first", &[])], &[]);
 
-pub(crate) const LIMITS: Shape<'static> = shape("limits", &[("max_payload_bytes", &[])], &[]);
+pub(crate) const LIMITS: Shape<'static> = shape(
+    "limits",
+    &[("max_payload_bytes", &[]), ("max_step_runs", &[])],
+    &[],
+);

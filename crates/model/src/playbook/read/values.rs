@@ -100,6 +100,20 @@ impl Reader {
         value
     }
 
+    /// A count of at least one.
+    pub(crate) fn whole_number(&mut self, node: &Node, what: &str) -> Option<u32> {
+        let number = node
+            .to_json()
+            .as_u64()
+            .and_then(|count| u32::try_from(count).ok());
+        let number = number.filter(|count| *count > 0);
+        if number.is_none() {
+            let message = format!("{what} must be a whole number of at least 1");
+            self.error("E0105", message, node.span, "write a number");
+        }
+        number
+    }
+
     /// A count of at least one, or a template that gives it.
     pub(crate) fn count(&mut self, node: &Node, what: &str) -> Option<Tree> {
         let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
