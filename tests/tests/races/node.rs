@@ -178,7 +178,7 @@ impl Node {
             tools: tools::Registry::builtin(tools::Config::default()),
             bodies: Arc::new(bodies),
             logs: Arc::new(logs.expect("there is room for logs")),
-            clock: Arc::new(worker::SystemClock::default())),
+            clock: Arc::new(worker::SystemClock::default()),
             env: serde_json::Map::new(),
             base_dir: PathBuf::from("."),
             scratch_dir: self.dir.path().join("scratch"),
