@@ -75,16 +75,13 @@ pub async fn a_message_to_what_a_dead_process_drove_goes_to_the_living(site: &dy
     let (here, there) = (site.join(), site.join());
     let (me, other) = (ok(here.owner()), ok(there.owner()));
     let theirs = started(&*there, Some(other)).await;
-    let letter = message(ExecutionId(here.ids(1).0), 0, theirs);
-    ok(here.send(letter.clone()).await);
-    assert!(ok(here.inbox(Some(&me), 9).await).is_empty());
-    drop(there);
-    let mut found = Vec::new();
-    // A process that is not heard of any more counts as dead after a while.
-    while found.is_empty() {
-        found = ok(here.inbox(Some(&me), 9).await);
-    }
-    assert_eq!(found, [letter]);
+    let orphan = started(&*here, Some(OwnerId("nobody".into()))).await;
+    let fresh = || ExecutionId(here.ids(1).0);
+    let to_theirs = message(fresh(), 0, theirs);
+    let to_orphan = message(fresh(), 0, orphan);
+    ok(here.send(to_theirs).await);
+    ok(here.send(to_orphan.clone()).await);
+    assert_eq!(ok(here.inbox(Some(&me), 9).await), [to_orphan]);
 }
 
 /// The sender learns that its message was refused, or takes it back before anyone has consumed it.
