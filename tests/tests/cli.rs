@@ -414,7 +414,7 @@ fn outcome(desk: &Desk, playbook: &str, more: &[&str]) -> Value {
     desk.write("tried.yaml", playbook);
     let args = [&["run", "tried.yaml", "-o", "json"], more].concat();
     let mut command = desk.command(&args);
-    let output = command.env("REGION", "us").output().unwrap();
+    let output = command.env("REGION", "us").output().expect("noetl runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }

@@ -94,7 +94,7 @@ async fn a_run_is_described_without_its_large_result() {
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         let report: Value = serde_json::from_str(&ran.out).expect("it is JSON");
         let id = report["execution_id"].as_str().expect("an id");
-        let all = Value::from_iter(0..count);
+        let all: Value = (0..count).collect();
         assert_eq!(report["result"], all);
         let described = get(&format!("{}/api/executions/{id}", served.url)).await;
         if is_small {

@@ -19,7 +19,7 @@ const DOUBLED: &str = r#"reduce range(60) as $i ("xxxxxxxx"; . + .)"#;
 /// Programs that would take all memory, if they could.
 const PROGRAMS: [&str; 12] = [
     DOUBLED,
-    r#"reduce range(60) as $i ([1]; . + .)"#,
+    r"reduce range(60) as $i ([1]; . + .)",
     "[range(1e12)]",
     "[limit(1e9; repeat(1))]",
     r#""x" * 1e10"#,

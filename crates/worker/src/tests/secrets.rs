@@ -96,20 +96,15 @@ async fn what_a_template_makes_of_a_secret_is_masked_wherever_it_comes_back() {
         - b: {kind: shell, command: x, cwd: '/x/{{ keychain.api.token | b64encode | reverse }}'}\n";
     let reversed: String = CANARY.chars().rev().collect();
     let expected = reversed.clone();
-    let house = house(steps, move |call| match call.input.get("t") {
-        Some(text) => {
+    let house = house(steps, move |call| {
+        if let Some(text) = call.input.get("t") {
             assert_eq!(*text, expected);
             let count = CANARY.len();
-            Behaviour::Answers(Outcome::ok(json!({"said": text, "number": count})))
+            return Behaviour::Answers(Outcome::ok(json!({"said": text, "number": count})));
         }
-        None => {
-            let message = format!("no folder {}", call.fields["cwd"].as_str().unwrap());
-            Behaviour::Answers(Outcome::error(TaskError::new(
-                ErrorKind::ClientError,
-                "X",
-                message,
-            )))
-        }
+        let message = format!("no folder {}", call.fields["cwd"].as_str().unwrap());
+        let error = TaskError::new(ErrorKind::ClientError, "X", message);
+        Behaviour::Answers(Outcome::error(error))
     });
     house.server.offer(claimed("s", 5, Work::Pipeline));
     let reports = house.server.ended(5).await;
