@@ -103,6 +103,19 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     let taken = guarded.post(&guarded.holder, "/api/events", &mine).await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
     assert_eq!(taken.body["status"], "recorded");
+    let path = format!("/api/executions/{}/events?limit=1000", guarded.execution);
+    let page = guarded
+        .site
+        .send(Method::GET, &path, Some(&guarded.admin), None);
+    let text = page.await.text().await.unwrap();
+    assert!(
+        text.contains("call.done") || text.contains("step.done"),
+        "{text}"
+    );
+    assert!(
+        !text.contains(&epoch.to_string()),
+        "the log shows no sealed epoch"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

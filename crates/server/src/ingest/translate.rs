@@ -12,7 +12,9 @@ use model::event::{
 };
 use model::id::{EventId, Name, Seq, StepRunId, WorkerId};
 use model::playbook::{Directive, Step};
+use model::raw::Raw;
 use model::time::Time;
+use serde_json::Value;
 use wire::{InvalidEvent, WireEvent};
 
 use crate::ingest::outcome::{is_whole, reported_error, reported_outcome};
@@ -107,7 +109,7 @@ impl<'s> Translation<'s> {
             return Ok(Translated::Known);
         };
         last.event_id = wire.event_id.unwrap_or(EventId(0));
-        last.meta = wire.kept_meta();
+        last.meta = recorded_meta(wire);
         last.timestamp = wire.created_at.unwrap_or(now);
         last.duration_ms = wire.duration_ms;
         for event in &mut events {
@@ -489,6 +491,18 @@ fn is_under_way(continuation: &Continuation, at: &At) -> bool {
     is_here && has_begun && visit == at.visit
 }
 
+/// The meta that the log keeps: everything but the sealed epoch, which readers of the log could report with.
+fn recorded_meta(wire: &WireEvent) -> Option<Raw> {
+    let meta = wire.kept_meta()?;
+    let Value::Object(mut fields) = meta.value() else {
+        return Some(meta);
+    };
+    if fields.remove("lease_epoch").is_none() {
+        return Some(meta);
+    }
+    (!fields.is_empty()).then(|| Raw::of(&fields))
+}
+
 fn nothing_rendered() -> TaskStarted {
     TaskStarted {
         inputs: None,
@@ -496,7 +510,7 @@ fn nothing_rendered() -> TaskStarted {
     }
 }
 
-fn task_ended(outcome: model::raw::Raw, directive: Directive) -> TaskEnded {
+fn task_ended(outcome: Raw, directive: Directive) -> TaskEnded {
     TaskEnded {
         outcome,
         result_ref: None,
@@ -530,11 +544,11 @@ fn ended_body(wire: &WireEvent, kind: Kind, has_failed: bool) -> Body {
 
 /// Extracted fields may stand beside the reference; the log keeps them in it.
 fn take_extracted(wire: &WireEvent, stored: &mut ResultStored) {
-    let payload = wire.payload.as_ref().map(model::raw::Raw::value);
+    let payload = wire.payload.as_ref().map(Raw::value);
     let extracted = payload
         .as_ref()
         .and_then(|payload| payload.get("extracted"));
-    if let Some(serde_json::Value::Object(extracted)) = extracted
+    if let Some(Value::Object(extracted)) = extracted
         && stored.result_ref.extracted.is_empty()
     {
         stored.result_ref.extracted.clone_from(extracted);
