@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::id::{Name, WorkerId};
 use results::TaskLogs;
+use serde_json::Value;
 use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -242,6 +243,17 @@ impl Session {
             shipped: None,
             work: None,
         })
+    }
+
+    /// Lets defaults of playbooks read the variables that were allowed.
+    pub(crate) fn allow_env(&self, app: &App, driving: &Driving) {
+        if driving.allow_env.is_empty() {
+            return;
+        }
+        let allowed = driving.allow_env.iter().map(String::as_str);
+        let allowed = app.environment.allowed(allowed).into_iter();
+        let allowed = allowed.map(|(name, value)| (name, Value::String(value)));
+        self.server.allow_env(allowed.collect());
     }
 
     /// Starts a worker beside it.

@@ -17,6 +17,13 @@ impl Time {
         Self(self.0.saturating_add(micros))
     }
 
+    /// This instant, so much earlier.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+
     /// The time from `earlier` to this instant; zero if the clock went back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -15,10 +15,24 @@ use crate::error::Error;
 use crate::playbooks::Registered;
 use crate::{Server, Shared};
 
-/// How long someone who asks is kept waiting for a driver elsewhere.
-const DELIVERY_MAX: Duration = Duration::from_secs(3);
-/// How long between two looks whether it has heard.
+/// How long someone who asks is kept waiting for a driver elsewhere: longer than it takes to notice that it is dead, and
+/// to take over from it.
+const DELIVERY_MAX: Duration = Duration::from_secs(10);
+/// How long between the first two looks whether it has heard; later ones are further apart.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// So often a run may change its driver while a request is carried out.
+const DRIVERS_MAX: usize = 4;
+
+/// What became of a message to the driver of a run.
+enum Delivery {
+    /// What it asks has happened.
+    CarriedOut,
+    /// What it asks does not fit the run.
+    Refused(Refusal),
+    /// Nobody has taken it up, and nobody will.
+    TakenBack,
+}
 
 /// What someone asks of a run.
 #[derive(Debug, Clone)]
@@ -72,55 +86,81 @@ pub enum ControlError {
 }
 
 impl Server {
-    /// Carries out a request: here if this process drives the run or nobody does, else by message to its driver.
+    /// Carries out a request: here if this process drives the run or nobody does, else by message to its driver. When this
+    /// returns without an error the request has been carried out.
     pub async fn control(&self, id: ExecutionId, control: Control) -> Result<(), ControlError> {
-        let shared = &self.shared;
-        let switch = match &control {
-            Control::Retry { version } => switch(shared, id, *version).await?,
-            _ => None,
-        };
-        match self.adopt(id).await? {
-            Adoption::Unknown => Err(Error::NotFound(id).into()),
-            Adoption::Mine => {
-                let extras = Extras {
-                    switch,
-                    ..Extras::default()
-                };
-                match shared.drive.post(id, input(control), extras).await {
-                    Ok(_) => Ok(()),
-                    Err(Posted::Refused(refusal)) => Err(refusal.into()),
-                    Err(Posted::Failed(error)) => Err(error.into()),
+        let mut was_taken_back = false;
+        for _ in 0..DRIVERS_MAX {
+            match self.adopt(id).await? {
+                Adoption::Unknown => return Err(Error::NotFound(id).into()),
+                Adoption::HeldBy(owner) if was_taken_back => {
+                    return Err(Error::Elsewhere(owner).into());
                 }
-            }
-            Adoption::HeldBy(_) => {
-                self.check(id, &control).await?;
-                let from = ExecutionId(shared.store.ids(1).0);
-                let key = MessageKey {
-                    from,
-                    seq: Seq(0),
-                    n: 0,
-                };
-                let message = Message {
-                    key,
-                    to: id,
-                    body: Raw::of(&message(control)),
-                };
-                self.deliver(message).await.map_err(ControlError::from)
+                Adoption::HeldBy(_) => {
+                    self.check(id, &control).await?;
+                    match self.deliver(id, &control).await? {
+                        Delivery::CarriedOut => return Ok(()),
+                        Delivery::Refused(refusal) => return Err(refusal.into()),
+                        // Its driver may have died meanwhile.
+                        Delivery::TakenBack => was_taken_back = true,
+                    }
+                }
+                Adoption::Mine => match self.carry_out(id, &control).await {
+                    Ok(()) => return Ok(()),
+                    Err(Posted::Refused(refusal)) => return Err(refusal.into()),
+                    // Another process has taken it over meanwhile.
+                    Err(Posted::Failed(Error::Elsewhere(_))) => {}
+                    Err(Posted::Failed(error)) => return Err(error.into()),
+                },
             }
         }
+        Err(Error::NotFound(id).into())
     }
 
-    /// Sends a message, and waits until the driver has taken it up. A driver that takes longer than anyone should wait
-    /// finds it all the same.
-    async fn deliver(&self, message: Message) -> Result<(), Error> {
+    /// Carries out a request on a run that this process drives.
+    async fn carry_out(&self, id: ExecutionId, control: &Control) -> Result<(), Posted> {
+        let switch = match control {
+            Control::Retry { version } => switch(&self.shared, id, *version).await?,
+            _ => None,
+        };
+        let extras = Extras {
+            switch,
+            ..Extras::default()
+        };
+        let input = input(control.clone());
+        self.shared.drive.post(id, input, extras).await.map(drop)
+    }
+
+    /// Sends a message to the driver, and waits for what becomes of it. One that nobody takes up in time is taken back.
+    async fn deliver(&self, id: ExecutionId, control: &Control) -> Result<Delivery, Error> {
+        if let Control::Retry { version } = control {
+            // A version that does not exist is told at once.
+            switch(&self.shared, id, *version).await?;
+        }
         let store = &self.shared.store;
-        let key = message.key;
+        let key = MessageKey {
+            from: ExecutionId(store.ids(1).0),
+            seq: Seq(0),
+            n: 0,
+        };
+        let message = Message {
+            key,
+            to: id,
+            body: Raw::of(&message(control.clone())),
+        };
         store.send(message).await?;
         let sent = Instant::now();
-        while sent.elapsed() < DELIVERY_MAX && store.is_pending(key).await? {
-            tokio::time::sleep(LOOK_PAUSE).await;
+        let mut pause = LOOK_PAUSE;
+        while store.is_pending(key).await? {
+            if sent.elapsed() > DELIVERY_MAX && store.take_back(key).await? {
+                return Ok(Delivery::TakenBack);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_PAUSE_MAX);
         }
-        Ok(())
+        let refusal = store.refusal(key).await?;
+        let refusal = refusal.and_then(|text| serde_json::from_str(&text).ok());
+        Ok(refusal.map_or(Delivery::CarriedOut, Delivery::Refused))
     }
 
     /// Refuses at once what the driver would refuse.

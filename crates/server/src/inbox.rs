@@ -6,11 +6,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use engine::{Input, MessageBody};
+use engine::{Input, MessageBody, Refusal};
 use model::event::Parent;
-use model::id::ExecutionId;
+use model::id::{ExecutionId, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use store::{Message, MessageKey};
+use model::raw::Raw;
+use store::{Adoption, Message, MessageKey};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::Shared;
@@ -25,6 +26,8 @@ use crate::sweep::{BATCH, IDLE, post};
 
 /// So many runs that ask the network are started at once.
 const STARTS_MAX: usize = 16;
+/// So often what a message is for may change its driver while the message is carried out.
+const DRIVERS_MAX: usize = 4;
 /// So many messages that wait for a start are looked past.
 const WAITING_MAX: usize = 4 * BATCH;
 
@@ -98,6 +101,9 @@ impl Inbox {
                     self.waiting.remove(&key);
                     self.seen.insert(key);
                 }
+                Ok(Taken::Left) => {
+                    self.waiting.insert(key);
+                }
                 Ok(Taken::Slow(child, registered)) => {
                     held.insert(to);
                     if is_full {
@@ -145,12 +151,15 @@ impl Inbox {
 enum Taken {
     /// It is done.
     Done,
+    /// Another process takes it up.
+    Left,
     /// It starts a run that asks the network first.
     Slow(Box<Child>, Box<Registered>),
 }
 
 async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
     let consumed = Some(message.key);
+    let mut wanted = None;
     if let Ok(deferred) = message.body.read::<ingest::Deferred>() {
         return done(ingest::decide(shared, deferred, message.key).await);
     }
@@ -193,13 +202,64 @@ async fn receive(shared: &Shared, message: Message) -> Result<Taken, Error> {
             outcome,
         },
         MessageBody::Cancel(request) => Input::Cancel(request),
-        MessageBody::Retry { version } => return done(retry(shared, &message, version).await),
+        MessageBody::Retry { version } => {
+            wanted = version;
+            Input::Retry { switch: None }
+        }
         MessageBody::Patch { patch } => Input::Patch(patch),
         MessageBody::Pause { reason } => Input::Pause { reason },
         MessageBody::Resume => Input::Resume,
         MessageBody::Signal { name, payload } => Input::Signal { name, payload },
     };
-    done(post(shared, message.to, input, consumed).await)
+    carry_out(shared, &message, input, wanted).await
+}
+
+/// Carries out what a message asks; a retry with the version of the playbook that it names. What a dead process drove is
+/// taken over first. A person whose message is refused is told so; an execution knows it from what happens.
+async fn carry_out(
+    shared: &Shared,
+    message: &Message,
+    input: Input,
+    version: Option<u32>,
+) -> Result<Taken, Error> {
+    let is_from_a_person = message.key.seq == Seq(0);
+    for _ in 0..DRIVERS_MAX {
+        let switch = match control::switch(shared, message.to, version).await {
+            Err(error @ Error::NoVersion { .. }) => {
+                tracing::error!(%error, "a retry asks for a version that is gone");
+                let refusal = Refusal::NotRetryable;
+                return done(answer(shared, message.key, &refusal).await);
+            }
+            switch => switch?,
+        };
+        let extras = Extras {
+            switch,
+            answers_refusal: is_from_a_person,
+            ..Extras::consuming(Some(message.key))
+        };
+        match shared.drive.post(message.to, input.clone(), extras).await {
+            Err(Posted::Refused(refusal)) if is_from_a_person => {
+                return done(answer(shared, message.key, &refusal).await);
+            }
+            Ok(_) | Err(Posted::Refused(_)) => return Ok(Taken::Done),
+            Err(Posted::Failed(Error::Elsewhere(_))) => {
+                if !shared.takes_over {
+                    return Ok(Taken::Left);
+                }
+                if control::adopt(shared, message.to).await? != Adoption::Mine {
+                    return Ok(Taken::Left);
+                }
+            }
+            Err(Posted::Failed(error)) => return Err(error),
+        }
+    }
+    Ok(Taken::Left)
+}
+
+/// Consumes a message that was not carried out, and says why.
+async fn answer(shared: &Shared, key: MessageKey, refusal: &Refusal) -> Result<(), Error> {
+    let text = Raw::of(refusal);
+    Ok(shared.store.refuse_message(key, text.text()).await?)
 }
 
 fn done(result: Result<(), Error>) -> Result<Taken, Error> {
@@ -249,24 +309,6 @@ async fn failed(
         outcome: Box::new(Outcome::error(error)),
     };
     post(shared, parent.execution_id, input, consumed).await
-}
-
-/// Redoes what failed, with the version of the playbook that the message names.
-async fn retry(shared: &Shared, message: &Message, version: Option<u32>) -> Result<(), Error> {
-    let switch = match control::switch(shared, message.to, version).await {
-        Ok(switch) => switch,
-        Err(error @ Error::NoVersion { .. }) => {
-            tracing::error!(%error, "a retry asks for a text that is gone and is left alone");
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    };
-    let extras = Extras {
-        switch,
-        ..Extras::consuming(Some(message.key))
-    };
-    let input = Input::Retry { switch: None };
-    shared.drive.tell(message.to, input, extras).await
 }
 
 fn cannot_start(path: &str, unusable: &Unusable) -> TaskError {

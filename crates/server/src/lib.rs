@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
+mod bounded;
 mod collect;
 mod control;
 mod drive;
@@ -29,7 +30,7 @@ mod transport;
 
 pub use collect::{Collected, Collection, collect};
 pub use control::{Control, ControlError};
-pub use drive::Published;
+pub use drive::{Assignments, Published};
 pub use error::Error;
 pub use keychain::{
     Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, KeychainError, MasterKey, MasterKeys,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Net, State};
 use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
-use model::id::{EventId, ExecutionId, LeaseEpoch, Seq};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq};
 use model::manifest::outcome_of;
 use model::template::{Data, Loaded, LoopPointer, Need, Unavailable};
 use serde_json::{Value, json};
@@ -24,16 +24,44 @@ pub(crate) struct Opened {
     pub(crate) state: State,
     pub(crate) tail: Vec<Event>,
     pub(crate) snapshot_seq: Seq,
-    /// Who drives it.
-    pub(crate) owner: Option<store::OwnerId>,
     /// The claims that are current, where they were asked for.
     pub(crate) claims: Option<Vec<(Seq, LeaseEpoch)>>,
     /// The events asked about that are in the log.
     pub(crate) landed: Vec<Mark>,
 }
 
+/// What became of bringing an execution into memory.
+pub(crate) enum Opening {
+    /// There is no such execution.
+    Unknown,
+    /// Another process drives it; nothing of it was loaded.
+    Elsewhere(store::OwnerId),
+    /// It is here.
+    Opened(Box<Opened>),
+}
+
 /// An event by its place and its id: no other event has both.
 pub(crate) type Mark = (Seq, EventId);
+
+/// A commit of which nobody knows whether it happened.
+#[derive(Debug, Clone)]
+pub(crate) struct DoubtfulCommit {
+    /// Its first event; none where it has no events.
+    pub(crate) first: Option<Mark>,
+    /// The claims it gave to workers, which never heard of them.
+    pub(crate) claims: Vec<(Seq, LeaseEpoch)>,
+}
+
+/// What must be found out about an execution when it is loaded again.
+#[derive(Debug, Default)]
+pub(crate) struct OpenQuestions {
+    /// The events whose inputs are in doubt.
+    pub(crate) marks: Vec<Mark>,
+    /// The commits that are in doubt.
+    pub(crate) commits: Vec<DoubtfulCommit>,
+    /// Whether the current claims are wanted.
+    pub(crate) is_fenced: bool,
+}
 
 /// What an execution has come to.
 pub(crate) async fn state(
@@ -49,7 +77,6 @@ struct Folded {
     state: State,
     tail: Vec<Event>,
     snapshot_seq: Seq,
-    owner: Option<store::OwnerId>,
 }
 
 /// Folds an execution's log, from its newest snapshot on.
@@ -75,7 +102,6 @@ async fn fold(store: &dyn Store, execution: ExecutionId) -> Result<Option<Folded
         state: state.ok_or(Error::BrokenLog(execution))?,
         tail,
         snapshot_seq,
-        owner: recorded.row.owner,
     }))
 }
 
@@ -93,27 +119,44 @@ pub(crate) async fn open(
         state: folded.state,
         tail: folded.tail,
         snapshot_seq: folded.snapshot_seq,
-        owner: folded.owner,
         claims: None,
         landed: Vec::new(),
     })))
 }
 
-/// Folds an execution's log and tells which of these events are in it.
+/// Folds an execution's log and answers the questions that are open about it.
 pub(crate) async fn reopen(
     shared: &Shared,
     execution: ExecutionId,
-    doubts: Vec<Mark>,
-    is_fenced: bool,
-) -> Result<Option<Box<Opened>>, Error> {
-    let Some(mut opened) = open(shared, execution).await? else {
-        return Ok(None);
+    questions: OpenQuestions,
+) -> Result<Opening, Error> {
+    let OpenQuestions {
+        mut marks,
+        commits,
+        is_fenced,
+    } = questions;
+    // Who drives it is one small row; a log may be long.
+    let Some(row) = shared.store.execution(execution).await? else {
+        return Ok(Opening::Unknown);
     };
-    if !doubts.is_empty() {
-        let seqs: Vec<Seq> = doubts.iter().map(|(seq, _)| *seq).collect();
+    if let Some(owner) = row.owner.filter(|owner| *owner != shared.owner) {
+        return Ok(Opening::Elsewhere(owner));
+    }
+    let Some(mut opened) = open(shared, execution).await? else {
+        return Ok(Opening::Unknown);
+    };
+    marks.extend(commits.iter().filter_map(|commit| commit.first));
+    if !marks.is_empty() {
+        let seqs: Vec<Seq> = marks.iter().map(|(seq, _)| *seq).collect();
         let found = shared.store.events_at(execution, &seqs).await?;
-        let marks = found.iter().map(|event| (event.seq, event.event_id));
-        opened.landed = marks.filter(|mark| doubts.contains(mark)).collect();
+        let found = found.iter().map(|event| (event.seq, event.event_id));
+        opened.landed = found.filter(|mark| marks.contains(mark)).collect();
+    }
+    for commit in commits {
+        let has_happened = |first: Mark| opened.landed.contains(&first);
+        if commit.first.is_none_or(has_happened) {
+            release_unheard(shared, execution, &commit.claims).await?;
+        }
     }
     if is_fenced {
         let commands = shared.store.open_commands(execution).await?;
@@ -121,7 +164,23 @@ pub(crate) async fn reopen(
         let claims = claims.map(|open| (open.command.id.seq, open.lease_epoch));
         opened.claims = Some(claims.collect());
     }
-    Ok(Some(opened))
+    Ok(Opening::Opened(opened))
+}
+
+/// Offers commands again whose claims never reached their workers.
+async fn release_unheard(
+    shared: &Shared,
+    execution: ExecutionId,
+    claims: &[(Seq, LeaseEpoch)],
+) -> Result<(), Error> {
+    for (seq, lease_epoch) in claims {
+        let command = CommandId {
+            execution,
+            seq: *seq,
+        };
+        shared.store.release(command, *lease_epoch).await?;
+    }
+    Ok(())
 }
 
 /// Loads what a decision needs.
@@ -266,7 +325,7 @@ pub(crate) async fn loop_results(
         }
     }
     let ends = (pointer.started, pointer.done);
-    let parts = Parts::of_loop(&*shared.store, execution, ends).await?;
+    let mut parts = Parts::of_loop(&*shared.store, execution, ends).await?;
     let mut results = Vec::with_capacity(parts.len());
     while results.len() < parts.len() {
         for event in parts.events(&*shared.store, results.len()).await? {

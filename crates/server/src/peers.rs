@@ -12,6 +12,9 @@ use wire::{CallError, Claimed, Client, Receipt, Remote, Report, Token, Transport
 
 use crate::Shared;
 
+/// So many addresses of other servers are remembered.
+const CLIENTS_MAX: usize = 64;
+
 /// The other servers, by address.
 pub(crate) struct Peers {
     secret: Token,
@@ -46,6 +49,10 @@ impl Peers {
             return Ok(client.clone());
         }
         let client = Client::new(&[address.to_owned()], Some(self.secret.clone()))?.forwarding();
+        if clients.len() >= CLIENTS_MAX {
+            // Servers come and go under new addresses; those that are still there are met again.
+            clients.clear();
+        }
         clients.insert(address.to_owned(), client.clone());
         Ok(client)
     }

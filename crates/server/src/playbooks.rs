@@ -1,24 +1,68 @@
-//! Playbooks by hash: read from the catalog once, parsed once, kept.
+//! Playbooks by hash: read from the catalog, parsed, and kept while they are used and while there is room.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use engine::{Limits, Net};
 use model::diagnostic::Diagnostic;
 use model::id::PlaybookHash;
 use store::{CatalogEntry, Store};
 
+use crate::bounded::BoundedCache;
 use crate::error::Error;
+
+/// What the playbooks that nobody uses at the moment may take together.
+const NETS_BYTES_MAX: usize = 64 << 20;
+
+/// A byte of a playbook's text becomes so many in memory, by measurement.
+const NET_BYTES_PER_BYTE: usize = 64;
+
+/// What the texts that were registered last may take together.
+const ENTRIES_BYTES_MAX: usize = 8 << 20;
+
+/// From so many on, playbooks that nobody uses any more are looked for whenever their number has doubled.
+const IN_USE_MIN: usize = 512;
 
 /// The playbooks this process has read.
 pub(crate) struct Playbooks {
     store: Arc<dyn Store>,
     limits: Limits,
     files: Option<PathBuf>,
-    nets: Mutex<HashMap<PlaybookHash, Arc<Net>>>,
+    nets: Mutex<Nets>,
     /// The last text this process registered under each path.
-    entries: Mutex<HashMap<String, CatalogEntry>>,
+    entries: Mutex<BoundedCache<String, CatalogEntry>>,
+}
+
+/// Parsed playbooks.
+struct Nets {
+    /// Those used last.
+    recent: BoundedCache<PlaybookHash, Arc<Net>>,
+    /// Those that executions use, so that many executions of one playbook share it.
+    in_use: HashMap<PlaybookHash, Weak<Net>>,
+    /// How many there may be before those that nobody uses are removed.
+    in_use_max: usize,
+}
+
+impl Nets {
+    fn get(&mut self, hash: &PlaybookHash) -> Option<Arc<Net>> {
+        if let Some(net) = self.recent.get(hash) {
+            return Some(net);
+        }
+        let net = self.in_use.get(hash)?.upgrade()?;
+        self.insert(hash.clone(), &net);
+        Some(net)
+    }
+
+    fn insert(&mut self, hash: PlaybookHash, net: &Arc<Net>) {
+        let weight = net.playbook.source.text.len() * NET_BYTES_PER_BYTE;
+        self.recent.insert(hash.clone(), net.clone(), weight);
+        self.in_use.insert(hash, Arc::downgrade(net));
+        if self.in_use.len() > self.in_use_max {
+            self.in_use.retain(|_, net| net.strong_count() > 0);
+            self.in_use_max = (2 * self.in_use.len()).max(IN_USE_MIN);
+        }
+    }
 }
 
 /// A playbook that is registered and ready to run.
@@ -45,8 +89,12 @@ impl Playbooks {
             store,
             limits,
             files,
-            nets: Mutex::default(),
-            entries: Mutex::default(),
+            nets: Mutex::new(Nets {
+                recent: BoundedCache::new(NETS_BYTES_MAX),
+                in_use: HashMap::new(),
+                in_use_max: IN_USE_MIN,
+            }),
+            entries: Mutex::new(BoundedCache::new(ENTRIES_BYTES_MAX)),
         }
     }
 
@@ -66,7 +114,10 @@ impl Playbooks {
 
     /// Checks a text and puts it into the catalog under `path`, unless this process has just done so.
     pub(crate) async fn register(&self, path: &str, text: &str) -> Result<Registered, Unusable> {
-        if let Some(entry) = self.entry(path).filter(|entry| *entry.text == *text)
+        if let Some(entry) = self
+            .entries()
+            .get(path)
+            .filter(|entry| *entry.text == *text)
             && let Some(net) = self.known(&entry.hash)
         {
             return Ok(Registered { entry, net });
@@ -80,20 +131,15 @@ impl Playbooks {
             entry.hash.clone(),
             Net::new(Arc::new(playbook), self.limits),
         );
-        let mut entries = self
-            .entries
-            .lock()
-            .expect("the cache is never left half-written");
-        entries.insert(path.to_owned(), entry.clone());
+        self.entries()
+            .insert(path.to_owned(), entry.clone(), entry.text.len());
         Ok(Registered { entry, net })
     }
 
-    fn entry(&self, path: &str) -> Option<CatalogEntry> {
-        let entries = self
-            .entries
+    fn entries(&self) -> MutexGuard<'_, BoundedCache<String, CatalogEntry>> {
+        self.entries
             .lock()
-            .expect("the cache is never left half-written");
-        entries.get(path).cloned()
+            .expect("the cache is never left half-written")
     }
 
     /// The playbook that a task of the playbook at `base` calls `path`: a file beside it, or a catalog entry.
@@ -166,7 +212,6 @@ impl Playbooks {
             .lock()
             .expect("the cache is never left half-written")
             .get(hash)
-            .cloned()
     }
 
     fn keep(&self, hash: PlaybookHash, net: Net) -> Arc<Net> {
@@ -175,7 +220,7 @@ impl Playbooks {
             .nets
             .lock()
             .expect("the cache is never left half-written");
-        nets.insert(hash, net.clone());
+        nets.insert(hash, &net);
         net
     }
 }

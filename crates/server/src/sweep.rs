@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Input;
-use store::MessageKey;
+use store::{MessageKey, OldRows};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -26,6 +26,14 @@ const STANDSTILL: Duration = Duration::from_secs(5);
 /// How many timers or messages one sweep takes up.
 pub(crate) const BATCH: usize = 256;
 
+/// How often old rows are looked for, and how many are removed at once.
+const OLD_ROWS_EVERY: Duration = Duration::from_secs(600);
+const OLD_ROWS_AT_ONCE: u32 = 1_000;
+/// How long the session of a worker is kept after its end.
+const SESSIONS_KEPT: Duration = Duration::from_secs(24 * 3_600);
+/// How long a `dedup` word is kept after the end of its run, and an answer to a message.
+const WORDS_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
+
 /// What wakes the sweeps early.
 #[derive(Default)]
 pub(crate) struct Hints {
@@ -45,6 +53,8 @@ pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<Part> {
         Part::spawn("the claim sweep", shared, claims(shared.clone())),
     ];
     if shared.takes_over {
+        let tidying = remove_old_rows(shared.clone());
+        parts.push(Part::spawn("the removal of old rows", shared, tidying));
         let taking_over = take_over(shared.clone());
         parts.push(Part::spawn("the takeover sweep", shared, taking_over));
     }
@@ -81,6 +91,29 @@ impl Part {
     /// Its name, if it has ended although the server goes on.
     pub(crate) fn dead(&self) -> Option<&'static str> {
         self.task.is_finished().then_some(self.name)
+    }
+}
+
+/// Removes rows that nobody asks for any more. A session is kept for a day after its end, so that lists and people can
+/// tell what became of a worker. A `dedup` word is kept for a week after its run has ended: a client that tries again
+/// does so within minutes or hours, and one that uses a word again after a week means another run.
+async fn remove_old_rows(shared: Arc<Shared>) {
+    loop {
+        let now = shared.store.now();
+        let old = OldRows {
+            sessions_before: now.before(SESSIONS_KEPT),
+            words_before: now.before(WORDS_KEPT),
+            limit: OLD_ROWS_AT_ONCE,
+        };
+        let wait = match shared.store.remove_old(old).await {
+            Ok(0) => OLD_ROWS_EVERY,
+            Ok(_) => IDLE,
+            Err(error) => {
+                tracing::warn!(%error, "cannot remove old rows; trying again later");
+                OLD_ROWS_EVERY
+            }
+        };
+        tokio::time::sleep(wait).await;
     }
 }
 

@@ -21,6 +21,7 @@ mod safe;
 mod sqlite;
 mod store;
 mod verify;
+mod watch;
 
 pub use access::{AccessId, AuditEntry, AuditOutcome, AuditRow, Held, OutboxRow, Peer, TokenRow};
 pub use commit::{
@@ -30,10 +31,11 @@ pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};
 pub use postgres::{Postgres, PostgresConnections, PostgresOptions, PostgresUrl};
 pub use rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, Recorded, ResultRow, Snapshot, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
+    OwnerId, Rebuilt, Recorded, ResultRow, Snapshot, StepState,
 };
 pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 pub use sqlite::Sqlite;
-pub use store::Store;
+pub use store::{DEDUP, Store};
 pub use verify::{Damage, Verified};
+pub use watch::ChangeWatch;

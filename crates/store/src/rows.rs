@@ -280,3 +280,14 @@ pub struct Rebuilt {
     /// Events.
     pub events: u64,
 }
+
+/// Which rows are old enough to be removed.
+#[derive(Debug, Clone, Copy)]
+pub struct OldRows {
+    /// Sessions that ended before this, of workers that hold nothing.
+    pub sessions_before: Time,
+    /// `dedup` words whose executions ended before this, or never began, and answers to messages from before it.
+    pub words_before: Time,
+    /// At most so many of each sort at a time.
+    pub limit: u32,
+}

@@ -11,11 +11,22 @@ use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, Token
 use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
+    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::verify::{self, Damage, Verified};
+
+/// The setting that holds the answer to a message that was not carried out.
+pub(crate) fn refusal_key(key: MessageKey) -> String {
+    format!("{REFUSED}{}", key.from)
+}
+
+/// How the names of those settings begin; the id of the message follows.
+pub(crate) const REFUSED: &str = "refused:";
+
+/// How the names of settings begin that hold the execution of a `dedup` word.
+pub const DEDUP: &str = "dedup:";
 
 /// A store. An `owner` argument narrows an answer to the executions that process drives; none means all.
 #[async_trait]
@@ -98,12 +109,27 @@ pub trait Store: Send + Sync {
     /// Sends a message from outside an execution; the same key again changes nothing, consumed or not.
     async fn send(&self, message: Message) -> Result<(), Error>;
 
-    /// Messages not consumed yet, oldest first: to executions the owner drives or that nobody does, and to new ones
-    /// whose sender it drives, nobody drives, or a dead process drove.
+    /// Messages not consumed yet, oldest first: to executions that the owner drives, that nobody drives, or whose driver
+    /// is dead; for new ones their sender's driver counts.
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error>;
 
     /// Whether a message was sent and is not consumed yet.
     async fn is_pending(&self, key: MessageKey) -> Result<bool, Error>;
+
+    /// Consumes a message that is not carried out, and keeps the answer for its sender. One that was consumed before
+    /// stays as it was.
+    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error>;
+
+    /// The answer to a message that was not carried out; none if it was carried out, or is pending.
+    async fn refusal(&self, key: MessageKey) -> Result<Option<String>, Error> {
+        self.setting(&refusal_key(key)).await
+    }
+
+    /// Takes back a message that nobody has consumed; false if it was consumed before.
+    async fn take_back(&self, key: MessageKey) -> Result<bool, Error>;
+
+    /// Removes rows that nobody asks for any more; answers how many.
+    async fn remove_old(&self, old: OldRows) -> Result<u64, Error>;
 
     /// Registers a text; a new version only if it differs from the path's latest.
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error>;

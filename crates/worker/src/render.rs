@@ -11,7 +11,8 @@ use model::playbook::{Step, Task};
 use model::raw::Raw;
 use model::source::Span;
 use model::template::{
-    Data, MASK, Need, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces, Scope, Taint, Tree,
+    Data, MASK, Need, Origin, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces, Scope,
+    Taint, Tree,
 };
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
@@ -184,6 +185,7 @@ fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError
             }
             FieldMode::End => end(key, tree, scope, ready),
             FieldMode::Reference => reference(tree, scope),
+            FieldMode::Code => code(tree, scope),
             FieldMode::Value | FieldMode::Verbatim => tree.render(scope),
         };
         if let Some(rendered) = gather(&mut needs, rendered)? {
@@ -258,6 +260,40 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
                 secrets: rendered.secrets,
             }]
         }
+    })
+}
+
+/// Python code with every value placed as a literal.
+fn code(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
+    let Tree::Template(template) = tree else {
+        return tree.render(scope);
+    };
+    let rendered = template.rendered_pieces(scope)?;
+    let shown = rendered
+        .shown_code()
+        .map(|pieces| tools::python_code(&pieces));
+    let code = tools::python_code(&rendered.code());
+    let code = code.map_err(|error| RenderError::Failed {
+        code: "PYTHON_VALUE",
+        // The message quotes a value, and one of them may be a secret.
+        message: match &shown {
+            None => error.message,
+            Some(Err(error)) => error.message.clone(),
+            Some(Ok(_)) => "a value made of a secret cannot stand in this place".to_owned(),
+        },
+        span: template.span(),
+    })?;
+    let taint = match shown {
+        None => Taint::Clean,
+        Some(shown) => Taint::Whole {
+            shown: shown.unwrap_or_else(|_| MASK.to_owned()).into(),
+            origin: Origin::Secret,
+        },
+    };
+    Ok(Rendered {
+        value: code.into(),
+        taint,
+        secrets: rendered.secrets,
     })
 }
 

@@ -4,6 +4,7 @@
 //! only by folding those events; what has effects is durable before anything follows it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::command::Continuation;
 use model::event::{At, Awaits, Body, Event, Nothing, TaskStarted};
@@ -23,6 +24,9 @@ use crate::playbooks::{Role, StepPlan};
 use crate::render::{self, Ready};
 use crate::secrets::Masks;
 use crate::{call, restore};
+
+/// A wait of this length is worth a report before it.
+const WAIT_TO_REPORT: Duration = Duration::from_secs(1);
 
 /// One pipeline under way.
 pub(crate) struct Pipeline<'h> {
@@ -133,7 +137,7 @@ impl<'h> Pipeline<'h> {
                     self.settle(&run, outcome).await?;
                 }
                 Next::WaitUntil(due) => {
-                    self.settle_debts().await?;
+                    self.report_before_wait(due).await?;
                     self.sleep_until(due).await?;
                 }
                 Next::Suspended => return Ok(Ended::Suspended),
@@ -149,6 +153,14 @@ impl<'h> Pipeline<'h> {
             self.report().await?;
         }
         Ok(())
+    }
+
+    /// Before a longer wait the log learns where the pipeline stands: a worker that dies now did not die of a task.
+    async fn report_before_wait(&mut self, due: Time) -> Result<(), Trouble> {
+        if due.since(self.hand.now()) >= WAIT_TO_REPORT {
+            return self.report().await;
+        }
+        self.settle_debts().await
     }
 
     /// Does what a call has left to be done once its outcome is recorded.
@@ -264,6 +276,7 @@ impl<'h> Pipeline<'h> {
             Role::Wait => match pipeline::wait(run.task, asked(&ready), self.hand.now()) {
                 Ok(Waiting::Sleep(due)) => {
                     self.start(run, &at, started);
+                    self.report_before_wait(due).await?;
                     self.sleep_until(due).await?;
                     let fired = json!({"fired_at": self.hand.now()});
                     Ok(Attempted::of(Outcome::ok(fired)))

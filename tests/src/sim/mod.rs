@@ -11,4 +11,5 @@ mod run;
 pub(crate) mod watch;
 
 pub use bug::Bug;
+pub use random::Random;
 pub use run::{Report, Violation, simulate};

@@ -2,34 +2,37 @@
 
 /// A splitmix64 generator.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The generator of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next_number() % bound.max(1)
     }
 
     /// An index below `bound`.
-    pub(crate) fn index(&mut self, bound: usize) -> usize {
+    pub fn index(&mut self, bound: usize) -> usize {
         usize::try_from(self.below(bound as u64)).expect("an index fits")
     }
 
     /// True in so many of a hundred cases.
-    pub(crate) fn percent(&mut self, chance: u64) -> bool {
+    pub fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    /// One of these.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.index(from.len())]
     }
 }

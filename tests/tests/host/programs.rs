@@ -44,7 +44,7 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
         "json",
     ]);
     let mut command = Command::new("sh");
-    command.args(["-c", r#"ulimit -n 64; exec "$@""#, "sh"]);
+    command.args(["-c", r#"ulimit -n 40; exec "$@""#, "sh"]);
     command.arg(plain.get_program()).args(plain.get_args());
     command.current_dir(desk.path("")).env_clear();
     command.envs(

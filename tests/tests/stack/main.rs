@@ -1,9 +1,11 @@
 //! Every conformance case, run by a whole stack: it leaves the log that the engine alone leaves, embedded on SQLite as
 //! well as over HTTP on Postgres.
 
+mod assignments;
 mod case;
 mod clock;
 mod doubt;
+mod elsewhere;
 mod mortal;
 mod site;
 mod stored;

@@ -1,6 +1,8 @@
-//! The SQLite store with its writes held against virtual time: they happen in a thread the runtime does not know.
+//! A store with its writes held against virtual time, for those of SQLite happen in a thread the runtime does not know; and
+//! with faults where a test asks for them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,42 +11,95 @@ use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, 
 use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
-    ExecutionRow, Filter, Foreign, Held, LostClaim, Message, MessageKey, OpenCommand, OutboxRow,
-    OwnerId, Peer, Rebuilt, Recorded, ResultRow, Sqlite, StepState, Store, TokenRow,
+    ExecutionRow, Filter, Foreign, Held, LostClaim, Message, MessageKey, OldRows, OpenCommand,
+    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, ResultRow, Sqlite, StepState, Store, TokenRow,
 };
+
+use tests::sim::Random;
 
 use crate::clock::held;
 
 /// The store of one case.
-pub(crate) struct Stored {
-    pub(crate) sqlite: Sqlite,
+pub(crate) struct Stored<S = Sqlite> {
+    pub(crate) inner: S,
     /// Whether the next commit happens and is answered as if nobody knew.
     pub(crate) loses_answer: AtomicBool,
+    /// How often a log was loaded.
+    pub(crate) loads: AtomicUsize,
+    /// What becomes of commits, by chance; none where all goes well.
+    pub(crate) faults: Mutex<Option<Random>>,
+    /// Whether commits take for ever.
+    pub(crate) never_answers: AtomicBool,
 }
 
-impl Stored {
+/// What becomes of a commit.
+struct Fate {
+    before: Duration,
+    after: Duration,
+    happens: bool,
+    is_answered: bool,
+}
+
+impl<S> Stored<S> {
     /// A store that answers as it should.
-    pub(crate) fn new(sqlite: Sqlite) -> Self {
+    pub(crate) fn new(inner: S) -> Self {
         Self {
-            sqlite,
+            inner,
             loses_answer: AtomicBool::new(false),
+            loads: AtomicUsize::new(0),
+            faults: Mutex::new(None),
+            never_answers: AtomicBool::new(false),
         }
     }
 }
 
+impl<S: Store> Stored<S> {
+    fn fate(&self) -> Option<Fate> {
+        let mut faults = self.faults.lock().expect("no holder panics");
+        let random = faults.as_mut()?;
+        let (before, after) = (random.below(10), random.below(10));
+        Some(Fate {
+            before: Duration::from_millis(before),
+            after: Duration::from_millis(after),
+            happens: !random.percent(7),
+            is_answered: !random.percent(7),
+        })
+    }
+
+    async fn commit_by(&self, fate: Fate, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
+        let lost = || Err(Error::Unavailable("the connection broke".into()));
+        tokio::time::sleep(fate.before).await;
+        if !fate.happens {
+            return commits.iter().map(|_| lost()).collect();
+        }
+        let answers = self.inner.commit_all(commits).await;
+        tokio::time::sleep(fate.after).await;
+        if fate.is_answered {
+            return answers;
+        }
+        answers.iter().map(|_| lost()).collect()
+    }
+}
+
 #[async_trait]
-impl Store for Stored {
+impl<S: Store> Store for Stored<S> {
     fn now(&self) -> Time {
-        self.sqlite.now()
+        self.inner.now()
     }
     fn ids(&self, count: u32) -> EventId {
-        self.sqlite.ids(count)
+        self.inner.ids(count)
     }
     fn owner(&self) -> Result<OwnerId, Error> {
-        self.sqlite.owner()
+        self.inner.owner()
     }
     async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Committed, Error>> {
-        let answers = held(self.sqlite.commit_all(commits)).await;
+        if self.never_answers.load(Ordering::Relaxed) {
+            return std::future::pending().await;
+        }
+        if let Some(fate) = self.fate() {
+            return self.commit_by(fate, commits).await;
+        }
+        let answers = held(self.inner.commit_all(commits)).await;
         if !self.loses_answer.swap(false, Ordering::Relaxed) {
             return answers;
         }
@@ -52,143 +107,153 @@ impl Store for Stored {
         answers.into_iter().map(lost).collect()
     }
     async fn load(&self, id: ExecutionId, version: u32) -> Result<Option<Recorded>, Error> {
-        self.sqlite.load(id, version).await
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.inner.load(id, version).await
     }
     async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
-        self.sqlite.events(id, after, limit).await
+        self.inner.events(id, after, limit).await
     }
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
-        self.sqlite.events_at(id, seqs).await
+        self.inner.events_at(id, seqs).await
     }
     async fn foreign(&self, id: ExecutionId, ids: &[EventId]) -> Result<Vec<Foreign>, Error> {
-        self.sqlite.foreign(id, ids).await
+        self.inner.foreign(id, ids).await
     }
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
-        self.sqlite.execution(id).await
+        self.inner.execution(id).await
     }
     async fn executions(&self, filter: &Filter) -> Result<Vec<ExecutionRow>, Error> {
-        self.sqlite.executions(filter).await
+        self.inner.executions(filter).await
     }
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
-        self.sqlite.steps(id).await
+        self.inner.steps(id).await
     }
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
-        self.sqlite.results(id).await
+        self.inner.results(id).await
     }
     async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {
-        self.sqlite.lasting_runs().await
+        self.inner.lasting_runs().await
     }
     async fn claim(&self, ask: &Ask) -> Result<Vec<Claim>, Error> {
-        held(self.sqlite.claim(ask)).await
+        held(self.inner.claim(ask)).await
     }
     async fn release(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
-        held(self.sqlite.release(command, epoch)).await
+        held(self.inner.release(command, epoch)).await
     }
     async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-        held(self.sqlite.renew(worker, ttl)).await
+        held(self.inner.renew(worker, ttl)).await
     }
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
-        self.sqlite.lost_claims(owner).await
+        self.inner.lost_claims(owner).await
     }
     async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
-        self.sqlite.overdue_commands(owner).await
+        self.inner.overdue_commands(owner).await
     }
     async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
-        self.sqlite.open_commands(id).await
+        self.inner.open_commands(id).await
     }
     async fn due_timers(
         &self,
         owner: Option<&OwnerId>,
         limit: usize,
     ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
-        self.sqlite.due_timers(owner, limit).await
+        self.inner.due_timers(owner, limit).await
     }
     async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
-        self.sqlite.next_timer(owner).await
+        self.inner.next_timer(owner).await
     }
     async fn send(&self, message: Message) -> Result<(), Error> {
-        held(self.sqlite.send(message)).await
+        held(self.inner.send(message)).await
     }
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
-        self.sqlite.inbox(owner, limit).await
+        self.inner.inbox(owner, limit).await
     }
     async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
-        self.sqlite.is_pending(key).await
+        self.inner.is_pending(key).await
+    }
+    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
+        held(self.inner.refuse_message(key, answer)).await
+    }
+    async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
+        held(self.inner.take_back(key)).await
+    }
+    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+        held(self.inner.remove_old(old)).await
     }
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
-        held(self.sqlite.put_playbook(path, text)).await
+        held(self.inner.put_playbook(path, text)).await
     }
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
-        self.sqlite.playbook(hash).await
+        self.inner.playbook(hash).await
     }
     async fn latest(
         &self,
         path: &str,
         version: Option<u32>,
     ) -> Result<Option<CatalogEntry>, Error> {
-        self.sqlite.latest(path, version).await
+        self.inner.latest(path, version).await
     }
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
-        self.sqlite.catalog().await
+        self.inner.catalog().await
     }
     async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
-        held(self.sqlite.adopt(id, me)).await
+        held(self.inner.adopt(id, me)).await
     }
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
-        self.sqlite.abandoned().await
+        self.inner.abandoned().await
     }
     async fn changed(&self) {
-        self.sqlite.changed().await;
+        self.inner.changed().await;
     }
     async fn rebuild_projections(&self) -> Result<Rebuilt, Error> {
-        held(self.sqlite.rebuild_projections()).await
+        held(self.inner.rebuild_projections()).await
     }
     async fn held(&self, worker: &WorkerId) -> Result<Vec<Held>, Error> {
-        self.sqlite.held(worker).await
+        self.inner.held(worker).await
     }
     async fn peers(&self) -> Result<Vec<Peer>, Error> {
-        self.sqlite.peers().await
+        self.inner.peers().await
     }
     async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
-        self.sqlite.owner_of(id).await
+        self.inner.owner_of(id).await
     }
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
-        self.sqlite.outbox(after, limit).await
+        self.inner.outbox(after, limit).await
     }
     async fn outbox_done(&self, upto: u64) -> Result<(), Error> {
-        held(self.sqlite.outbox_done(upto)).await
+        held(self.inner.outbox_done(upto)).await
     }
     fn safe(&self) -> &dyn store::Safe {
-        self.sqlite.safe()
+        self.inner.safe()
     }
     async fn put_token(&self, token: TokenRow) -> Result<(), Error> {
-        held(self.sqlite.put_token(token)).await
+        held(self.inner.put_token(token)).await
     }
     async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, Error> {
-        self.sqlite.token_by_hash(hash).await
+        self.inner.token_by_hash(hash).await
     }
     async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
-        self.sqlite.tokens().await
+        self.inner.tokens().await
     }
     async fn revoke_token(&self, id: AccessId) -> Result<(), Error> {
-        held(self.sqlite.revoke_token(id)).await
+        held(self.inner.revoke_token(id)).await
     }
     async fn touch_token(&self, id: AccessId) -> Result<(), Error> {
-        held(self.sqlite.touch_token(id)).await
+        held(self.inner.touch_token(id)).await
     }
     async fn audit(&self, entry: AuditEntry) -> Result<(), Error> {
-        held(self.sqlite.audit(entry)).await
+        held(self.inner.audit(entry)).await
     }
     async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
-        self.sqlite.audit_entries(after, limit).await
+        self.inner.audit_entries(after, limit).await
     }
     async fn setting(&self, key: &str) -> Result<Option<String>, Error> {
-        self.sqlite.setting(key).await
+        self.inner.setting(key).await
     }
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
-        held(self.sqlite.set_setting_once(key, value)).await
+        held(self.inner.set_setting_once(key, value)).await
     }
     fn health(&self) -> Result<(), Error> {
-        self.sqlite.health()
+        self.inner.health()
     }
 }

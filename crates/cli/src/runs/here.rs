@@ -7,8 +7,8 @@ use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use model::time::Time;
-use serde_json::Value;
-use server::{Control, ControlError, Published};
+use results::Pieces;
+use server::{Control, ControlError, Published, ResultAddress};
 use store::{Adoption, ExecutionRow};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -19,7 +19,6 @@ use crate::local::Session;
 use crate::log::PAGE;
 use crate::problem::{Exit, Problem};
 use crate::runs::begin::{Driven, News, Watch};
-use crate::view::RunView;
 
 /// A run that goes on here.
 pub(super) struct DrivenHere<'a> {
@@ -29,6 +28,7 @@ pub(super) struct DrivenHere<'a> {
     since: Time,
     adoption: Adoption,
     published: Receiver<std::sync::Arc<Published>>,
+    changes: store::ChangeWatch,
     driving: &'a Driving,
 }
 
@@ -47,6 +47,7 @@ impl<'a> DrivenHere<'a> {
             id,
             since: Time::default(),
             adoption: Adoption::Mine,
+            changes: store::ChangeWatch::default(),
             driving,
         }
     }
@@ -75,6 +76,7 @@ impl<'a> DrivenHere<'a> {
             since,
             adoption,
             published,
+            changes: store::ChangeWatch::default(),
             driving,
         })
     }
@@ -106,7 +108,7 @@ impl Watch for DrivenHere<'_> {
                     Err(RecvError::Lagged(_)) => return Ok(News::Unread),
                     Err(RecvError::Closed) => return Err(server::Error::Stopping.into()),
                 },
-                () = self.session.log.store.changed() => return Ok(News::Unread),
+                () = self.changes.changed(&*self.session.log.store) => return Ok(News::Unread),
             }
         }
     }
@@ -156,8 +158,8 @@ impl Driven for DrivenHere<'_> {
         Ok(self.session.log.store.events(self.id, after, PAGE).await?)
     }
 
-    async fn result(&self, view: &RunView) -> Result<Value, Problem> {
-        self.session.log.result(self.id, view).await
+    async fn result(&self, address: &ResultAddress) -> Result<Option<Pieces>, Problem> {
+        self.session.log.result(self.id, address).await
     }
 
     async fn cancel(&self) -> Result<(), Problem> {

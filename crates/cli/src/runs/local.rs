@@ -9,7 +9,6 @@ use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
-use serde_json::Value;
 use server::{Control, Listed, Rerun, ResultAddress, RunRequest, Submission, SubmitError};
 use store::{ExecutionRow, Filter};
 
@@ -21,10 +20,6 @@ use crate::problem::{Exit, Problem, without_userinfo};
 use crate::runs::begin::{Begin, Driven, News, Watch};
 use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
-use crate::view::RunView;
-
-/// How long to wait for news when nobody tells of any.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Runs in a store of this machine.
 pub(crate) struct Here<'a> {
@@ -64,15 +59,23 @@ impl Runs for Here<'_> {
     }
 
     fn watch<'a>(&'a self, id: ExecutionId, _after: Seq) -> Box<dyn Watch + 'a> {
-        Box::new(Glance { log: &self.log, id })
+        Box::new(Glance {
+            log: &self.log,
+            id,
+            changes: store::ChangeWatch::default(),
+        })
     }
 
     async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, Problem> {
         self.log.playbook(&row.hash, row.path.as_str()).await
     }
 
-    async fn result(&self, id: ExecutionId, view: &RunView) -> Result<Value, Problem> {
-        self.log.result(id, view).await
+    async fn result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem> {
+        self.log.result(id, address).await
     }
 
     async fn read(
@@ -148,6 +151,7 @@ impl Runs for Here<'_> {
         driving: &'a Driving,
     ) -> Result<Box<dyn Driven + 'a>, Problem> {
         let session = Session::start(self.log.clone())?;
+        session.allow_env(self.app, driving);
         let driven = match begin {
             Begin::Text {
                 name,
@@ -252,6 +256,7 @@ fn refused(error: SubmitError) -> Problem {
 struct Glance<'a> {
     log: &'a Log,
     id: ExecutionId,
+    changes: store::ChangeWatch,
 }
 
 #[async_trait]
@@ -261,7 +266,7 @@ impl Watch for Glance<'_> {
         if row.is_none_or(|row| row.status.is_terminal()) {
             return Ok(News::Over);
         }
-        let _ = tokio::time::timeout(PATIENCE, self.log.store.changed()).await;
+        self.changes.changed(&*self.log.store).await;
         Ok(News::Unread)
     }
 }

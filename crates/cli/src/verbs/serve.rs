@@ -43,6 +43,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let logs = opened.logs.clone();
     let spills_to = hiring::spills_to(&opened.log.bodies);
     let mut session = Session::start_with(opened.log, setup)?;
+    crate::memory::return_unused();
     let slots = args
         .local_slots
         .unwrap_or(if is_cluster { 0 } else { app.settings.slots });
@@ -52,6 +53,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
             allow_env: args.allow_env.clone(),
             ..Driving::default()
         };
+        session.allow_env(app, &driving);
         session.work_on(app, &driving, Some(hiring::every_kind(app)))?;
     }
     admin(app, access, &session.server).await?;

@@ -16,6 +16,17 @@ use crate::input::Report;
 use crate::state::LiveCommand;
 use model::command::Work;
 
+/// What may have brought down a worker.
+#[derive(Debug, Clone, Copy)]
+enum Suspect {
+    /// The task at which this pipeline stands; the iteration is given for one of a loop.
+    Task(Option<u64>),
+    /// One of several iterations.
+    SomeOfSeveral,
+    /// Nothing that ran: the pipeline only waited.
+    None,
+}
+
 impl Turn<'_> {
     /// Records a report and what follows from each of its events.
     pub(super) fn report(&mut self, report: Report) -> Result<(), Undecided> {
@@ -225,13 +236,19 @@ impl Turn<'_> {
     ) -> Result<(), Undecided> {
         self.must_hold(command, lease_epoch)?;
         self.fences.push((command, lease_epoch));
+        let suspect = self.suspect(command);
         self.record_claim(command, worker, lease_epoch);
         if self.state.stop.is_some() {
             self.withdraw(command);
             return Ok(());
         }
         let live = self.state.commands[&command].clone();
-        let strikes = live.strikes + u32::from(is_strike);
+        let strikes = match suspect {
+            _ if !is_strike => live.strikes,
+            Suspect::Task(_) => live.strikes + 1,
+            Suspect::SomeOfSeveral => live.strikes.max(1),
+            Suspect::None => live.strikes,
+        };
         let at = at_run(&live.run);
         let expired = CommandExpired {
             command,
@@ -242,33 +259,71 @@ impl Turn<'_> {
         self.because_of(command);
         let seq = self.emit(at, Body::CommandExpired(expired));
         self.because_of(seq);
-        if strikes >= self.net.limits.strikes_max {
-            self.dead_letter(command, &live, strikes);
+        if let Suspect::Task(iteration) = suspect
+            && strikes >= self.net.limits.strikes_max
+        {
+            let message = format!(
+                "{strikes} workers died while running step `{}`",
+                live.run.step
+            );
+            let error = fatal(ErrorKind::Unknown, "DEAD_LETTER", message);
+            self.dead_letter(command, &live, iteration, error);
         }
         Ok(())
     }
 
-    fn dead_letter(&mut self, command: Seq, live: &LiveCommand, strikes: u32) {
-        let alone = match live.work {
-            Work::Range { from, to, .. } => to - from == 1,
-            Work::Pipeline | Work::Iteration { .. } | Work::Prepare => true,
+    /// Which task may have brought down the worker that held a command.
+    fn suspect(&self, command: Seq) -> Suspect {
+        let Some(live) = self.state.commands.get(&command) else {
+            return Suspect::None;
         };
-        if !alone {
-            return;
+        let Some(run) = self.state.runs.get(&live.run) else {
+            return Suspect::None;
+        };
+        let iteration = match (live.work, &run.loop_) {
+            // No task runs yet, but what a loop goes over is made.
+            (Work::Prepare, _) => return Suspect::Task(None),
+            (Work::Pipeline, _) => None,
+            (Work::Iteration { index }, _) => Some(index),
+            (Work::Range { from, to, .. }, Some(loop_)) => match loop_.unfinished(from, to)[..] {
+                [(index, end)] if end - index == 1 => Some(index),
+                // Which of them ran is not known; they are offered apart until it is.
+                _ => return Suspect::SomeOfSeveral,
+            },
+            (Work::Range { .. }, None) => return Suspect::None,
+        };
+        let step = self.net.playbook.step(live.run.step.as_str());
+        let continuation = run.continuation(iteration);
+        let Some((step, continuation)) = step.zip(continuation) else {
+            return Suspect::Task(iteration);
+        };
+        if let Stage::Retrying { due, .. } = continuation.stage
+            && (live.claimed.is_some() || due > self.stamp.now)
+        {
+            // It was heard of last between two attempts, or cannot have begun the next one.
+            return Suspect::None;
         }
-        let message = format!(
-            "{strikes} workers died while running step `{}`",
-            live.run.step
-        );
-        let error = fatal(ErrorKind::Unknown, "DEAD_LETTER", message);
+        match pipeline::next(step, continuation, self.stamp.now) {
+            pipeline::Next::Run(run) if run.task.kind.as_str() == "wait" => Suspect::None,
+            _ => Suspect::Task(iteration),
+        }
+    }
+
+    fn dead_letter(
+        &mut self,
+        command: Seq,
+        live: &LiveCommand,
+        iteration: Option<u64>,
+        error: TaskError,
+    ) {
         let at = at_run(&live.run);
         let failed = CommandFailed {
             command,
             error: error.clone(),
         };
         self.emit(at.clone(), Body::CommandFailed(Box::new(failed)));
-        match live.work {
-            Work::Range { from: index, .. } | Work::Iteration { index } => {
+        match iteration {
+            Some(index) => {
                 let failed = Failed {
                     error,
                     set_ctx: None,
@@ -278,7 +333,7 @@ impl Turn<'_> {
                     Body::IterationFailed(Box::new(failed)),
                 );
             }
-            Work::Pipeline | Work::Prepare => self.fail_run(&live.run, error),
+            None => self.fail_run(&live.run, error),
         }
     }
 

@@ -79,7 +79,8 @@ pub struct Returned {
     pub from: u64,
     /// One past the last index.
     pub to: u64,
-    /// How often a worker died with it.
+    /// Of one iteration: how many workers died while they ran its current task. Of more: whether one died with them,
+    /// so that they are offered in halves.
     pub strikes: u32,
 }
 

@@ -36,7 +36,7 @@ pub struct Run {
     pub boundary: Option<Ended>,
     /// Whether it failed and nothing handles that.
     pub held: bool,
-    /// How often a worker died with the plain pipeline.
+    /// How many workers died while they ran the current task of the plain pipeline.
     pub strikes: u32,
     /// How often the plain pipeline was offered.
     pub dispatches: u32,
@@ -84,7 +84,7 @@ pub struct LiveCommand {
     pub run: StepRunId,
     /// Which part of it.
     pub work: Work,
-    /// How often a holder died with this work.
+    /// How many workers died while they ran the current task of the one pipeline it carries.
     pub strikes: u32,
     /// How many iterations it may run at once; each that leaves it to wait takes its place with it.
     pub width: u32,

@@ -93,7 +93,8 @@ fn issue(state: &mut State, event: &Event, issued: &CommandIssued) {
     state.commands.insert(event.seq, command);
 }
 
-/// Takes `from..to` out of what came back, and tells how often workers died with it.
+/// Takes `from..to` out of what came back, and tells how often workers died while they ran it: of one iteration this is
+/// known, and what was split off a range says nothing of its parts.
 fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
     let mut strikes = 0;
     let mut rest = Vec::with_capacity(loop_.returned.len());
@@ -102,7 +103,9 @@ fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
             rest.push(range);
             continue;
         }
-        strikes = strikes.max(range.strikes);
+        if range.from == from && range.to == to && to - from == 1 {
+            strikes = range.strikes;
+        }
         if range.from < from {
             rest.push(Returned { to: from, ..range });
         }
@@ -134,7 +137,7 @@ pub(super) fn return_all(state: &mut State, which: impl Fn(&LiveCommand) -> bool
 
 /// What a command carried and has not ended goes back on offer; what a newer command carries stays there.
 fn return_work(state: &mut State, seq: Seq, command: &LiveCommand, strikes: u32) {
-    let newer = state.commands.range(seq..).map(|(_, command)| command);
+    let newer = state.commands.range_from(&seq).map(|(_, command)| command);
     let same_run = newer.filter(|newer| newer.run == command.run);
     let elsewhere: Vec<(u64, u64)> = same_run.filter_map(|newer| indices(newer.work)).collect();
     let Some(run) = state.runs.get_mut(&command.run) else {
@@ -144,7 +147,15 @@ fn return_work(state: &mut State, seq: Seq, command: &LiveCommand, strikes: u32)
         run.strikes = strikes;
         return;
     };
-    for (from, to) in without(loop_.unfinished(from, to), &elsewhere) {
+    let parts = without(loop_.unfinished(from, to), &elsewhere);
+    let is_alone = parts.iter().map(|(from, to)| to - from).sum::<u64>() == 1;
+    for (from, to) in parts {
+        // Among several, a single one is no more suspicious than its neighbours, and cannot be split further.
+        let strikes = if to - from > 1 || is_alone {
+            strikes
+        } else {
+            0
+        };
         loop_.returned.push(Returned { from, to, strikes });
     }
 }
@@ -244,6 +255,20 @@ fn pipeline_event(state: &mut State, event: &Event) {
         return;
     };
     pipeline::fold(continuation, event);
+    if matches!(event.body, Body::TaskDone(_) | Body::TaskFailed(_)) {
+        // Deaths are counted by task, and this one has ended.
+        if event.at.iteration.is_none() {
+            run.strikes = 0;
+        }
+        if let Some(seq) = state.carrier(&id, event.at.iteration)
+            && let Some(command) = state.commands.get_mut(&seq)
+        {
+            command.strikes = 0;
+        }
+    }
+    let Some(run) = state.runs.get_mut(&id) else {
+        return;
+    };
     match &event.body {
         Body::TaskStarted(TaskStarted {
             awaits: Some(awaits),

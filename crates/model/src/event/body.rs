@@ -294,7 +294,7 @@ payload!(
         command: Seq,
         /// The claim that ended.
         lease_epoch: LeaseEpoch,
-        /// How often its holder died with it.
+        /// How many workers died while they ran its current task; of several iterations, whether one did.
         strikes: u32,
         /// Whether the holder gave it back, rather than died.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

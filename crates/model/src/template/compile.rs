@@ -154,6 +154,12 @@ impl Kind {
     }
 }
 
+/// Whether a text can be parsed, whatever it names.
+pub(crate) fn is_syntax(source: &str) -> bool {
+    let config = SyntaxConfig::default();
+    check_tags(source, false).is_ok() && parse(source, "<template>", config).is_ok()
+}
+
 fn check_size(source: &str) -> Result<(), SyntaxError> {
     if source.len() > SOURCE_BYTES_MAX {
         return Err(SyntaxError {

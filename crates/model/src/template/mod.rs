@@ -29,6 +29,7 @@ mod weigh;
 pub use budget::{
     ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
 };
+pub(crate) use compile::is_syntax;
 pub use data::Data;
 pub use gathered::{Gathered, Part};
 pub use latest::Latest;
@@ -40,4 +41,6 @@ pub use scope::{
     Scope, Unavailable,
 };
 pub use taint::{MASK, Origin, Taint};
-pub use tree::{Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree};
+pub use tree::{
+    CodePiece, Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree,
+};

@@ -328,7 +328,12 @@ fn note_piece(text: Option<&Text>, value: &Native) -> Result<(), Error> {
             session::with(|session| session.expression.clone()),
         ),
     };
-    session::add_piece(WrittenPiece { piece, range })
+    session::add_piece(WrittenPiece {
+        piece,
+        range,
+        // Only `tojson` and `to_json` give such texts.
+        is_json: value.is_safe(),
+    })
 }
 
 pub(crate) fn piece(value: &Native) -> Result<Piece, Error> {

@@ -117,6 +117,7 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPiece
         let written = WrittenPiece {
             piece: Piece::Text(source.to_owned()),
             range: 0..source.len(),
+            is_json: false,
         };
         let (pieces, origins) = origin::join(vec![written], source);
         return Ok(RenderedPieces {
@@ -137,6 +138,7 @@ pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPiece
         Form::Value => Ok(vec![WrittenPiece {
             piece: operators::piece(&value)?,
             range: 0..source.len(),
+            is_json: value.is_safe(),
         }]),
         Form::Plain | Form::Text => Ok(session::with(|session| {
             session.pieces.take().unwrap_or_default()

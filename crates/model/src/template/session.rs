@@ -25,6 +25,10 @@ use crate::time::Time;
 
 /// One rendering.
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag is a fact of its own about the rendering"
+)]
 pub(crate) struct Session {
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) now: Option<Time>,

@@ -81,6 +81,28 @@ pub struct RenderedPieces {
     pub secrets: Vec<String>,
 }
 
+impl RenderedPieces {
+    /// The pieces of a program, with which of the values are JSON that a filter wrote.
+    pub fn code(&self) -> Vec<CodePiece> {
+        let pieces = self.pieces.iter().zip(&self.origins);
+        let marked = pieces.map(|(piece, origin)| CodePiece {
+            piece: piece.clone(),
+            is_json: origin.is_json,
+        });
+        marked.collect()
+    }
+
+    /// What may be shown of them; none where they may be shown as they are.
+    pub fn shown_code(&self) -> Option<Vec<CodePiece>> {
+        let pieces = self.shown.as_ref()?.iter().cloned();
+        let marked = pieces.map(|piece| CodePiece {
+            piece,
+            is_json: false,
+        });
+        Some(marked.collect())
+    }
+}
+
 /// A part of a rendered text: what the author wrote, or what a template put in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
@@ -90,8 +112,17 @@ pub enum Piece {
     Value(Value),
     /// A value the author marked as an identifier, `| ident`.
     Ident(Value),
-    /// A value the author marked as text of the language itself, `| raw_sql` or `| raw_sh`.
+    /// A value the author marked as text of the language itself, `| raw_sql`, `| raw_sh` or `| raw_py`.
     Raw(String),
+}
+
+/// A part of a rendered program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodePiece {
+    /// The part.
+    pub piece: Piece,
+    /// Whether it is JSON that `tojson` or `to_json` wrote: a language with literals of its own may write the value.
+    pub is_json: bool,
 }
 
 /// A template that does not parse.
@@ -171,6 +202,12 @@ impl Template {
         self.program.paths.iter().any(root)
     }
 
+    /// Whether it is one expression and nothing else, and is not marked as text of the language itself.
+    pub fn is_one_value(&self) -> bool {
+        let marks = ["raw_sql", "raw_py"];
+        self.program.form == Form::Value && !marks.iter().any(|mark| self.source.contains(mark))
+    }
+
     /// Renders it to a value.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
         render::value(self, scope)
@@ -205,9 +242,9 @@ impl Template {
         render::pieces(self, scope)
     }
 
-    /// Whether it is one expression and nothing else, and is not marked as text of the language by `| raw_sql`.
-    pub fn is_one_value(&self) -> bool {
-        self.program.form == Form::Value && !self.source.contains("raw_sql")
+    /// The pieces of a program, with which of the values are JSON that a filter wrote.
+    pub fn code_pieces(&self, scope: &Scope) -> Result<Vec<CodePiece>, RenderError> {
+        render::pieces(self, scope).map(|rendered| rendered.code())
     }
 
     pub(crate) fn program(&self) -> &Program {

@@ -111,6 +111,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 struct Waiting {
     published: Receiver<Arc<Published>>,
     ended: Receiver<ExecutionId>,
+    changes: store::ChangeWatch,
     closing: CancellationToken,
     _place: OwnedSemaphorePermit,
 }
@@ -128,6 +129,7 @@ impl Waiting {
         Ok(Self {
             published: api.server.watch(),
             ended: api.server.shared.ended.subscribe(),
+            changes: store::ChangeWatch::default(),
             closing: api.closing.clone(),
             _place: place,
         })
@@ -144,7 +146,7 @@ impl Waiting {
                     Err(RecvError::Lagged(_)) => return News::Some,
                     Err(RecvError::Closed) => return News::Over,
                 },
-                () = server.shared.store.changed() => return News::Some,
+                () = self.changes.changed(&*server.shared.store) => return News::Some,
                 () = self.closing.cancelled() => return News::Over,
             }
         }

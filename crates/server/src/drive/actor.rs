@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Input, State, Undecided};
+use engine::{Decision, Input, Net, Undecided};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use model::id::{ExecutionId, IdBlock, Seq};
 use model::template::Need;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use wire::Verdict;
 
 use crate::Shared;
@@ -17,9 +18,9 @@ use crate::drive::claims::Claims;
 use crate::drive::commits::Outcome;
 use crate::drive::fetch::Fetched;
 use crate::drive::handle::{Extras, Order, Posted, Reply};
-use crate::drive::slot::{Slot, Waiting};
+use crate::drive::slot::{DecisionId, Slot, Waiting};
 use crate::error::Error;
-use crate::loading::{self, Mark, Opened};
+use crate::loading::{self, Mark, OpenQuestions, Opened, Opening};
 
 /// How long the drive waits before it tries again what the store or the disk refused.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -30,6 +31,9 @@ const ORDERS_AT_ONCE: usize = 256;
 /// Ids that one decision may draw beyond those of the events reported to it.
 const IDS_PER_DECISION: usize = 1_200;
 
+/// After a decision that took longer, the execution's next one is made on a thread of its own.
+const DECISION_TIME_MAX: Duration = Duration::from_millis(5);
+
 pub(super) struct Drive {
     pub(super) shared: Arc<Shared>,
     pub(super) slots: HashMap<ExecutionId, Slot>,
@@ -39,25 +43,42 @@ pub(super) struct Drive {
     pub(super) gathering: BTreeSet<ExecutionId>,
     /// Batches that the store is writing.
     pub(super) batches: usize,
+    /// Counts the decisions made on threads of their own.
+    decisions: u64,
     drains: Vec<oneshot::Sender<()>>,
 }
 
 /// Something the drive was waiting for.
 pub(super) enum Done {
-    Opened(ExecutionId, Result<Option<Box<Opened>>, Error>),
-    Loaded(ExecutionId, Result<model::template::Loaded, Error>),
+    Opened(Loading, Result<Opening, Error>),
+    Loaded(Loading, Result<model::template::Loaded, Error>),
     Committed(Vec<(ExecutionId, Outcome)>),
     Claimed(
         Result<Vec<store::Claim>, Error>,
         wire::Ask,
         oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
     ),
+    Decided(ExecutionId, DecisionId, Box<TimedDecision>),
     Fetched(
         Fetched,
         wire::Ask,
         oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
     ),
-    Again(ExecutionId),
+    Again(Loading),
+    LoadAgain(Loading),
+}
+
+/// What is loaded for an execution, as long as its slot has this number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loading {
+    execution: ExecutionId,
+    number: u64,
+}
+
+/// What was decided on a thread of its own.
+pub(super) struct TimedDecision {
+    result: Result<Decision, Undecided>,
+    is_slow: bool,
 }
 
 /// Runs until every handle is gone or the server stops.
@@ -70,6 +91,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         work: FuturesUnordered::new(),
         gathering: BTreeSet::new(),
         batches: 0,
+        decisions: 0,
         drains: Vec::new(),
     };
     // One that never ends: when all have been polled and none is done, they wake their task to be polled again, and what
@@ -107,15 +129,16 @@ impl Drive {
                 reply,
             } => {
                 let execution = submit.execution;
-                let waiting = Waiting {
-                    input: Input::Submit(submit),
-                    extras: Extras::consuming(consumed),
-                    reply: Some(reply),
-                    doubts: Vec::new(),
-                    is_checked: false,
+                let extras = Extras {
+                    net: Some(net),
+                    ..Extras::consuming(consumed)
                 };
-                let slot = Slot::new(Some(net), None, Vec::new(), Seq(0));
-                self.slots.insert(execution, slot);
+                let waiting = Waiting::answering(Input::Submit(submit), extras, reply);
+                // Another request may have begun the same execution: what is here is never thrown away.
+                let slots = &mut self.slots;
+                slots
+                    .entry(execution)
+                    .or_insert_with(|| Slot::new(None, None, Vec::new(), Seq(0)));
                 self.line_up(execution, waiting);
             }
             Order::Move {
@@ -124,13 +147,7 @@ impl Drive {
                 extras,
                 reply,
             } => {
-                let waiting = Waiting {
-                    input,
-                    extras,
-                    reply: Some(reply),
-                    doubts: Vec::new(),
-                    is_checked: false,
-                };
+                let waiting = Waiting::answering(input, extras, reply);
                 if self.slots.contains_key(&execution) {
                     self.line_up(execution, waiting);
                 } else {
@@ -149,34 +166,49 @@ impl Drive {
                 let _ = reply.send(self.build_for(&worker, &commands));
             }
             Order::HeldElsewhere { worker, reply } => {
-                let mut held = self.claims.held_by(&worker);
+                let mut held = self.claims.held_elsewhere(&worker);
                 held.retain(|command| !self.slots.contains_key(&command.execution));
                 // Nobody waits for it any more: nothing to do.
                 let _ = reply.send(held);
             }
-            Order::Taken { worker, commands } => self.claims.take(&worker, commands),
+            Order::Taken { worker, commands } => self.claims.take_elsewhere(&worker, commands),
             Order::Forget(command) => self.claims.forget(command),
+            Order::Inspect(reply) => {
+                // Whoever asked may have gone; nothing depends on the answer.
+                let _ = reply.send(self.claims.assignments());
+            }
             Order::Drain(reply) => self.drains.push(reply),
         }
     }
 
     fn done(&mut self, done: Done) {
         match done {
-            Done::Opened(execution, opened) => self.opened(execution, opened),
-            Done::Loaded(execution, loaded) => self.loaded(execution, loaded),
+            Done::Opened(loading, _) | Done::Loaded(loading, _) if !self.is_current(loading) => {}
+            Done::Again(loading) | Done::LoadAgain(loading) if !self.is_current(loading) => {}
+            Done::Opened(loading, opened) => self.opened(loading.execution, opened),
+            Done::Loaded(loading, loaded) => self.loaded(loading, loaded),
             Done::Committed(outcomes) => self.batch_committed(outcomes),
             Done::Claimed(claims, ask, reply) => self.claimed(claims, ask, reply),
             Done::Fetched(fetched, ask, reply) => self.fetched(fetched, ask, reply),
-            Done::Again(execution) => {
+            Done::Decided(execution, id, decision) => self.decided(execution, id, *decision),
+            Done::Again(Loading { execution, .. }) => {
                 if let Some(slot) = self.slots.remove(&execution) {
-                    self.open_slot(execution, slot.queue, slot.is_fenced);
-                    // A submission that is not in the store yet starts anew, with the playbook it came with.
-                    if let Some(fresh) = self.slots.get_mut(&execution) {
-                        fresh.net = slot.net;
-                    }
+                    self.reopen(execution, slot);
+                }
+            }
+            Done::LoadAgain(Loading { execution, .. }) => {
+                if let Some(slot) = self.slots.get_mut(&execution) {
+                    slot.is_loading = false;
+                    self.decide(execution);
                 }
             }
         }
+    }
+
+    /// Whether what was loaded is still wanted: the execution may have been loaded anew meanwhile.
+    fn is_current(&self, loading: Loading) -> bool {
+        let slot = self.slots.get(&loading.execution);
+        slot.is_some_and(|slot| slot.load_number == loading.number)
     }
 
     /// Brings an execution into memory unless it is there.
@@ -188,42 +220,55 @@ impl Drive {
 
     /// Brings an execution into memory; its inputs wait.
     pub(super) fn open(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>) {
-        self.open_slot(execution, queue, false);
+        let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
+        slot.queue = queue;
+        self.reopen(execution, slot);
     }
 
-    fn open_slot(&mut self, execution: ExecutionId, queue: VecDeque<Waiting>, is_fenced: bool) {
+    /// Loads an execution anew; of what is in memory only its inputs and what is open about it are kept.
+    fn reopen(&mut self, execution: ExecutionId, former: Slot) {
         let mut slot = Slot::new(None, None, Vec::new(), Seq(0));
-        let doubts = queue.iter().flat_map(|waiting| waiting.doubts.iter());
-        let doubts: Vec<Mark> = doubts.copied().collect();
-        slot.queue = queue;
+        let marks = former.queue.iter().flat_map(|waiting| &waiting.doubts);
+        let questions = OpenQuestions {
+            marks: marks.copied().collect(),
+            commits: former.doubts.clone(),
+            is_fenced: former.is_fenced,
+        };
+        slot.queue = former.queue;
         slot.is_loading = true;
-        slot.is_fenced = is_fenced;
+        slot.load_number = former.load_number + 1;
+        let number = slot.load_number;
+        slot.is_fenced = former.is_fenced;
+        slot.doubts = former.doubts;
+        slot.offers_again = former.offers_again;
         self.slots.insert(execution, slot);
         let shared = self.shared.clone();
         let opening = async move {
-            let opened = loading::reopen(&shared, execution, doubts, is_fenced).await;
-            Done::Opened(execution, opened)
+            let opened = loading::reopen(&shared, execution, questions).await;
+            Done::Opened(Loading { execution, number }, opened)
         };
         self.work.push(Box::pin(opening));
     }
 
-    fn opened(&mut self, execution: ExecutionId, opened: Result<Option<Box<Opened>>, Error>) {
+    fn opened(&mut self, execution: ExecutionId, opened: Result<Opening, Error>) {
         let Some(slot) = self.slots.remove(&execution) else {
             return;
         };
         match opened {
-            Ok(Some(opened)) if self.is_elsewhere(&opened) => {
-                let owner = opened.owner.expect("someone else drives it");
-                refuse_all(slot.queue, || Error::Elsewhere(owner.clone()));
+            // This process never drove it, or was taken for dead and has lost it.
+            Ok(Opening::Elsewhere(owner)) => {
+                self.claims.forget_execution(execution);
+                let queue = accept_submissions(slot.queue);
+                refuse_all(queue, || Error::Elsewhere(owner.clone()));
             }
-            Ok(Some(opened)) => self.reopened(execution, *opened, slot.queue),
-            Ok(None) if slot.is_new() => {
-                let mut fresh = Slot::new(slot.net, None, Vec::new(), Seq(0));
+            Ok(Opening::Opened(opened)) => self.reopened(execution, *opened, slot),
+            Ok(Opening::Unknown) if slot.is_new() => {
+                let mut fresh = Slot::new(None, None, Vec::new(), Seq(0));
                 fresh.queue = slot.queue;
                 self.slots.insert(execution, fresh);
                 self.decide(execution);
             }
-            Ok(None) => refuse_all(slot.queue, || Error::NotFound(execution)),
+            Ok(Opening::Unknown) => refuse_all(slot.queue, || Error::NotFound(execution)),
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "cannot load an execution; trying again");
                 self.slots.insert(execution, slot);
@@ -240,7 +285,7 @@ impl Drive {
     }
 
     /// An execution is in memory; what turns out to be in its log already is answered, the rest is decided.
-    fn reopened(&mut self, execution: ExecutionId, opened: Opened, queue: VecDeque<Waiting>) {
+    fn reopened(&mut self, execution: ExecutionId, opened: Opened, former: Slot) {
         let landed = opened.landed;
         let first = landed.iter().map(|(seq, _)| *seq).min();
         let tail = opened.tail.iter();
@@ -252,7 +297,7 @@ impl Drive {
             opened.tail,
             opened.snapshot_seq,
         );
-        let queue = accept_submissions(queue);
+        let queue = accept_submissions(former.queue);
         fresh.queue = accept_landed(&fresh, queue, &landed);
         let fenced = opened.claims.as_deref();
         let fenced = fenced.map(|claims| fresh.take_fenced(claims));
@@ -268,28 +313,29 @@ impl Drive {
             }
         }
         self.decide(execution);
-    }
-
-    /// Whether another server drives it: this one never did, or was taken for dead and has lost it.
-    fn is_elsewhere(&self, opened: &Opened) -> bool {
-        let owner = opened.owner.as_ref();
-        owner.is_some_and(|owner| *owner != self.shared.owner)
+        if former.offers_again {
+            // Commands that were on their way to a worker are found again through the store.
+            self.offered();
+        }
     }
 
     /// Loads the execution again after a while, its inputs still in line.
     pub(super) fn again(&mut self, execution: ExecutionId) {
-        if let Some(slot) = self.slots.get_mut(&execution) {
-            slot.is_loading = true;
-        }
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        slot.is_loading = true;
+        slot.load_number += 1;
+        let number = slot.load_number;
         self.work.push(Box::pin(async move {
             tokio::time::sleep(RETRY_AFTER).await;
-            Done::Again(execution)
+            Done::Again(Loading { execution, number })
         }));
     }
 
     pub(super) fn line_up(&mut self, execution: ExecutionId, waiting: Waiting) {
         if let Some(slot) = self.slots.get_mut(&execution) {
-            slot.queue.push_back(waiting);
+            slot.line_up(waiting);
             self.decide(execution);
         }
     }
@@ -300,38 +346,135 @@ impl Drive {
             let Some(slot) = self.slots.get_mut(&execution) else {
                 return;
             };
-            if slot.is_loading || slot.waits_for_commit {
+            if slot.is_loading || slot.waits_for_commit || slot.deciding.is_some() {
                 return;
             }
-            let Some(waiting) = slot.queue.pop_front() else {
+            let Some(waiting) = slot.queue.front() else {
                 return;
             };
-            let Some((net, input)) = slot.decided_with(&waiting) else {
-                slot.queue.push_front(waiting);
+            let is_submission = matches!(waiting.input, Input::Submit(_));
+            if is_submission && slot.state.is_some() {
+                if let Some(waiting) = slot.queue.pop_front() {
+                    slot.join_submission(waiting);
+                }
+                continue;
+            }
+            if !is_submission && slot.state.is_none() {
+                // The submission before it was refused; the store knows whether there is such an execution.
+                if let Some(slot) = self.slots.remove(&execution) {
+                    self.reopen(execution, slot);
+                }
+                return;
+            }
+            let Some((net, input)) = slot.decided_with(waiting) else {
                 return;
             };
             let stamp = stamp(&self.shared, &waiting.input);
-            let state: Option<&State> = slot.state.as_ref();
-            match engine::decide(&net, state, input, stamp, &slot.loaded) {
-                Ok(decision) => {
-                    slot.loaded = model::template::Loaded::default();
-                    slot.net = Some(net);
-                    if matches!(waiting.input, Input::GoOn) && decision.is_nothing() {
-                        waiting.done();
-                    } else {
-                        self.gather(execution, waiting, decision);
-                    }
-                }
-                Err(Undecided::Needs(needs)) => {
-                    slot.queue.push_front(waiting);
-                    return self.load(execution, needs);
-                }
-                Err(Undecided::Refused(_)) if state.is_some() && self.may_lag(&waiting) => {
-                    return self.check(execution, waiting);
-                }
-                Err(Undecided::Refused(refusal)) => self.refuse(execution, waiting, refusal),
+            if slot.needs_thread() {
+                return self.decide_on_thread(execution, net, input, stamp);
+            }
+            let start = Instant::now();
+            let result = engine::decide(&net, slot.state.as_ref(), input, stamp, &slot.loaded);
+            slot.is_slow = start.elapsed() > DECISION_TIME_MAX;
+            if !self.take_decision(execution, result) {
+                return;
             }
         }
+    }
+
+    /// Decides the input in front while other executions go on.
+    fn decide_on_thread(
+        &mut self,
+        execution: ExecutionId,
+        net: Arc<Net>,
+        input: Input,
+        stamp: engine::Stamp,
+    ) {
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        self.decisions += 1;
+        let id = DecisionId(self.decisions);
+        slot.deciding = Some(id);
+        let state = slot.state.clone();
+        let loaded = slot.loaded.clone();
+        let deciding = tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
+            let result = engine::decide(&net, state.as_ref(), input, stamp, &loaded);
+            TimedDecision {
+                result,
+                is_slow: start.elapsed() > DECISION_TIME_MAX,
+            }
+        });
+        self.work.push(Box::pin(async move {
+            match deciding.await {
+                Ok(decision) => Done::Decided(execution, id, Box::new(decision)),
+                Err(error) => match error.try_into_panic() {
+                    // A decision that panics ends the drive, wherever it is made.
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The process ends.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        }));
+    }
+
+    fn decided(&mut self, execution: ExecutionId, id: DecisionId, decision: TimedDecision) {
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        // The slot was loaded anew meanwhile; its inputs are still in line.
+        if slot.deciding != Some(id) {
+            return;
+        }
+        slot.deciding = None;
+        slot.is_slow = decision.is_slow;
+        if self.take_decision(execution, decision.result) {
+            self.decide(execution);
+        }
+    }
+
+    /// Takes up what was decided about the input in front. False: the slot waits for something.
+    fn take_decision(
+        &mut self,
+        execution: ExecutionId,
+        result: Result<Decision, Undecided>,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return false;
+        };
+        let decision = match result {
+            Ok(decision) => decision,
+            Err(Undecided::Needs(needs)) => {
+                self.load(execution, needs);
+                return false;
+            }
+            Err(Undecided::Refused(refusal)) => {
+                let is_known = slot.state.is_some();
+                let Some(waiting) = slot.queue.pop_front() else {
+                    return false;
+                };
+                if is_known && self.may_lag(&waiting) {
+                    self.check(execution, waiting);
+                    return false;
+                }
+                self.refuse(execution, waiting, refusal);
+                return true;
+            }
+        };
+        let Some(waiting) = slot.queue.pop_front() else {
+            return false;
+        };
+        slot.loaded = model::template::Loaded::default();
+        if let Some((net, _)) = slot.decided_with(&waiting) {
+            slot.net = Some(net);
+        }
+        if matches!(waiting.input, Input::GoOn) && decision.is_nothing() {
+            waiting.done();
+        } else {
+            self.gather(execution, waiting, decision);
+        }
+        true
     }
 
     /// Whether others may have moved what the input was decided on.
@@ -362,7 +505,7 @@ impl Drive {
 
     /// An input that does not fit changes nothing, but the message that brought it is done with.
     fn refuse(&mut self, execution: ExecutionId, waiting: Waiting, refusal: engine::Refusal) {
-        if waiting.extras.consumed.is_some() {
+        if waiting.extras.consumed.is_some() && !waiting.extras.answers_refusal {
             self.gather_consumed(execution, &waiting);
         }
         if let Some(reply) = waiting.reply {
@@ -393,14 +536,16 @@ impl Drive {
             slot.waits_for_commit = true;
             return;
         }
+        let number = slot.load_number;
         let shared = self.shared.clone();
         self.work.push(Box::pin(async move {
             let result = loading::load(&shared, execution, needs, loaded).await;
-            Done::Loaded(execution, result)
+            Done::Loaded(Loading { execution, number }, result)
         }));
     }
 
-    fn loaded(&mut self, execution: ExecutionId, loaded: Result<model::template::Loaded, Error>) {
+    fn loaded(&mut self, loading: Loading, loaded: Result<model::template::Loaded, Error>) {
+        let execution = loading.execution;
         let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
@@ -412,7 +557,12 @@ impl Drive {
             }
             Err(error) => {
                 tracing::warn!(%execution, %error, "cannot load what a decision needs; trying again");
-                self.again(execution);
+                // The state stays, for a commit may be under way; the decision names its needs anew.
+                slot.is_loading = true;
+                self.work.push(Box::pin(async move {
+                    tokio::time::sleep(RETRY_AFTER).await;
+                    Done::LoadAgain(loading)
+                }));
             }
         }
     }

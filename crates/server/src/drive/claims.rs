@@ -3,18 +3,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use model::command::{Command, Work};
+use model::command::Command;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use tokio::sync::oneshot;
-use wire::{Ask, Claimed, Resume, Told};
+use wire::{Ask, Claimed, Told};
 
+use crate::bounded::BoundedCache;
 use crate::drive::actor::{Done, Drive};
 use crate::drive::fetch::{Fetched, fetch};
-use crate::drive::handle::Hands;
+use crate::drive::handle::{Assignments, Hands};
 use crate::error::Error;
 
 /// What the drive knows of workers.
-#[derive(Default)]
 pub(super) struct Claims {
     /// Who holds which command.
     holders: HashMap<CommandId, WorkerId>,
@@ -26,7 +26,29 @@ pub(super) struct Claims {
     shelf: HashMap<Name, VecDeque<Shelved>>,
     /// Workers that listen, and what there is to tell those that do not at the moment.
     listeners: HashMap<WorkerId, Listener>,
+    /// How often a listener was used.
+    uses: u64,
+    /// Who here has taken which command of an execution that another process drives.
+    elsewhere: BoundedCache<CommandId, WorkerId>,
 }
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            holders: HashMap::new(),
+            asks: VecDeque::new(),
+            on_offer: HashMap::new(),
+            shelf: HashMap::new(),
+            listeners: HashMap::new(),
+            uses: 0,
+            elsewhere: BoundedCache::new(ELSEWHERE_MAX),
+        }
+    }
+}
+
+/// So many commands of executions that others drive are remembered, with who has taken them here. A worker whose command
+/// is forgotten learns from its next report that it is over.
+const ELSEWHERE_MAX: usize = 4_096;
 
 /// A command on the shelf, and the kinds its step needs.
 type Shelved = (CommandId, Arc<[Name]>);
@@ -35,7 +57,7 @@ struct Parked {
     ask: Ask,
     reply: oneshot::Sender<Result<Vec<Claimed>, Error>>,
     /// Commands assigned to it that are not durable yet.
-    assigned: u32,
+    assigned: Vec<CommandId>,
     ready: Vec<Claimed>,
 }
 
@@ -44,7 +66,7 @@ impl Parked {
     fn takes(&self, pool: &Name, kinds: &[Name]) -> bool {
         !self.reply.is_closed()
             && self.ask.pool == *pool
-            && self.assigned < self.ask.max
+            && self.assigned.len() + self.ready.len() < self.ask.max as usize
             && serves(self.ask.kinds.as_deref(), kinds)
     }
 }
@@ -58,7 +80,28 @@ fn serves(calls: Option<&[Name]>, needs: &[Name]) -> bool {
 struct Listener {
     reply: Option<oneshot::Sender<Vec<Told>>>,
     untold: Vec<Told>,
+    /// Counts up with each use, so that those of workers that went away long ago can be told.
+    used: u64,
 }
+
+impl Listener {
+    fn listens(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+}
+
+/// So many workers are remembered that do not listen at the moment. One that is forgotten learns from its next report or
+/// heartbeat what it would have been told.
+const SILENT_LISTENERS_MAX: usize = 256;
+
+/// How long a command that was given back is not looked for.
+const GIVE_BACK_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// So many pools are remembered as having nothing on offer; of one that is forgotten the store is asked.
+const POOLS_MAX: usize = 1_024;
+
+/// A shelf of this length is looked through for commands that are over, and again whenever it has doubled.
+const SHELF_CHECKED_MIN: usize = 1_024;
 
 impl Claims {
     /// Who gets a command that is being issued: the worker that reports, or one that waits. The flag says which.
@@ -79,43 +122,60 @@ impl Claims {
         }
         let fits = |parked: &&mut Parked| parked.takes(&command.pool, kinds);
         let parked = self.asks.iter_mut().find(fits)?;
-        parked.assigned += 1;
+        parked.assigned.push(command.id);
         self.holders.insert(command.id, parked.ask.worker.clone());
         Some((parked.ask.worker.clone(), false))
     }
 
-    /// The commit that would have handed these to waiting workers did not happen.
-    pub(super) fn unhand(
-        &mut self,
-        execution: ExecutionId,
-        handed: &[(WorkerId, Seq, LeaseEpoch)],
-    ) {
-        for (worker, seq, _) in handed {
-            self.holders.remove(&CommandId {
-                execution,
-                seq: *seq,
-            });
-            let mut asks = self.asks.iter_mut();
-            if let Some(parked) =
-                asks.find(|parked| parked.ask.worker == *worker && parked.assigned > 0)
-            {
-                parked.assigned -= 1;
-            }
+    /// Every assignment.
+    pub(super) fn assignments(&self) -> Assignments {
+        let waiting = self.asks.iter().flat_map(|parked| &parked.assigned);
+        Assignments {
+            waiting: waiting.copied().collect(),
+            held: self.holders.keys().copied().collect(),
         }
     }
 
-    /// The commit that would have handed these over did not happen.
-    pub(super) fn unassign(&mut self, execution: ExecutionId, handed: &[(Seq, LeaseEpoch)]) {
-        for (seq, _) in handed {
-            self.holders.remove(&CommandId {
-                execution,
-                seq: *seq,
-            });
+    /// Takes a command out of the request it was assigned to; tells where that request stands in line.
+    fn take_assigned(&mut self, command: CommandId) -> Option<usize> {
+        for (position, parked) in self.asks.iter_mut().enumerate() {
+            let found = parked.assigned.iter().position(|id| *id == command);
+            if let Some(index) = found {
+                parked.assigned.swap_remove(index);
+                return Some(position);
+            }
         }
+        None
+    }
+
+    /// Another process drives an execution: who holds its commands is known there.
+    pub(super) fn forget_execution(&mut self, execution: ExecutionId) {
+        self.holders
+            .retain(|command, _| command.execution != execution);
     }
 
     pub(super) fn forget(&mut self, command: CommandId) {
         self.holders.remove(&command);
+        self.elsewhere.remove(&command);
+    }
+
+    /// A worker's listener. Those that were used longest ago and do not listen make room for it.
+    fn listener(&mut self, worker: WorkerId) -> &mut Listener {
+        self.uses += 1;
+        if self.listeners.len() >= 2 * SILENT_LISTENERS_MAX && !self.listeners.contains_key(&worker)
+        {
+            let silent = self.listeners.values().filter(|known| !known.listens());
+            let mut used: Vec<u64> = silent.map(|known| known.used).collect();
+            if used.len() > SILENT_LISTENERS_MAX {
+                used.sort_unstable();
+                let oldest_kept = used[used.len() - SILENT_LISTENERS_MAX];
+                self.listeners
+                    .retain(|_, known| known.listens() || known.used >= oldest_kept);
+            }
+        }
+        let listener = self.listeners.entry(worker).or_default();
+        listener.used = self.uses;
+        listener
     }
 
     fn is_held(&self, command: CommandId) -> bool {
@@ -127,11 +187,11 @@ impl Claims {
         self.holders.get(&command).cloned()
     }
 
-    /// A worker holds these now.
-    pub(super) fn take(&mut self, worker: &WorkerId, commands: Vec<CommandId>) {
-        let taken = commands.into_iter();
-        self.holders
-            .extend(taken.map(|command| (command, worker.clone())));
+    /// A worker here has taken these commands of executions that others drive.
+    pub(super) fn take_elsewhere(&mut self, worker: &WorkerId, commands: Vec<CommandId>) {
+        for command in commands {
+            self.elsewhere.insert(command, worker.clone(), 1);
+        }
     }
 
     /// The commit that would have closed these did not happen.
@@ -147,14 +207,15 @@ impl Claims {
         }
     }
 
-    /// What a worker holds, as far as this process knows.
-    pub(super) fn held_by(&self, worker: &WorkerId) -> Vec<CommandId> {
-        let held = self.holders.iter().filter(|(_, holder)| *holder == worker);
+    /// What a worker here has taken of executions that others drive, as far as is remembered.
+    pub(super) fn held_elsewhere(&self, worker: &WorkerId) -> Vec<CommandId> {
+        let held = self.elsewhere.iter();
+        let held = held.filter(|(_, holder)| *holder == worker);
         held.map(|(command, _)| *command).collect()
     }
 
     pub(super) fn listen(&mut self, worker: WorkerId, reply: oneshot::Sender<Vec<Told>>) {
-        let listener = self.listeners.entry(worker).or_default();
+        let listener = self.listener(worker);
         if listener.untold.is_empty() {
             listener.reply = Some(reply);
         } else {
@@ -171,7 +232,7 @@ impl Claims {
 
     /// Tells a worker.
     pub(super) fn tell_worker(&mut self, worker: &WorkerId, told: Told) {
-        let listener = self.listeners.entry(worker.clone()).or_default();
+        let listener = self.listener(worker.clone());
         listener.untold.push(told);
         if let Some(reply) = listener.reply.take()
             && let Err(untold) = reply.send(std::mem::take(&mut listener.untold))
@@ -186,14 +247,14 @@ impl Drive {
     pub(super) fn ask(&mut self, ask: Ask, reply: oneshot::Sender<Result<Vec<Claimed>, Error>>) {
         self.claims
             .asks
-            .retain(|parked| !parked.reply.is_closed() || parked.assigned > 0);
+            .retain(|parked| !parked.reply.is_closed() || !parked.assigned.is_empty());
         // Of a pool that nobody has asked for yet, the store may hold commands from before this process began.
         let on_offer = self.claims.on_offer.get(&ask.pool).copied().unwrap_or(1);
         if on_offer == 0 {
             let parked = Parked {
                 ask,
                 reply,
-                assigned: 0,
+                assigned: Vec::new(),
                 ready: Vec::new(),
             };
             let pool = parked.ask.pool.clone();
@@ -229,6 +290,9 @@ impl Drive {
                 return;
             }
         };
+        if self.claims.on_offer.len() >= POOLS_MAX {
+            self.claims.on_offer.clear();
+        }
         let on_offer = self.claims.on_offer.entry(ask.pool.clone()).or_default();
         if claims.len() < ask.max as usize {
             *on_offer = 0;
@@ -242,13 +306,14 @@ impl Drive {
         let mut foreign = Vec::new();
         for claim in claims {
             let id = claim.command.id;
-            self.claims.holders.insert(id, ask.worker.clone());
             if let Some(claimed) = self.build_from(&claim.command, claim.lease_epoch) {
+                self.claims.holders.insert(id, ask.worker.clone());
                 ready.push(claimed);
                 continue;
             }
             self.forget_stale(id.execution);
             if self.shared.peers.is_some() {
+                self.claims.take_elsewhere(&ask.worker, vec![id]);
                 foreign.push((id, claim.lease_epoch));
             } else {
                 self.give_back(id, claim.lease_epoch);
@@ -296,7 +361,7 @@ impl Drive {
     }
 
     /// A claim nobody can use: the command is offered again, and its execution brought into memory for the next ask.
-    fn give_back(&mut self, command: CommandId, epoch: LeaseEpoch) {
+    pub(super) fn give_back(&mut self, command: CommandId, epoch: LeaseEpoch) {
         self.claims.forget(command);
         self.open_if_absent(command.execution);
         let shared = self.shared.clone();
@@ -304,6 +369,8 @@ impl Drive {
             if let Err(error) = shared.store.release(command, epoch).await {
                 tracing::warn!(%command, %error, "cannot give a command back; its lease will lapse");
             }
+            // Its execution may be loading: to offer the command at once would be to claim it in vain again and again.
+            tokio::time::sleep(GIVE_BACK_PAUSE).await;
             // A drive that is gone needs no hint.
             let _ = shared
                 .drive
@@ -313,48 +380,50 @@ impl Drive {
     }
 
     /// A command that was assigned to a waiting worker is durable; it goes to the worker.
-    pub(super) fn hand(
-        &mut self,
-        execution: ExecutionId,
-        worker: &WorkerId,
-        seq: Seq,
-        epoch: LeaseEpoch,
-    ) {
-        let Some(claimed) = self.build(execution, seq, epoch) else {
+    pub(super) fn hand(&mut self, command: CommandId, epoch: LeaseEpoch) {
+        let position = self.claims.take_assigned(command);
+        // A command that was closed meanwhile goes to nobody.
+        let claimed = self.build(command.execution, command.seq, epoch);
+        match (position, claimed) {
+            (Some(position), claimed) => {
+                self.claims.asks[position].ready.extend(claimed);
+                self.answer_if_complete(position);
+            }
+            (None, Some(_)) => self.give_back(command, epoch),
+            (None, None) => {}
+        }
+    }
+
+    /// The commit that would have assigned a command did not happen; the worker's request goes on without it.
+    pub(super) fn unassign(&mut self, command: CommandId) {
+        self.claims.forget(command);
+        if let Some(position) = self.claims.take_assigned(command) {
+            self.answer_if_complete(position);
+        }
+    }
+
+    /// Answers a request once everything assigned to it is durable; one that has got nothing goes on waiting.
+    fn answer_if_complete(&mut self, position: usize) {
+        let parked = &self.claims.asks[position];
+        if !parked.assigned.is_empty() || parked.ready.is_empty() {
             return;
-        };
-        let position = self
-            .claims
-            .asks
-            .iter()
-            .position(|parked| parked.ask.worker == *worker && parked.assigned > 0);
-        let Some(position) = position else {
-            return self.give_back(claimed.command.id, epoch);
-        };
-        let parked = &mut self.claims.asks[position];
-        parked.assigned -= 1;
-        parked.ready.push(claimed);
-        if parked.assigned == 0 {
-            let parked = self
-                .claims
-                .asks
-                .remove(position)
-                .expect("the position was just found");
-            if let Err(Ok(unwanted)) = parked.reply.send(Ok(parked.ready)) {
-                for claimed in unwanted {
-                    self.give_back(claimed.command.id, claimed.lease_epoch);
-                }
+        }
+        let parked = self.claims.asks.remove(position);
+        let Some(parked) = parked else { return };
+        if let Err(Ok(unwanted)) = parked.reply.send(Ok(parked.ready)) {
+            for claimed in unwanted {
+                self.give_back(claimed.command.id, claimed.lease_epoch);
             }
         }
     }
 
     /// A command is on offer to whoever asks.
     pub(super) fn offer(&mut self, pool: &Name, kinds: Arc<[Name]>, command: CommandId) {
-        self.claims
-            .shelf
-            .entry(pool.clone())
-            .or_default()
-            .push_back((command, kinds));
+        let offered = self.claims.shelf.entry(pool.clone()).or_default();
+        offered.push_back((command, kinds));
+        if offered.len() >= SHELF_CHECKED_MIN && offered.len().is_power_of_two() {
+            self.clear_shelf(pool);
+        }
         self.serve(pool);
     }
 
@@ -382,13 +451,24 @@ impl Drive {
                 break;
             };
             let parked = &mut self.claims.asks[position];
-            parked.assigned += 1;
+            parked.assigned.push(command);
             let worker = parked.ask.worker.clone();
             self.claims.holders.insert(command, worker.clone());
             self.gather_hand(command, worker);
         }
         left.append(&mut offered);
-        self.claims.shelf.insert(pool.clone(), left);
+        if !left.is_empty() {
+            self.claims.shelf.insert(pool.clone(), left);
+        }
+    }
+
+    /// Takes off a shelf what may not be handed out any more.
+    fn clear_shelf(&mut self, pool: &Name) {
+        let Some(mut offered) = self.claims.shelf.remove(pool) else {
+            return;
+        };
+        offered.retain(|(command, _)| self.is_on_offer(*command));
+        self.claims.shelf.insert(pool.clone(), offered);
     }
 
     /// What a worker elsewhere needs to run commands that it holds.
@@ -445,95 +525,11 @@ impl Drive {
     /// A worker that waits and has nothing assigned asks again.
     fn wake_one(&mut self, pool: &Name) {
         let idle = |parked: &Parked| {
-            parked.ask.pool == *pool && parked.assigned == 0 && parked.ready.is_empty()
+            parked.ask.pool == *pool && parked.assigned.is_empty() && parked.ready.is_empty()
         };
         let position = self.claims.asks.iter().position(idle);
         if let Some(parked) = position.and_then(|position| self.claims.asks.remove(position)) {
             self.ask(parked.ask, parked.reply);
         }
-    }
-
-    /// A live command as a worker gets it.
-    pub(super) fn build(
-        &mut self,
-        execution: ExecutionId,
-        seq: Seq,
-        epoch: LeaseEpoch,
-    ) -> Option<Claimed> {
-        let slot = self.slots.get_mut(&execution)?;
-        let state = slot.state.as_ref()?;
-        let live = state.commands.get(&seq)?;
-        let run = state.run(&live.run)?;
-        let command = Command {
-            id: CommandId { execution, seq },
-            playbook: state.hash.clone(),
-            run: live.run.clone(),
-            work: live.work_left(),
-            dispatch: run.dispatches.max(1),
-            pool: "".into(),
-            args: run.args.clone(),
-            loop_started: run.loop_.as_ref().map(|loop_| loop_.holder_of(live.work)),
-        };
-        self.build_from(&command, epoch)
-    }
-
-    fn build_from(&mut self, command: &Command, lease_epoch: LeaseEpoch) -> Option<Claimed> {
-        let slot = self.slots.get_mut(&command.id.execution)?;
-        let context = slot.context(&command.run)?;
-        let state = slot.state.as_ref()?;
-        state.commands.get(&command.id.seq)?;
-        let run = state.run(&command.run)?;
-        metrics::counter!(crate::metrics::CLAIMED).increment(1);
-        let mut resume = Vec::new();
-        let mut over = Vec::new();
-        match (command.work, &run.loop_) {
-            (Work::Range { from, to, .. }, Some(loop_)) => {
-                let live = loop_
-                    .live
-                    .range(from..to)
-                    .filter(|(index, _)| !loop_.suspended.contains(index));
-                resume.extend(live.map(|(index, continuation)| Resume {
-                    iteration: Some(*index),
-                    continuation: continuation.clone(),
-                    started: true,
-                }));
-                let is_over = |index: &u64| {
-                    loop_.has_ended(*index)
-                        || loop_.suspended.contains(index)
-                        || loop_.awake.contains(index)
-                };
-                if loop_.ended() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty() {
-                    over.extend((from..to).filter(is_over));
-                }
-            }
-            (Work::Iteration { index }, Some(loop_)) => {
-                let continuation = loop_.live.get(&index).cloned().unwrap_or_default();
-                let started = loop_.live.contains_key(&index);
-                resume.push(Resume {
-                    iteration: Some(index),
-                    continuation,
-                    started,
-                });
-            }
-            (Work::Pipeline, _) if run.started => resume.push(own(run)),
-            (Work::Prepare, _) if !run.pipeline.visits.is_empty() => resume.push(own(run)),
-            _ => {}
-        }
-        Some(Claimed {
-            command: command.clone(),
-            lease_epoch,
-            context,
-            resume,
-            over,
-        })
-    }
-}
-
-/// How far the run's own pipeline came.
-fn own(run: &engine::Run) -> Resume {
-    Resume {
-        iteration: None,
-        continuation: run.pipeline.clone(),
-        started: true,
     }
 }

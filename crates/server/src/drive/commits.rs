@@ -17,7 +17,7 @@ use crate::drive::gathered::{Gathered, Issuing, Offered};
 use crate::drive::handle::{Posted, Published, Reply};
 use crate::drive::slot::{Decided, Slot, Waiting};
 use crate::error::Error;
-use crate::loading::SNAPSHOT_VERSION;
+use crate::loading::{DoubtfulCommit, SNAPSHOT_VERSION};
 use crate::snapshot;
 
 /// A snapshot is taken when this many events have come since the last.
@@ -112,7 +112,9 @@ impl Drive {
         slot.state = Some(decision.state);
         slot.snapshot_if_due();
         if more {
-            slot.queue.push_front(Waiting::new(Input::GoOn));
+            // What follows waits until this part is durable, so that other executions and other inputs have their turn.
+            slot.continue_later();
+            slot.waits_for_commit = true;
         }
     }
 
@@ -208,6 +210,10 @@ impl Drive {
 
     fn committed(&mut self, execution: ExecutionId, outcome: Outcome) {
         let Some(slot) = self.slots.get_mut(&execution) else {
+            // A slot with a commit under way is never dropped; should it be, nobody stays assigned.
+            for (_, seq, _) in outcome.rest.handed {
+                self.unassign(CommandId { execution, seq });
+            }
             return;
         };
         let decided = slot.under_way.take().unwrap_or_default();
@@ -231,9 +237,13 @@ impl Drive {
                 let first = outcome.rest.events.first();
                 let first = first.map(|event| (event.seq, event.event_id));
                 let mut decided = decided;
+                let handed = outcome.rest.handed.iter();
+                let mut claims: Vec<_> = handed.map(|(_, seq, epoch)| (*seq, *epoch)).collect();
                 for entry in &mut decided {
                     entry.waiting.doubts.extend(first);
+                    claims.extend(&entry.handed);
                 }
+                slot.doubts.push(DoubtfulCommit { first, claims });
                 self.put_back(execution, decided, &outcome.rest, NotDone::Again);
             }
             Err(error) => {
@@ -252,35 +262,40 @@ impl Drive {
         rest: &Rest,
         why: NotDone,
     ) {
-        let Some(mut slot) = self.slots.remove(&execution) else {
+        let Some(slot) = self.slots.get_mut(&execution) else {
             return;
         };
-        self.claims.unhand(execution, &rest.handed);
+        let mut assigned: Vec<Seq> = rest.handed.iter().map(|(_, seq, _)| *seq).collect();
         self.claims.hold_again(execution, &rest.stops);
-        let gathered = slot.gathered.take().map(|gathered| {
-            self.claims.unhand(execution, &gathered.handed);
+        let gathered = slot.gathered.take();
+        let gathered = gathered.map_or_else(Vec::new, |gathered| {
+            assigned.extend(gathered.handed.iter().map(|(_, seq, _)| *seq));
             self.claims.hold_again(execution, &gathered.stops);
             gathered.decided
         });
-        let gathered = gathered.unwrap_or_default();
         let mut queue: VecDeque<Waiting> = VecDeque::new();
         let mut why = why;
         for entry in decided.into_iter().chain(gathered) {
-            self.claims.unassign(execution, &entry.handed);
+            assigned.extend(entry.handed.iter().map(|(seq, _)| *seq));
             queue.extend(why.answer(entry.waiting));
         }
         queue.append(&mut slot.queue);
         slot.queue = queue;
-        self.slots.insert(execution, slot);
+        // Until it is loaded anew nothing is decided, assigned or built from what is in memory.
+        slot.state = None;
+        slot.offers_again = true;
+        slot.waits_for_commit = false;
+        slot.deciding = None;
+        for seq in assigned {
+            self.unassign(CommandId { execution, seq });
+        }
         self.again(execution);
-        // Commands that were on their way to a worker are found again through the store.
-        self.offered();
     }
 
     /// The commit is durable: answers, hints and streams may leave.
     fn announce(&mut self, execution: ExecutionId, decided: Vec<Decided>, rest: Rest) {
-        for (worker, seq, epoch) in rest.handed {
-            self.hand(execution, &worker, seq, epoch);
+        for (_, seq, epoch) in rest.handed {
+            self.hand(CommandId { execution, seq }, epoch);
         }
         let answers = self.answers(execution, decided);
         if let Some(slot) = self.slots.get_mut(&execution) {
@@ -307,8 +322,12 @@ impl Drive {
         }
         // Who is woken last runs first: a worker waits for its answer, and nobody for the streams.
         for (reply, answer) in answers {
-            // Nobody waits for the answer any more: nothing to do.
-            let _ = reply.send(Ok(answer));
+            if let Err(Ok(unheard)) = reply.send(Ok(answer)) {
+                // Nobody waits for the answer any more: what was assigned with it is offered to others.
+                for claimed in unheard.next {
+                    self.give_back(claimed.command.id, claimed.lease_epoch);
+                }
+            }
         }
     }
 

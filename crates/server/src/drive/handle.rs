@@ -28,6 +28,15 @@ pub struct Published {
     pub status: RunStatus,
 }
 
+/// The commands that the drive has assigned to workers.
+#[derive(Debug, Clone, Default)]
+pub struct Assignments {
+    /// Those that a waiting worker gets once they are durable.
+    pub waiting: Vec<CommandId>,
+    /// Those that a worker holds.
+    pub held: Vec<CommandId>,
+}
+
 /// A worker that can take further commands with the answer to its report.
 #[derive(Debug, Clone)]
 pub(crate) struct Hands {
@@ -59,10 +68,14 @@ pub(crate) struct Extras {
     pub(crate) hands: Option<Hands>,
     /// The message that the input came in.
     pub(crate) consumed: Option<MessageKey>,
+    /// Whether whoever posts the input answers its message should it be refused; else the drive consumes it.
+    pub(crate) answers_refusal: bool,
     /// The events whose ids came from outside, with the hash of what was sent.
     pub(crate) foreign: HashMap<EventId, [u8; 32]>,
     /// The text of the playbook that a retry goes on with.
     pub(crate) switch: Option<Box<Registered>>,
+    /// The playbook that a submission starts.
+    pub(crate) net: Option<Arc<Net>>,
 }
 
 impl Extras {
@@ -130,6 +143,8 @@ pub(crate) enum Order {
     },
     /// A command is held by nobody of this process any more.
     Forget(CommandId),
+    /// Tell which commands are assigned to workers.
+    Inspect(oneshot::Sender<Assignments>),
     /// Answer when everything taken in so far is durable.
     Drain(oneshot::Sender<()>),
 }
@@ -194,6 +209,15 @@ impl Handle {
             reply,
         })
         .await
+    }
+
+    /// Which commands are assigned to workers; none where the drive is gone.
+    pub(crate) async fn assignments(&self) -> Assignments {
+        let (reply, answer) = oneshot::channel();
+        if self.send(Order::Inspect(reply)).await.is_err() {
+            return Assignments::default();
+        }
+        answer.await.unwrap_or_default()
     }
 
     /// Which commands of executions driven elsewhere a worker has taken here.

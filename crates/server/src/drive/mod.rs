@@ -5,6 +5,7 @@
 //! the next. A commit that did not happen puts its inputs back in line on freshly loaded state.
 
 mod actor;
+mod build;
 mod claims;
 mod commits;
 mod fetch;
@@ -13,5 +14,5 @@ mod handle;
 mod slot;
 
 pub(crate) use actor::run;
-pub use handle::Published;
+pub use handle::{Assignments, Published};
 pub(crate) use handle::{Extras, Handle, Hands, Order, Posted, channel};

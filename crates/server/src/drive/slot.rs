@@ -13,12 +13,19 @@ use wire::{Context, Verdict};
 
 use crate::drive::gathered::Gathered;
 use crate::drive::handle::{Extras, Posted, Reply};
-use crate::loading::Mark;
+use crate::loading::{DoubtfulCommit, Mark};
 
 /// How many recent events are kept at hand for templates.
 const TAIL_MAX: usize = 512;
 
+/// A step with more arcs has conditions enough to hold up other executions while they are evaluated.
+const WIDE_STEP_ARCS: usize = 64;
+
 /// One execution in memory.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a slot waits for and how it was fenced are facts of their own"
+)]
 pub(super) struct Slot {
     /// The playbook; none while the slot is being opened.
     pub(super) net: Option<Arc<Net>>,
@@ -29,20 +36,34 @@ pub(super) struct Slot {
     pub(super) loaded: Loaded,
     /// Whether something is being loaded for the input in front, or for the slot itself.
     pub(super) is_loading: bool,
-    /// Whether the input in front needs something that the commit under way may hold.
+    /// Goes up whenever the execution is to be loaded anew: what was being loaded before that is not used.
+    pub(super) load_number: u64,
+    /// Whether the input in front needs something that the commit under way may hold, or continues what it holds.
     pub(super) waits_for_commit: bool,
+    /// The decision about the input in front that a thread of its own is making.
+    pub(super) deciding: Option<DecisionId>,
+    /// Whether the latest decision took so long that the next one gets a thread of its own.
+    pub(super) is_slow: bool,
     /// Decided, not handed to the store yet.
     pub(super) gathered: Option<Gathered>,
     /// Handed to the store: the inputs, to be put back in line should the commit not happen.
     pub(super) under_way: Option<Vec<Decided>>,
     /// Whether a commit was refused because a claim that entitled to it is not current.
     pub(super) is_fenced: bool,
+    /// Commits of which nobody knows whether they happened.
+    pub(super) doubts: Vec<DoubtfulCommit>,
+    /// Whether its commands are offered again once it is loaded: some were assigned in a commit that did not happen.
+    pub(super) offers_again: bool,
     /// The last seq that a snapshot covers.
     pub(super) snapshot_seq: Seq,
     tail: VecDeque<Event>,
     /// The latest context, and the latest of a loop that sees an older `ctx`.
     contexts: [Option<(ContextKey, Arc<Context>)>; 2],
 }
+
+/// One decision that is made on a thread of its own; its result counts only while the slot waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DecisionId(pub(super) u64);
 
 /// What a context depends on.
 #[derive(PartialEq)]
@@ -87,6 +108,19 @@ impl Waiting {
         }
     }
 
+    /// An input whose outcome someone waits for.
+    pub(super) fn answering(
+        input: Input,
+        extras: Extras,
+        reply: oneshot::Sender<Result<Reply, Posted>>,
+    ) -> Self {
+        Self {
+            extras,
+            reply: Some(reply),
+            ..Self::new(input)
+        }
+    }
+
     /// An input that nobody waits for.
     pub(super) fn new(input: Input) -> Self {
         Self {
@@ -113,10 +147,15 @@ impl Slot {
             queue: VecDeque::new(),
             loaded: Loaded::default(),
             is_loading: false,
+            load_number: 0,
             waits_for_commit: false,
+            deciding: None,
+            is_slow: false,
             gathered: None,
             under_way: None,
             is_fenced: false,
+            doubts: Vec::new(),
+            offers_again: false,
             snapshot_seq,
             tail: tail.into_iter().skip(skip).collect(),
             contexts: [None, None],
@@ -131,16 +170,49 @@ impl Slot {
             && !self.is_loading
     }
 
+    /// Whether the next decision may take so long that other executions would have to wait for it.
+    pub(super) fn needs_thread(&self) -> bool {
+        let is_wide = |net: &Arc<Net>| net.arcs_of_a_step_max() > WIDE_STEP_ARCS;
+        self.is_slow || self.net.as_ref().is_some_and(is_wide)
+    }
+
+    /// Puts an input in line. A request to stop goes before the continuation of a long decision, which may follow
+    /// itself without end.
+    pub(super) fn line_up(&mut self, waiting: Waiting) {
+        let decided = usize::from(self.deciding.is_some());
+        let mut undecided = self.queue.iter().skip(decided);
+        let continuation = undecided.position(|other| matches!(other.input, Input::GoOn));
+        match continuation {
+            Some(place) if matches!(waiting.input, Input::Cancel(_)) => {
+                self.queue.insert(decided + place, waiting);
+            }
+            _ => self.queue.push_back(waiting),
+        }
+    }
+
+    /// Puts the continuation of a decision in front of what waits, but behind requests to stop.
+    pub(super) fn continue_later(&mut self) {
+        let inputs = std::mem::take(&mut self.queue).into_iter();
+        let (stops, others): (Vec<_>, Vec<_>) =
+            inputs.partition(|waiting| matches!(waiting.input, Input::Cancel(_)));
+        self.queue.extend(stops);
+        self.queue.push_back(Waiting::new(Input::GoOn));
+        self.queue.extend(others);
+    }
+
     /// Whether the execution is only being submitted.
     pub(super) fn is_new(&self) -> bool {
         let first = self.queue.front().map(|waiting| &waiting.input);
-        self.net.is_some() && matches!(first, Some(Input::Submit(_)))
+        matches!(first, Some(Input::Submit(_)))
     }
 
-    /// The playbook that an input is decided with, and the input; a retry may bring another text.
+    /// The playbook that an input is decided with, and the input; a submission brings its own, a retry may bring another.
     pub(super) fn decided_with(&self, waiting: &Waiting) -> Option<(Arc<Net>, Input)> {
-        let net = self.net.clone()?;
         let input = waiting.input.clone();
+        if let Input::Submit(_) = &input {
+            return Some((waiting.extras.net.clone()?, input));
+        }
+        let net = self.net.clone()?;
         Some(match (&input, &waiting.extras.switch) {
             (Input::Retry { .. }, Some(to)) => {
                 let switch = Box::new(Switch {
@@ -153,6 +225,21 @@ impl Slot {
             }
             _ => (net, input),
         })
+    }
+
+    /// A submission of an execution that is here already: it is answered when the first one is durable.
+    pub(super) fn join_submission(&mut self, waiting: Waiting) {
+        let decided = Decided {
+            waiting,
+            handed: Vec::new(),
+            command: None,
+            recorded: Vec::new(),
+        };
+        match (&mut self.gathered, &mut self.under_way) {
+            (Some(gathered), _) => gathered.decided.push(decided),
+            (None, Some(under_way)) => under_way.push(decided),
+            (None, None) => decided.waiting.done(),
+        }
     }
 
     /// Keeps the events of a decision at hand: the store does not have them yet.

@@ -7,10 +7,14 @@ use model::id::PlaybookHash;
 use serde_json::Value;
 use store::{Sealed, SealedPlace, Store};
 
+use crate::bounded::BoundedCache;
 use crate::keychain::config::KeychainConfig;
 use crate::keychain::declared::Declared;
 use crate::keychain::error::Error;
 use crate::keychain::seal;
+
+/// What so many playbooks open is remembered.
+const DECLARED_MAX: usize = 1_024;
 
 /// What an endpoint is asked for.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -29,7 +33,7 @@ pub(crate) struct Keychain {
     asking: Mutex<HashMap<Asked, Weak<tokio::sync::Mutex<()>>>>,
     /// Held while the master key changes.
     pub(super) rotating: tokio::sync::Mutex<()>,
-    declared: Mutex<HashMap<PlaybookHash, Arc<Declared>>>,
+    declared: Mutex<BoundedCache<PlaybookHash, Arc<Declared>>>,
 }
 
 impl Keychain {
@@ -39,7 +43,7 @@ impl Keychain {
             store,
             asking: Mutex::default(),
             rotating: tokio::sync::Mutex::default(),
-            declared: Mutex::default(),
+            declared: Mutex::new(BoundedCache::new(DECLARED_MAX)),
         }
     }
 
@@ -76,8 +80,11 @@ impl Keychain {
     /// What a playbook opens, found out once.
     pub(super) fn declared(&self, playbook: &model::playbook::Playbook) -> Arc<Declared> {
         let mut known = self.declared.lock().expect("looking up does not panic");
-        let made = known.entry(playbook.hash.clone());
-        made.or_insert_with(|| Arc::new(Declared::of(playbook)))
-            .clone()
+        if let Some(declared) = known.get(&playbook.hash) {
+            return declared;
+        }
+        let declared = Arc::new(Declared::of(playbook));
+        known.insert(playbook.hash.clone(), declared.clone(), 1);
+        declared
     }
 }

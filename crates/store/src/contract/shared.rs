@@ -1,13 +1,14 @@
 //! What executions and processes share: messages, the catalog, ownership, one directory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use model::id::{ExecutionId, Seq};
+use model::id::{ExecutionId, Seq, WorkerId};
 use model::raw::Raw;
 
 use super::build::{PlainStep, request};
 use super::{Site, ok};
-use crate::{Adoption, Committed, Message, MessageKey, OwnerId, Store};
+use crate::{Adoption, Committed, Message, MessageKey, OldRows, OwnerId, Store};
 
 fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
     Message {
@@ -67,6 +68,78 @@ pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn 
     let to_other = ok(there.inbox(Some(&other), 9).await);
     assert_eq!(to_other, std::slice::from_ref(&to_theirs));
     assert_eq!(ok(there.inbox(None, 9).await), [to_fresh, to_theirs]);
+}
+
+/// What is said to an execution whose driver is dead is found by whoever lives.
+pub async fn a_message_to_what_a_dead_process_drove_goes_to_the_living(site: &dyn Site) {
+    let (here, there) = (site.join(), site.join());
+    let (me, other) = (ok(here.owner()), ok(there.owner()));
+    let theirs = started(&*there, Some(other)).await;
+    let letter = message(ExecutionId(here.ids(1).0), 0, theirs);
+    ok(here.send(letter.clone()).await);
+    assert!(ok(here.inbox(Some(&me), 9).await).is_empty());
+    drop(there);
+    let mut found = Vec::new();
+    // A process that is not heard of any more counts as dead after a while.
+    while found.is_empty() {
+        found = ok(here.inbox(Some(&me), 9).await);
+    }
+    assert_eq!(found, [letter]);
+}
+
+/// The sender learns that its message was refused, or takes it back before anyone has consumed it.
+pub async fn a_refused_message_is_answered(site: &dyn Site) {
+    let store = site.join();
+    let receiver = started(&*store, None).await;
+    let fresh = || ExecutionId(store.ids(1).0);
+    let refused = message(fresh(), 0, receiver);
+    ok(store.send(refused.clone()).await);
+    ok(store.refuse_message(refused.key, "no").await);
+    assert!(!ok(store.is_pending(refused.key).await));
+    assert_eq!(ok(store.refusal(refused.key).await).as_deref(), Some("no"));
+    assert!(!ok(store.take_back(refused.key).await));
+
+    let carried_out = message(fresh(), 0, receiver);
+    ok(store.send(carried_out.clone()).await);
+    let mut answer = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
+    answer.consumed.push(carried_out.key);
+    ok(store.commit(answer).await);
+    ok(store.refuse_message(carried_out.key, "no").await);
+    assert_eq!(ok(store.refusal(carried_out.key).await), None);
+
+    let taken_back = message(fresh(), 0, receiver);
+    ok(store.send(taken_back.clone()).await);
+    assert!(ok(store.take_back(taken_back.key).await));
+    assert!(ok(store.inbox(None, 9).await).is_empty());
+}
+
+/// Old rows are removed, and nothing that is still asked for.
+pub async fn old_rows_are_removed(site: &dyn Site) {
+    let store = site.join();
+    let worker = |name: &str| WorkerId(name.into());
+    ok(store.renew(&worker("gone"), Duration::ZERO).await);
+    ok(store
+        .renew(&worker("here"), Duration::from_secs(3_600))
+        .await);
+    let lives = started(&*store, None).await;
+    let never = ExecutionId(store.ids(1).0);
+    ok(store
+        .set_setting_once("dedup:lives", &lives.to_string())
+        .await);
+    ok(store
+        .set_setting_once("dedup:never", &never.to_string())
+        .await);
+    let later = store.now().after(Duration::from_secs(60));
+    let old = OldRows {
+        sessions_before: later,
+        words_before: later,
+        limit: 10,
+    };
+    assert_eq!(ok(store.remove_old(old).await), 2);
+    assert_eq!(ok(store.setting("dedup:never").await), None);
+    assert!(ok(store.setting("dedup:lives").await).is_some());
+    assert!(ok(store.setting("cluster_secret").await).is_some());
+    assert_eq!(ok(store.remove_old(old).await), 0);
 }
 
 /// Registering the same text again changes nothing.

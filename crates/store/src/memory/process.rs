@@ -15,10 +15,11 @@ use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
+    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
+use crate::store::refusal_key;
 use crate::{Store, memory::state::State};
 
 /// Where time comes from.
@@ -268,6 +269,24 @@ impl Store for Memory {
         self.state().post(message);
         self.tell_others();
         Ok(())
+    }
+
+    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.take_back(key) {
+            state.access.set_once(&refusal_key(key), answer);
+        }
+        drop(state);
+        self.tell_others();
+        Ok(())
+    }
+
+    async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
+        Ok(self.state().take_back(key))
+    }
+
+    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+        Ok(self.state().remove_old(old))
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {

@@ -12,13 +12,15 @@ use model::time::Time;
 use crate::access::{Held as InHand, Peer};
 use crate::commit::{CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey};
 use crate::error::Error;
+use crate::ids::first_at;
 use crate::memory::access::Access;
 use crate::memory::safe::Kept;
 use crate::projections::Delta;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, ResultRow, Snapshot, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
+    OwnerId, Rebuilt, ResultRow, Snapshot, StepState,
 };
+use crate::store::{DEDUP, REFUSED};
 
 #[derive(Default)]
 pub(super) struct State {
@@ -425,16 +427,57 @@ impl State {
             .collect()
     }
 
+    /// Whether the message was pending.
+    pub(super) fn take_back(&mut self, key: MessageKey) -> bool {
+        let before = self.mail.len();
+        self.mail.retain(|mail| mail.key != key);
+        self.mail.len() < before
+    }
+
+    pub(super) fn remove_old(&mut self, old: OldRows) -> u64 {
+        let limit = old.limit as usize;
+        let is_held = |worker: &WorkerId| {
+            let mut commands = self.commands(None);
+            commands.any(|held| held.worker.as_ref() == Some(worker))
+        };
+        let sessions = self.sessions.iter();
+        let gone =
+            sessions.filter(|(worker, until)| **until < old.sessions_before && !is_held(worker));
+        let workers: Vec<WorkerId> = gone.map(|(worker, _)| worker.clone()).take(limit).collect();
+        let oldest = first_at(old.words_before);
+        let is_live = |id: i64| {
+            let run = self.runs.get(&ExecutionId(id));
+            let ended = run.map(|run| run.row.finished_at.filter(|_| run.row.status.is_terminal()));
+            ended.is_some_and(|ended| ended.is_none_or(|ended| ended >= old.words_before))
+        };
+        let is_old = |key: &str, value: &str| {
+            let id = |text: &str| text.parse::<i64>().ok();
+            let word = key.strip_prefix(DEDUP).and_then(|_| id(value));
+            let answer = key.strip_prefix(REFUSED).and_then(id);
+            word.is_some_and(|id| id < oldest && !is_live(id))
+                || answer.is_some_and(|id| id < oldest)
+        };
+        let settings = self.access.settings.iter();
+        let settings = settings.filter(|(key, value)| is_old(key, value));
+        let keys: Vec<String> = settings.map(|(key, _)| key.clone()).take(limit).collect();
+        for worker in &workers {
+            self.sessions.remove(worker);
+        }
+        for key in &keys {
+            self.access.settings.remove(key);
+        }
+        (workers.len() + keys.len()) as u64
+    }
+
     pub(super) fn is_pending(&self, key: MessageKey) -> bool {
         self.mail.iter().any(|mail| mail.key == key)
     }
 
     fn is_for(&self, mail: &Mail, owner: &OwnerId) -> bool {
         let driver = |id| self.runs.get(&id).and_then(|run| run.row.owner.as_ref());
-        if self.runs.contains_key(&mail.to) {
-            return driver(mail.to).is_none_or(|driver| driver == owner);
-        }
-        driver(mail.key.from).is_none_or(|driver| driver == owner || !self.living.contains(driver))
+        let is_new = !self.runs.contains_key(&mail.to);
+        let driver = driver(if is_new { mail.key.from } else { mail.to });
+        driver.is_none_or(|driver| driver == owner || !self.living.contains(driver))
     }
 
     pub(super) fn put_playbook(&mut self, path: &str, text: &str, now: Time) -> CatalogEntry {

@@ -7,10 +7,12 @@ use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
 use crate::error::Error;
+use crate::ids::first_at;
 use crate::postgres::pool::{Pool, Twice, Values};
 use crate::postgres::read::name_of;
 use crate::postgres::rows::{self, each, integer, owner_id, small};
-use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OwnerId};
+use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OldRows, OwnerId};
+use crate::store::refusal_key;
 
 /// Claims pending commands for a worker, oldest first.
 pub(super) async fn claim(pool: &Pool, ask: &Ask) -> Result<Vec<Claim>, Error> {
@@ -70,6 +72,67 @@ pub(super) async fn send(pool: &Pool, message: &Message) -> Result<(), Error> {
     run(pool, SEND, values).await.map(drop)
 }
 
+/// Consumes a message and keeps the answer to it.
+pub(super) async fn refuse_message(
+    pool: &Pool,
+    key: MessageKey,
+    answer: &str,
+) -> Result<(), Error> {
+    const REFUSE: &str = "WITH refused AS (
+            UPDATE noetl.message SET body = NULL
+            WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1
+        )
+        INSERT INTO noetl.setting (key, value) SELECT $4, $5 FROM refused ON CONFLICT DO NOTHING";
+    let setting = refusal_key(key);
+    let values: Values<'_> = &[
+        &key.from.0,
+        &integer(key.seq.0),
+        &small(key.n),
+        &setting,
+        &answer,
+    ];
+    run(pool, REFUSE, values).await.map(drop)
+}
+
+/// Whether the message was pending.
+pub(super) async fn take_back(pool: &Pool, key: MessageKey) -> Result<bool, Error> {
+    const TAKE_BACK: &str = "UPDATE noetl.message SET body = NULL
+        WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1";
+    let values: Values<'_> = &[&key.from.0, &integer(key.seq.0), &small(key.n)];
+    // Asked again after a lost answer, it would say of its own doing that someone else has done it.
+    let taken = pool.query(Twice::Harmful, TAKE_BACK, values).await?;
+    Ok(!taken.is_empty())
+}
+
+/// Removes rows that nobody asks for any more.
+pub(super) async fn remove_old(pool: &Pool, old: OldRows) -> Result<u64, Error> {
+    const SESSIONS: &str = "DELETE FROM noetl.session WHERE worker IN (
+            SELECT s.worker FROM noetl.session s WHERE s.expires_at < $1
+                AND NOT EXISTS (SELECT FROM noetl.command c WHERE c.worker = s.worker)
+            LIMIT $2) RETURNING 1";
+    const WORDS: &str = "DELETE FROM noetl.setting WHERE key IN (
+            SELECT w.key FROM (
+                SELECT key, CASE WHEN starts_with(key, 'dedup:') THEN value::bigint END AS id FROM noetl.setting
+            ) AS w LEFT JOIN noetl.execution e ON e.execution_id = w.id
+            WHERE w.id < $1 AND (e.execution_id IS NULL OR e.finished_at < $2)
+            LIMIT $3) RETURNING 1";
+    const ANSWERS: &str = "DELETE FROM noetl.setting WHERE key IN (
+            SELECT a.key FROM (
+                SELECT key, CASE WHEN starts_with(key, 'refused:') THEN substr(key, 9)::bigint END AS id
+                FROM noetl.setting
+            ) AS a WHERE a.id < $1
+            LIMIT $2) RETURNING 1";
+    let (oldest, limit) = (first_at(old.words_before), i64::from(old.limit));
+    let sessions = run(pool, SESSIONS, &[&old.sessions_before.0, &limit]).await?;
+    let words = run(pool, WORDS, &[&oldest, &old.words_before.0, &limit]).await?;
+    let answers = run(pool, ANSWERS, &[&oldest, &limit]).await?;
+    Ok((sessions.len() + words.len() + answers.len()) as u64)
+}
+
+/// So often one process may lose to others that register under the same path at the same time. Each round one of them
+/// has registered, so that this is a bound on how many there are.
+const REGISTRATIONS_MAX: usize = 1_000;
+
 /// Two that register at once collide on the version; the one that lost looks again.
 pub(super) async fn put_playbook(
     pool: &Pool,
@@ -83,15 +146,22 @@ pub(super) async fn put_playbook(
             INSERT INTO noetl.catalog (path, version, hash, text, registered_at)
             SELECT $1, coalesce((SELECT version FROM latest), 0) + 1, $2, $3, noetl.micros()
             WHERE NOT EXISTS (SELECT FROM latest WHERE hash = $2)
+            ON CONFLICT DO NOTHING
             RETURNING path, version, hash, text, registered_at
         )
         SELECT * FROM fresh UNION ALL SELECT * FROM latest WHERE hash = $2";
     let hash = PlaybookHash::of(text);
-    let put = run(pool, PUT, &[&path, &&*hash.0, &text]).await?;
-    let entries =
-        each(&put, rows::catalog_entry).map_err(|fault| fault.named(&pool.connector.target))?;
-    let entry = entries.into_iter().next();
-    entry.ok_or_else(|| Error::Unavailable("the database registered nothing".into()))
+    for _ in 0..REGISTRATIONS_MAX {
+        let put = run(pool, PUT, &[&path, &&*hash.0, &text]).await?;
+        let entries =
+            each(&put, rows::catalog_entry).map_err(|fault| fault.named(&pool.connector.target))?;
+        if let Some(entry) = entries.into_iter().next() {
+            return Ok(entry);
+        }
+    }
+    Err(Error::Unavailable(
+        "too many register under the same path at once".into(),
+    ))
 }
 
 pub(super) async fn adopt(pool: &Pool, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {

@@ -20,8 +20,8 @@ use crate::postgres::pool::{Connector, Plans, Pool};
 use crate::postgres::side::{self, Hints};
 use crate::postgres::{access, append, change, migrate, pooler, read, rebuild};
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
+    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
 
@@ -191,6 +191,18 @@ impl Store for Postgres {
 
     async fn send(&self, message: Message) -> Result<(), Error> {
         self.told(change::send(&self.work, &message).await)
+    }
+
+    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
+        self.told(change::refuse_message(&self.work, key, answer).await)
+    }
+
+    async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
+        change::take_back(&self.work, key).await
+    }
+
+    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+        change::remove_old(&self.lists, old).await
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {

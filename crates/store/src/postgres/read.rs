@@ -305,10 +305,10 @@ pub(super) async fn inbox(
     const INBOX: &str = "SELECT m.from_id, m.seq, m.n, m.to_id, m.body FROM noetl.message m
         LEFT JOIN noetl.execution receiver ON receiver.execution_id = m.to_id
         LEFT JOIN noetl.execution sender ON sender.execution_id = m.from_id
-        WHERE m.body IS NOT NULL AND ($1::text IS NULL OR CASE
-            WHEN receiver.execution_id IS NOT NULL THEN receiver.owner IS NULL OR receiver.owner = $1
-            ELSE sender.owner IS NULL OR sender.owner = $1 OR NOT noetl.is_alive(sender.owner)
-        END)
+        CROSS JOIN LATERAL (SELECT CASE WHEN receiver.execution_id IS NULL THEN sender.owner ELSE receiver.owner END
+            AS owner) AS driver
+        WHERE m.body IS NOT NULL AND ($1::text IS NULL OR driver.owner IS NULL OR driver.owner = $1
+            OR NOT noetl.is_alive(driver.owner))
         ORDER BY m.ordinal LIMIT $2";
     find(
         pool,

@@ -7,14 +7,16 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId}
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::commit::Creation;
+use crate::commit::{Creation, MessageKey};
 use crate::error::Error;
+use crate::ids::first_at;
 use crate::projections::Delta;
-use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OwnerId, Rebuilt};
+use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OldRows, OwnerId, Rebuilt};
 use crate::sqlite::owners::Owners;
 use crate::sqlite::read::{self, Fault};
 use crate::sqlite::rows::{execution_row, integer, json, project, text_of, update_execution};
 use crate::sqlite::writer::Refused;
+use crate::store::refusal_key;
 
 pub(super) fn claim(db: &Connection, ask: &Ask, now: Time) -> Result<Vec<Claim>, Refused> {
     let mut pending = db.prepare_cached(
@@ -124,6 +126,60 @@ pub(super) fn adopt(
             Ok(Adoption::Mine)
         }
     }
+}
+
+/// Consumes a message and keeps the answer to it.
+pub(super) fn refuse_message(
+    db: &Connection,
+    key: MessageKey,
+    answer: &str,
+) -> Result<(), Refused> {
+    if take_back(db, key)? {
+        db.prepare_cached(
+            "INSERT INTO setting (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![refusal_key(key), answer])?;
+    }
+    Ok(())
+}
+
+/// Whether the message was pending.
+pub(super) fn take_back(db: &Connection, key: MessageKey) -> rusqlite::Result<bool> {
+    let taken = db
+        .prepare_cached(
+            "UPDATE message SET body = NULL
+             WHERE from_id = ?1 AND seq = ?2 AND n = ?3 AND body IS NOT NULL",
+        )?
+        .execute(params![key.from.0, integer(key.seq.0), key.n])?;
+    Ok(taken > 0)
+}
+
+/// Removes rows that nobody asks for any more.
+pub(super) fn remove_old(db: &Connection, old: OldRows) -> Result<u64, Refused> {
+    let oldest = first_at(old.words_before);
+    let sessions = db.execute(
+        "DELETE FROM session WHERE worker IN (
+            SELECT s.worker FROM session s WHERE s.expires_at < ?1
+                AND NOT EXISTS (SELECT 1 FROM command c WHERE c.worker = s.worker)
+            LIMIT ?2)",
+        params![old.sessions_before.0, old.limit],
+    )?;
+    let words = db.execute(
+        "DELETE FROM setting WHERE key IN (
+            SELECT w.key FROM setting w WHERE w.key >= 'dedup:' AND w.key < 'dedup;' AND CAST(w.value AS INTEGER) < ?1
+                AND NOT EXISTS (SELECT 1 FROM execution e WHERE e.execution_id = CAST(w.value AS INTEGER)
+                    AND (e.finished_at IS NULL OR e.finished_at >= ?2))
+            LIMIT ?3)",
+        params![oldest, old.words_before.0, old.limit],
+    )?;
+    let answers = db.execute(
+        "DELETE FROM setting WHERE key IN (
+            SELECT a.key FROM setting a WHERE a.key >= 'refused:' AND a.key < 'refused;'
+                AND CAST(substr(a.key, 9) AS INTEGER) < ?1
+            LIMIT ?2)",
+        params![oldest, old.limit],
+    )?;
+    Ok((sessions + words + answers) as u64)
 }
 
 /// Drops the projections and folds the whole log again.

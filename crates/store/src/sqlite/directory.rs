@@ -21,8 +21,8 @@ use crate::error::Error;
 use crate::ids::Ids;
 use crate::memory::Clock;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
+    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
@@ -341,6 +341,20 @@ impl Store for Sqlite {
 
     async fn send(&self, message: Message) -> Result<(), Error> {
         self.write(move |db| Ok(append::post(db, &message)?)).await
+    }
+
+    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
+        let answer = answer.to_owned();
+        self.write(move |db| change::refuse_message(db, key, &answer))
+            .await
+    }
+
+    async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
+        self.write(move |db| Ok(change::take_back(db, key)?)).await
+    }
+
+    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+        self.write(move |db| change::remove_old(db, old)).await
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {

@@ -355,7 +355,7 @@ pub(super) fn inbox(
         let driver: Option<String> = row.get(if exists { 6 } else { 7 })?;
         let is_mine = match (owner, driver.map(|driver| OwnerId(driver.into()))) {
             (None, _) | (_, None) => true,
-            (Some(me), Some(driver)) => driver == *me || (!exists && !owners.is_alive(&driver)),
+            (Some(me), Some(driver)) => driver == *me || !owners.is_alive(&driver),
         };
         if is_mine {
             messages.push(Message {

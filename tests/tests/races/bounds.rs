@@ -1,0 +1,99 @@
+//! What grows with versions, names and workers levels off.
+
+use std::time::Duration;
+
+use model::id::WorkerId;
+use serde_json::json;
+
+use crate::node::{Place, node};
+
+/// What this process holds in memory, in KiB.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    number.and_then(|text| text.parse().ok()).expect("a number")
+}
+
+/// A playbook of four KiB; the number makes it a version of its own.
+fn version(number: usize) -> String {
+    let mut text = format!(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: grows}}\nworkload: {{n: {number}}}\nworkflow:\n"
+    );
+    for step in 0..30 {
+        let next = step + 1;
+        text.push_str(&format!(
+            "  - step: s{step}\n    tool: {{kind: noop, result: \"{{{{ workload.n + {step} }}}} and some more text\"}}\n    next: s{next}\n"
+        ));
+    }
+    text.push_str("  - step: s30\n    tool: {kind: noop}\n");
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_levels_off_over_many_versions() {
+    let place = Place::directory();
+    let node = node(&place).await;
+    let register = async |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            node.register("grows", &version(number)).await;
+        }
+    };
+    register(0..1_000).await;
+    let before = resident_kib();
+    register(1_000..3_000).await;
+    let grown = resident_kib().saturating_sub(before);
+    // Without a bound two thousand versions take 470 MB.
+    assert!(grown < 60 * 1_024, "{grown} KiB more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_levels_off_over_many_worker_names() {
+    let place = Place::directory();
+    let node = node(&place).await;
+    let transport = node.server.transport();
+    let work = async |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let worker = WorkerId(format!("{}-{number}", "w".repeat(2_000)).into());
+            let ask = wire::Ask {
+                worker: worker.clone(),
+                pool: format!("pool {number}").into(),
+                kinds: None,
+                max: 1,
+                wait: Duration::ZERO,
+            };
+            let claimed = transport.claim(&ask).await.expect("it is answered");
+            assert!(claimed.is_empty());
+            let listening = tokio::time::timeout(Duration::ZERO, transport.listen(&worker));
+            assert!(listening.await.is_err(), "there is nothing to tell");
+        }
+    };
+    work(0..2_000).await;
+    let before = resident_kib();
+    work(2_000..7_000).await;
+    let grown = resident_kib().saturating_sub(before);
+    // Five thousand names of two kilobytes would take ten megabytes in each map that keeps them.
+    assert!(grown < 8 * 1_024, "{grown} KiB more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_register_at_once_are_all_answered() {
+    let place = Place::database();
+    let (first, second) = (node(&place).await, node(&place).await);
+    let texts: Vec<String> = (0..80).map(version).collect();
+    let registering = texts.iter().enumerate().map(|(n, text)| {
+        let node = if n % 2 == 0 { &first } else { &second };
+        let request = json!({"path": "at once", "content": text});
+        async move { node.post("/api/catalog/register", &request).await }
+    });
+    let answers = futures_util::future::join_all(registering).await;
+    let mut versions: Vec<u64> = answers
+        .iter()
+        .map(|answered| {
+            assert_eq!(answered.status, 200, "{answered:?}");
+            answered.body["version"].as_u64().expect("a version")
+        })
+        .collect();
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=80).collect::<Vec<u64>>());
+}

@@ -1,0 +1,105 @@
+//! Many requests with one `dedup` key.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::event::Body;
+use model::id::Seq;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::node::{Answered, Node, Place, id_of, node};
+
+const ECHO: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: echo}
+workload: {n: -1}
+workflow:
+  - step: one
+    tool: {kind: noop, result: "{{ workload.n }}"}
+    next: end
+  - step: end
+    tool: {kind: noop, result: {first: "{{ one }}", last: "{{ workload.n }}"}}
+"#;
+
+/// Runs that are not held up end within this: a claim that reaches nobody is noticed after eight seconds.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// Requests with one key and as many payloads, at once, to these servers in turn.
+async fn race(nodes: &[&Node], key: &str, requests: usize) -> Vec<Answered> {
+    let racing = (0..requests).map(|n| {
+        let node = nodes[n % nodes.len()];
+        async move {
+            let request = json!({"path": "echo", "dedup": key, "payload": {"n": n}});
+            node.post("/api/execute", &request).await
+        }
+    });
+    futures_util::future::join_all(racing).await
+}
+
+/// What the log says the run was asked for.
+async fn payload(node: &Node, id: model::id::ExecutionId) -> serde_json::Value {
+    let events = node.store.events(id, Seq(0), 1).await.expect("a log");
+    let Body::ExecutionRequested(requested) = &events[0].body else {
+        panic!("a log begins with its request");
+    };
+    serde_json::from_str(requested.workload.text()).expect("a workload is JSON")
+}
+
+async fn races_give_one_run(nodes: &[&Node]) {
+    nodes[0].register("echo", ECHO).await;
+    for round in 0..12 {
+        let began = Instant::now();
+        let answers = race(nodes, &format!("key {round}"), 16).await;
+        let ids: BTreeSet<_> = answers.iter().map(id_of).collect();
+        assert_eq!(ids.len(), 1, "one key is one run");
+        let id = *ids.first().expect("there is one");
+        let result = nodes[0].result(id).await;
+        let committed = payload(nodes[0], id).await;
+        let n = &committed["n"];
+        assert_eq!(result, json!({"first": n, "last": n}), "round {round}");
+        assert!(
+            began.elapsed() < PROMPT,
+            "round {round} took {:?}",
+            began.elapsed()
+        );
+    }
+    // Nobody stays assigned to what was given up in a race.
+    let began = Instant::now();
+    let id = nodes[0].execute(&json!({"path": "echo"})).await;
+    nodes[0].result(id).await;
+    assert!(began.elapsed() < PROMPT, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_with_one_key_get_one_run_and_its_payload() {
+    let place = Place::directory();
+    let node = node(&place).await;
+    let _worker = node.employ("worker");
+    races_give_one_run(&[&node]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_with_one_key_get_one_run_and_its_payload_on_postgres() {
+    let place = Place::database();
+    let node = node(&place).await;
+    let _worker = node.employ("worker");
+    races_give_one_run(&[&node]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_to_two_servers_on_one_directory_get_one_run() {
+    let place = Place::directory();
+    let (first, second) = (node(&place).await, node(&place).await);
+    let (_one, _two) = (first.employ("one"), second.employ("two"));
+    races_give_one_run(&[&first, &second]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_to_two_servers_on_one_database_get_one_run() {
+    let place = Place::database();
+    let (first, second) = (node(&place).await, node(&place).await);
+    let (_one, _two) = (first.employ("one"), second.employ("two"));
+    races_give_one_run(&[&first, &second]).await;
+}

@@ -1,0 +1,7 @@
+//! Requests that race, servers that share a store, and what must level off: answers say what happened, what is driven is
+//! what was committed, and no worker stays assigned to work that is gone.
+
+mod bounds;
+mod control;
+mod dedup;
+mod node;

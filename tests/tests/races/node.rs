@@ -1,0 +1,200 @@
+//! Servers in this process that listen, on a store that several of them may share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::id::{ExecutionId, WorkerId};
+use serde_json::{Value, json};
+use server::Server;
+use server::api::{Access, ApiConfig, Listening};
+use store::{Postgres, PostgresOptions, PostgresUrl, Store};
+use tempfile::TempDir;
+use tests::peers;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// How long a test waits between two looks.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// A store that several servers can open.
+pub(crate) enum Place {
+    Directory(TempDir),
+    Database(peers::Database),
+}
+
+impl Place {
+    pub(crate) fn directory() -> Self {
+        Self::Directory(tempfile::tempdir().expect("there is room for a folder"))
+    }
+
+    pub(crate) fn database() -> Self {
+        Self::Database(peers::Postgres::shared().fresh_database())
+    }
+
+    /// Where the database listens.
+    pub(crate) fn server_address(&self) -> String {
+        let Self::Database(database) = self else {
+            panic!("a directory has no address");
+        };
+        let url = database.url();
+        let port = url.rsplit(':').next().and_then(|end| end.split('/').next());
+        format!("127.0.0.1:{}", port.expect("a URL has a port"))
+    }
+
+    async fn open(&self, address: &str, port: Option<u16>) -> Arc<dyn Store> {
+        match self {
+            Self::Directory(dir) => {
+                Arc::new(store::Sqlite::open(dir.path()).expect("the store opens"))
+            }
+            Self::Database(database) => {
+                let options = PostgresOptions {
+                    address: Some(address.to_owned()),
+                    pool_size: 4,
+                    ..PostgresOptions::new(PostgresUrl::new(
+                        &port.map_or_else(|| database.url(), |port| database.url_at(port)),
+                    ))
+                };
+                Arc::new(Postgres::open(options).await.expect("the store opens"))
+            }
+        }
+    }
+}
+
+/// A server that listens; it stops when this is dropped.
+pub(crate) struct Node {
+    pub(crate) server: Server,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) url: String,
+    dir: TempDir,
+    client: reqwest::Client,
+    _listening: DropGuard,
+}
+
+/// A server on this store.
+pub(crate) async fn node(place: &Place) -> Node {
+    node_by_way_of(place, None).await
+}
+
+/// A server on this store, which it reaches through this port.
+pub(crate) async fn node_by_way_of(place: &Place, port: Option<u16>) -> Node {
+    // TLS needs its algorithms named once in a process; who comes second finds them there.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listening = Listening::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listening.address());
+    let store = place.open(&url, port).await;
+    let secret = match place {
+        Place::Directory(_) => None,
+        Place::Database(_) => {
+            let secret = store.setting("cluster_secret").await;
+            secret.expect("settings can be read")
+        }
+    };
+    let dir = tempfile::tempdir().expect("there is room for a folder");
+    let bodies = results::Local::open(dir.path()).expect("there is room for bodies");
+    let server = Server::start(server::Config {
+        store: store.clone(),
+        bodies: Arc::new(bodies),
+        limits: engine::Limits::default(),
+        files: None,
+        bus: None,
+        takes_over: true,
+        keychain: server::KeychainConfig::default(),
+        retention: None,
+        cluster_secret: secret.clone(),
+    });
+    let server = server.expect("the server starts");
+    let stop = CancellationToken::new();
+    let logs = results::FileLogs::open(dir.path().join("tasks"));
+    let config = ApiConfig {
+        access: Access::Open,
+        is_loopback: true,
+        hosts: Vec::new(),
+        logs: Arc::new(logs.expect("there is room for logs")),
+        cluster_secret: secret,
+    };
+    tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
+    Node {
+        server,
+        store,
+        url,
+        dir,
+        client: reqwest::Client::new(),
+        _listening: stop.drop_guard(),
+    }
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Node {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answered {
+        let request = self.client.post(format!("{}{path}", self.url)).json(body);
+        let response = request.send().await.expect("the server answers");
+        let status = response.status().as_u16();
+        let bytes = response.bytes().await.expect("a whole answer");
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Answered { status, body }
+    }
+
+    pub(crate) async fn register(&self, path: &str, text: &str) {
+        let request = json!({"path": path, "content": text});
+        let answered = self.post("/api/catalog/register", &request).await;
+        assert!(answered.status < 300, "{answered:?}");
+    }
+
+    pub(crate) async fn execute(&self, request: &Value) -> ExecutionId {
+        id_of(&self.post("/api/execute", request).await)
+    }
+
+    /// Waits until a run has ended, and gives its result.
+    pub(crate) async fn result(&self, id: ExecutionId) -> Value {
+        loop {
+            let row = self.store.execution(id).await.expect("the store answers");
+            if row.is_some_and(|row| row.status.is_terminal()) {
+                return self
+                    .server
+                    .result(id)
+                    .await
+                    .expect("it has a result")
+                    .result;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// A worker of this server, until the value is dropped.
+    pub(crate) fn employ(&self, name: &str) -> DropGuard {
+        let logs = results::FileLogs::open(self.dir.path().join("logs"));
+        let bodies = results::Local::open(self.dir.path()).expect("there is room for bodies");
+        let config = worker::Config {
+            worker: WorkerId(name.into()),
+            pool: "default".into(),
+            kinds: None,
+            slots: 2,
+            tools: tools::Registry::builtin(tools::Config::default()),
+            bodies: Arc::new(bodies),
+            logs: Arc::new(logs.expect("there is room for logs")),
+            clock: Arc::new(worker::SystemClock::default()),
+            env: serde_json::Map::new(),
+            base_dir: PathBuf::from("."),
+            scratch_dir: self.dir.path().join("scratch"),
+            heartbeat: Duration::from_secs(1),
+            jumps_max: worker::JUMPS_MAX,
+        };
+        let stop = CancellationToken::new();
+        let worker = worker::Worker::new(config, self.server.transport());
+        tokio::spawn(worker.run(stop.clone()));
+        stop.drop_guard()
+    }
+}
+
+/// The run that an answer names.
+pub(crate) fn id_of(answered: &Answered) -> ExecutionId {
+    assert_eq!(answered.status, 200, "{answered:?}");
+    let id = answered.body["execution_id"].as_str().expect("an id");
+    id.parse().expect("an id is a number")
+}
