@@ -263,24 +263,32 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
     })
 }
 
-/// Python code with every value placed as a literal. Nothing is shown of code that holds a secret.
+/// Python code with every value placed as a literal.
 fn code(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
     let Tree::Template(template) = tree else {
         return tree.render(scope);
     };
     let rendered = template.rendered_pieces(scope)?;
-    let code = tools::python_code(&rendered.code_pieces());
+    let shown = rendered
+        .shown_code()
+        .map(|pieces| tools::python_code(&pieces));
+    let code = tools::python_code(&rendered.code());
     let code = code.map_err(|error| RenderError::Failed {
         code: "PYTHON_VALUE",
-        message: error.message,
+        // The message quotes a value, and one of them may be a secret.
+        message: match &shown {
+            None => error.message,
+            Some(Err(error)) => error.message.clone(),
+            Some(Ok(_)) => "a value made of a secret cannot stand in this place".to_owned(),
+        },
         span: template.span(),
     })?;
-    let taint = match rendered.shown {
-        Some(_) => Taint::Whole {
-            shown: MASK.into(),
+    let taint = match shown {
+        None => Taint::Clean,
+        Some(shown) => Taint::Whole {
+            shown: shown.unwrap_or_else(|_| MASK.to_owned()).into(),
             origin: Origin::Secret,
         },
-        None => Taint::Clean,
     };
     Ok(Rendered {
         value: code.into(),

@@ -83,14 +83,23 @@ pub struct RenderedPieces {
 
 impl RenderedPieces {
     /// The pieces of a program, with which of the values are JSON that a filter wrote.
-    pub fn code_pieces(&self) -> Vec<CodePiece> {
-        let marked = self.pieces.iter().zip(&self.origins);
-        marked
-            .map(|(piece, origin)| CodePiece {
-                piece: piece.clone(),
-                is_json: origin.is_json,
-            })
-            .collect()
+    pub fn code(&self) -> Vec<CodePiece> {
+        let pieces = self.pieces.iter().zip(&self.origins);
+        let marked = pieces.map(|(piece, origin)| CodePiece {
+            piece: piece.clone(),
+            is_json: origin.is_json,
+        });
+        marked.collect()
+    }
+
+    /// What may be shown of them; none where they may be shown as they are.
+    pub fn shown_code(&self) -> Option<Vec<CodePiece>> {
+        let pieces = self.shown.as_ref()?.iter().cloned();
+        let marked = pieces.map(|piece| CodePiece {
+            piece,
+            is_json: false,
+        });
+        Some(marked.collect())
     }
 }
 
