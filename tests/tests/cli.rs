@@ -408,3 +408,138 @@ fn completions_explanations_and_versions_are_printed() {
     assert_eq!(desk.run(&["explain", "NO_SUCH_CODE"]).code, Some(4));
     assert!(desk.run(&["--version"]).out.starts_with("noetl "));
 }
+
+/// Runs a playbook and gives the object it prints.
+fn outcome(desk: &Desk, playbook: &str, more: &[&str]) -> Value {
+    desk.write("tried.yaml", playbook);
+    let args = [&["run", "tried.yaml", "-o", "json"], more].concat();
+    let mut command = desk.command(&args);
+    let output = command.env("REGION", "us").output().expect("noetl runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn result_of(desk: &Desk, playbook: &str, more: &[&str]) -> Value {
+    let object = outcome(desk, playbook, more);
+    assert_eq!(object["status"], "COMPLETED", "{object}");
+    object["result"].clone()
+}
+
+const DEFAULTS: &str = r#"
+apiVersion: noetl.io/v10
+kind: Playbook
+metadata: {name: defaults}
+ctx: {page: 1}
+workload: {name: "run_{{ execution_id }}", region: "{{ env.REGION | default('eu') }}"}
+workflow:
+  - step: end
+    tool: {kind: noop, result: {name: "{{ name }}", same: "{{ 'run_' ~ execution_id == name }}", region: "{{ region }}", page: "{{ ctx.page }}"}}
+"#;
+
+#[test]
+fn defaults_are_rendered_once_with_the_variables_that_are_allowed() {
+    let desk = Desk::new();
+    let result = result_of(&desk, DEFAULTS, &[]);
+    assert_eq!(
+        (&result["same"], &result["region"], &result["page"]),
+        (&json!(true), &json!("eu"), &json!(1))
+    );
+    let result = result_of(&desk, DEFAULTS, &["--allow-env", "REGION"]);
+    assert_eq!(result["region"], "us");
+    let result = result_of(&desk, DEFAULTS, &["--set", "name={{ 1 + 1 }}"]);
+    assert_eq!(result["name"], "{{ 1 + 1 }}");
+    let broken = DEFAULTS.replace("env.REGION | default('eu')", "nowhere.x");
+    desk.write("tried.yaml", &broken);
+    let said = desk.run(&["run", "tried.yaml"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(
+        said.err.contains("DEFAULT_TEMPLATE") && said.err.contains("`workload.region` (line 6)"),
+        "{said:?}"
+    );
+}
+
+const SCRIPTS: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: scripts}
+workflow:
+  - step: end
+    tool:
+      - sql: {kind: sqlite, database: ":memory:", script: {uri: q.sql, source: {type: file}}}
+      - sh: {kind: shell, script: hello.sh}
+      - py: {kind: python, script: {uri: inline, source: {type: inline, code: "result = {'ok': True}"}}}
+      - all: {kind: noop, result: {n: "{{ sql.rows[0].n }}", said: "{{ sh.stdout | trim }}", ok: "{{ py.ok }}"}}
+"#;
+
+#[test]
+fn a_script_may_stand_in_a_file_or_in_the_playbook() {
+    let desk = Desk::new();
+    desk.write("q.sql", "SELECT 40 + 2 AS n; -- {{ not a template\n");
+    desk.write("hello.sh", "echo \"hello ${0:+there}\"\n");
+    let result = result_of(&desk, SCRIPTS, &[]);
+    assert_eq!(result, json!({"n": 42, "said": "hello there", "ok": true}));
+    let missing = SCRIPTS.replace("hello.sh", "nowhere.sh");
+    let object = outcome(&desk, &missing, &[]);
+    assert_eq!(object["error"]["code"], "SCRIPT_NOT_READABLE", "{object}");
+}
+
+const BY_INPUT: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: by_input}
+workflow:
+  - step: make
+    tool: {kind: python, code: "result = {'rows': [{'id': i, 'pad': 'x' * 40} for i in range(5000)]}"}
+    next: {arcs: [{step: load}]}
+  - step: load
+    tool: {kind: artifact, action: get, input: {result_ref: "{{ make._ref }}"}}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: python, input: {d: "{{ load.data }}"}, code: "result = {'n': len(d['rows'])}"}
+"#;
+
+#[test]
+fn an_artifact_is_found_by_a_reference_under_input() {
+    assert_eq!(result_of(&Desk::new(), BY_INPUT, &[]), json!({"n": 5000}));
+}
+
+const PLACED: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: placed}
+workload: {text: plain, data: {a: [1, null]}}
+workflow:
+  - step: end
+    tool:
+      kind: python
+      code: |
+        # the text is {{ text }}, see {{ ctx.* }}
+        import json
+        a = "{{ text }}"
+        b = {{ text }}
+        c = r'''{{ text }}'''
+        d = f"{len(a)} {{ text }}"
+        e = {{ data }}
+        f = json.loads('{{ data | tojson }}')
+        result = {'same': a == b == c == d.split(' ', 1)[1], 'text': a, 'data': [e, f, {{ data | tojson }}]}
+"#;
+
+#[test]
+fn no_payload_runs_as_python_code() {
+    let desk = Desk::new();
+    for text in [
+        "plain",
+        "\"; open('canary', 'w'); \"",
+        "'''; open('canary', 'w'); '''",
+        "x\nopen('canary', 'w')",
+        "{open('canary', 'w')}",
+        "\\",
+    ] {
+        let payload = json!({ "text": text }).to_string();
+        let result = result_of(&desk, PLACED, &["--input", &payload]);
+        let data = json!({"a": [1, null]});
+        let expected = json!({"same": true, "text": text, "data": [data, data, data]});
+        assert_eq!(result, expected);
+        assert!(!desk.path("canary").exists(), "{text}");
+    }
+}

@@ -41,8 +41,11 @@ impl Fixture {
             pool_size: 1,
             ..PostgresOptions::new(PostgresUrl::new(&url))
         };
-        let store: Arc<dyn Store> = Arc::new(Postgres::open(options).await.unwrap());
-        let (raw, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        let store: Arc<dyn Store> =
+            Arc::new(Postgres::open(options).await.expect("the database is up"));
+        let (raw, connection) = tokio_postgres::connect(&url, NoTls)
+            .await
+            .expect("the database is up");
         tokio::spawn(connection);
         Self {
             database,
@@ -58,7 +61,10 @@ impl Fixture {
                 "ALTER TABLE noetl.{table} SET (autovacuum_enabled = off); VACUUM ANALYZE noetl.{table}"
             );
             for statement in freeze.split(';') {
-                self.raw.batch_execute(statement).await.unwrap();
+                self.raw
+                    .batch_execute(statement)
+                    .await
+                    .expect("a table of the store");
             }
         }
     }
@@ -78,7 +84,10 @@ impl Fixture {
             FROM generate_series(1::bigint, $1) AS n";
         for statement in [executions, commands] {
             let count = i64::from(QUEUED);
-            self.raw.execute(statement, &[&count]).await.unwrap();
+            self.raw
+                .execute(statement, &[&count])
+                .await
+                .expect("rows that fit");
         }
     }
 
@@ -89,7 +98,7 @@ impl Fixture {
                 (sum(n_tup_ins) FILTER (WHERE relname = 'log'))::bigint
             FROM pg_stat_user_tables WHERE schemaname = 'noetl'";
         loop {
-            let row = self.raw.query_one(READ, &[]).await.unwrap();
+            let row = self.raw.query_one(READ, &[]).await.expect("the counts");
             let counted: i64 = row.get(1);
             if counted >= log_rows {
                 return row.get(0);
@@ -142,7 +151,7 @@ impl Fixture {
             owner: None,
             kinds: None,
         };
-        self.store.claim(&ask).await.unwrap().len()
+        self.store.claim(&ask).await.expect("a claim").len()
     }
 }
 

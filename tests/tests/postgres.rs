@@ -543,3 +543,46 @@ async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along()
     );
     assert!(matches!(answers[1], Ok(Committed::Done)), "{answers:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_without_room_or_that_takes_no_writes_says_so_and_goes_on() {
+    let site = site();
+    let store = site.join();
+    let raw = site.raw().await;
+    // The database refuses as it does when its volume has no room.
+    let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT ON noetl.log EXECUTE FUNCTION full_disk()";
+    raw.batch_execute(full).await.unwrap();
+    let first = request(&*store);
+    let error = store.commit(first.clone()).await.unwrap_err();
+    assert_eq!(error.code(), "STORE_FULL", "{error:?}");
+    let room = "DROP TRIGGER full_disk ON noetl.log";
+    raw.batch_execute(room).await.unwrap();
+    assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
+
+    // As a server that became a standby does; connections that begin now take no writes.
+    let standby = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
+         current_database()); END $$";
+    raw.batch_execute(standby).await.unwrap();
+    let error = refused(&site.0.url()).await;
+    assert_eq!(error.code(), "STORE_READ_ONLY", "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_row_of_the_log_is_named_with_its_run() {
+    let site = site();
+    let store = site.join();
+    let first = started(&*store).await;
+    let raw = site.raw().await;
+    let change = "ALTER TABLE noetl.log DISABLE TRIGGER log_is_never_changed; \
+         UPDATE noetl.log SET body = replace(body, 'hello', 'jello')";
+    raw.batch_execute(change).await.unwrap();
+    let error = store.events(first.execution, Seq(0), 9).await.unwrap_err();
+    assert_eq!(error.code(), "STORE_CORRUPT", "{error:?}");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    let row = format!("run {}, log row of event 1", first.execution);
+    assert!(cause.starts_with(&row), "{cause}");
+    let verified = store.verify().await.unwrap();
+    assert_eq!(verified.damages.len(), 1, "{verified:?}");
+}

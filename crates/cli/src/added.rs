@@ -1,10 +1,11 @@
-//! Kinds that a deployment adds, checked against their manifests where these are known.
+//! What only a deployment knows of a playbook: the kinds it adds, and the stores that are configured.
 
 use model::diagnostic::Diagnostic;
 use model::playbook::kinds::is_external;
 use model::playbook::{Parsed, Playbook, Task};
 
 use crate::config::Settings;
+use crate::local;
 
 /// Who will run the playbook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +36,32 @@ fn findings(playbook: &Playbook, settings: &Settings, runner: Runner) -> Vec<Dia
         .steps
         .iter()
         .flat_map(model::playbook::Step::all_tasks);
-    let tasks = tasks.filter(|task| is_external(task.kind.as_str()));
-    tasks
-        .flat_map(|task| of_task(playbook, task, settings, runner))
-        .collect()
+    let mut findings = Vec::new();
+    for task in tasks {
+        if is_external(task.kind.as_str()) {
+            findings.extend(of_task(playbook, task, settings, runner));
+        }
+        findings.extend(missing_store(playbook, task, settings));
+    }
+    findings
+}
+
+/// A store that the task names and that is not configured here.
+fn missing_store(playbook: &Playbook, task: &Task, settings: &Settings) -> Option<Diagnostic> {
+    let store = task.result.store.as_ref()?;
+    let kind = results::Kind::named(store.as_str())?;
+    let is_directory = matches!(local::place(settings), local::Place::Directory(_));
+    let remedy = match kind {
+        results::Kind::Postgres if is_directory => "start the server with --store postgres://…",
+        kind => settings.storage.missing(kind)?,
+    };
+    let message = format!(
+        "the store `{store}` of task `{}` is not configured here",
+        task.label
+    );
+    let finding = Diagnostic::new("W233", message, task.span, &playbook.source);
+    let finding = finding.label("the default store is used");
+    Some(finding.help(format!("{remedy}   noetl explain W233")))
 }
 
 fn of_task(

@@ -6,7 +6,7 @@ use model::event::Event;
 use model::id::ExecutionId;
 use model::playbook::Playbook;
 use model::status::RunStatus;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -16,7 +16,7 @@ use crate::find;
 use crate::problem::{Exit, Problem};
 use crate::progress::{Progress, Subject};
 use crate::render::report::{self, RunName};
-use crate::render::{failure, lines, value};
+use crate::render::{failure, lines, result_text};
 use crate::runs::{Begin, Driven, News, Runs};
 use crate::view::RunView;
 
@@ -209,7 +209,10 @@ impl Follow<'_> {
     async fn settled(self, view: &RunView) -> Ended {
         let out = &self.app.out;
         let now = self.runs.now();
-        let result = self.driven.result(view).await?;
+        let result = match view.result_address() {
+            Some(address) => self.driven.result(&address).await?,
+            None => None,
+        };
         let (subject, id) = (&self.subject, self.driven.id().to_string());
         let surface = out.stderr;
         out.note(&lines::footer(view, &subject.name, &id, now, surface));
@@ -220,23 +223,22 @@ impl Follow<'_> {
             out.complain(&block);
         }
         match out.format {
-            Format::Table if result.is_null() => {}
-            Format::Table => out.data(&value::plain(&result)),
+            Format::Table => result_text::print_plain(out, result, &id).await?,
             Format::Json | Format::Ndjson => {
-                out.json(&self.report(view, &result));
+                result_text::print_report(out, self.report(view), result).await?;
             }
         }
         self.driven.stop().await;
         Ok(exit(view.status))
     }
 
-    fn report(&self, view: &RunView, result: &Value) -> Value {
+    fn report(&self, view: &RunView) -> Map<String, Value> {
         let name = RunName {
             id: self.driven.id(),
             name: self.subject.name.clone(),
         };
         let now = self.runs.now();
-        report::run(view, &name, result, self.subject.playbook.as_ref(), now)
+        report::run(view, &name, self.subject.playbook.as_ref(), now)
     }
 
     /// Waiting is over, the run is not: it goes on elsewhere.
@@ -248,7 +250,7 @@ impl Follow<'_> {
         ));
         if out.is_machine() {
             let view = find::view(self.runs, id).await?;
-            out.json(&self.report(&view, &Value::Null));
+            out.json(&self.report(&view));
         }
         self.driven.leave().await?;
         Ok(Exit::TimedOut)

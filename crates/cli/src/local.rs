@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::id::{Name, WorkerId};
 use results::TaskLogs;
+use serde_json::Value;
 use server::Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +39,8 @@ pub(crate) fn logs(settings: &Settings) -> PathBuf {
 /// Opens a store that exists; reading never makes one.
 pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
     let dir = &settings.store;
-    if !dir.join("noetl.db").is_file() {
+    let is_directory = matches!(place(settings), Place::Directory(_));
+    if is_directory && !dir.join("noetl.db").is_file() {
         let message = format!("there is no store in `{}`", dir.display());
         return Err(Problem::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
             .help("run a playbook first, or name the store with --store DIR or NOETL_STORE"));
@@ -241,6 +243,17 @@ impl Session {
             shipped: None,
             work: None,
         })
+    }
+
+    /// Lets defaults of playbooks read the variables that were allowed.
+    pub(crate) fn allow_env(&self, app: &App, driving: &Driving) {
+        if driving.allow_env.is_empty() {
+            return;
+        }
+        let allowed = driving.allow_env.iter().map(String::as_str);
+        let allowed = app.environment.allowed(allowed).into_iter();
+        let allowed = allowed.map(|(name, value)| (name, Value::String(value)));
+        self.server.allow_env(allowed.collect());
     }
 
     /// Starts a worker beside it.

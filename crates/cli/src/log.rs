@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use model::id::{ExecutionId, PlaybookHash};
 use model::playbook::Playbook;
-use results::Stores;
-use serde_json::Value;
+use results::{Pieces, Stores};
 use server::{KeychainConfig, Reader, ResultAddress};
 use store::Store;
 
 use crate::problem::Problem;
-use crate::view::RunView;
 
 /// How many events are read at once.
 pub(crate) const PAGE: usize = 5_000;
@@ -39,16 +37,16 @@ impl Log {
         Ok(model::playbook::parse(name, entry.text.as_bytes()).playbook)
     }
 
-    /// The result of a run; null if it has none, or has not ended well.
-    pub(crate) async fn result(&self, id: ExecutionId, view: &RunView) -> Result<Value, Problem> {
-        let Some(pointer) = view.result.as_ref().filter(|_| view.error.is_none()) else {
-            return Ok(Value::Null);
-        };
+    /// A result of a run as JSON text.
+    pub(crate) async fn result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem> {
         let reader = self.reader();
-        let address = ResultAddress::of_step(pointer.step.clone());
-        match reader.find(id, &address).await? {
-            Some(found) => Ok(reader.value(found).await?),
-            None => Ok(Value::Null),
+        match reader.find(id, address).await? {
+            Some(found) => Ok(Some(reader.json_pieces(found).await?)),
+            None => Ok(None),
         }
     }
 

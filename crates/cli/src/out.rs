@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::{ColorWhen, Format};
 use crate::config::Environment;
-use crate::problem::Problem;
+use crate::problem::{Problem, without_userinfo};
 use crate::surface::Surface;
 
 /// The two streams, and what may be shown on each.
@@ -127,6 +127,7 @@ impl Out {
 
     /// Says something on standard error in any case.
     pub(crate) fn complain(&self, text: &str) {
+        let text = without_userinfo(text.to_owned());
         let mut stderr = self.rest.lock();
         let end = if text.ends_with('\n') { "" } else { "\n" };
         // Nobody is left to tell when standard error is gone.

@@ -59,7 +59,7 @@ impl Problem {
         Self {
             exit,
             code: code.into(),
-            message: message.into(),
+            message: without_userinfo(message.into()),
             help: Vec::new(),
             findings: Vec::new(),
         }
@@ -103,9 +103,14 @@ impl Problem {
     /// With one more line of help.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help.push(help.into());
+        self.help.push(without_userinfo(help.into()));
         self
     }
+}
+
+/// A text without the passwords of the URLs in it: a store or a server may be named by one.
+pub(crate) fn without_userinfo(text: String) -> String {
+    model::userinfo::without_userinfo(&text).unwrap_or(text)
 }
 
 impl From<store::Error> for Problem {

@@ -1,8 +1,40 @@
 //! What the engine says of itself, on standard error, when asked.
 
+use std::io::{self, Stderr, Write};
+
+use model::userinfo::without_userinfo;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Environment;
+
+/// Standard error without the passwords of URLs: what libraries say of themselves is printed too.
+struct Cleaned(Stderr);
+
+impl Write for Cleaned {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        match without_userinfo(&text) {
+            Some(cleaned) => self.0.write_all(cleaned.as_bytes())?,
+            None => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// The parts of the program that may speak in detail. Libraries may not: they print addresses and headers as they are.
+const CRATES: &[&str] = &[
+    "noetl", "model", "pipeline", "engine", "store", "results", "wire", "tools", "worker", "server",
+];
+
+/// Details from the engine's own crates, and events from everything.
+fn of_the_engine(level: &str) -> String {
+    let own = CRATES.iter().map(|name| format!(",{name}={level}"));
+    format!("info{}", own.collect::<String>())
+}
 
 /// Starts to print traces if `-v` or `NOETL_LOG` asks for them.
 pub(crate) fn start(verbose: u8, environment: &Environment, color: bool) {
@@ -10,15 +42,15 @@ pub(crate) fn start(verbose: u8, environment: &Environment, color: bool) {
     let wanted = wanted.or(match verbose {
         0 => None,
         1 => Some("info".to_owned()),
-        2 => Some("debug".to_owned()),
-        _ => Some("trace".to_owned()),
+        2 => Some(of_the_engine("debug")),
+        _ => Some(of_the_engine("trace")),
     });
     let Some(filter) = wanted else { return };
     let filter = EnvFilter::builder().parse_lossy(filter);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(color)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Cleaned(std::io::stderr()))
         .finish();
     // Only the first subscriber of a process counts; this is it.
     let _ = tracing::subscriber::set_global_default(subscriber);

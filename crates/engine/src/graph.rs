@@ -1,65 +1,281 @@
 //! Reachability: which steps can still lead to which.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
-use model::id::Name;
+use model::id::{Name, TokenId};
 use model::playbook::Playbook;
+use roaring::RoaringBitmap;
 
-/// The net's arcs, ready for questions.
+use crate::state::SharedMap;
+
+/// The net's arcs, and for every step the steps that lead to it, computed once.
+///
+/// Steps that lead to each other form one cycle. Cycles and single steps are numbered so that arcs between them only
+/// lead to higher numbers; the steps before each of them are a set of such numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    targets: BTreeMap<Name, BTreeSet<Name>>,
-    sources: BTreeMap<Name, BTreeSet<Name>>,
+    steps: BTreeMap<Name, StepPosition>,
+    /// By number: the step's name.
+    names: Vec<Name>,
+    /// By cycle: the steps of other cycles that lead to it.
+    before: Vec<RoaringBitmap>,
+}
+
+/// Where a step stands in the net.
+#[derive(Debug, Clone, Copy)]
+struct StepPosition {
+    number: u32,
+    cycle: usize,
+    has_several_sources: bool,
 }
 
 impl Graph {
     /// Reads the arcs of a playbook. The final step stands outside the net: its `next` is ignored.
     pub fn of(playbook: &Playbook) -> Self {
+        let arcs = Arcs::of(playbook);
+        let order = arcs.in_topological_order();
         let mut graph = Self::default();
-        for step in &playbook.steps {
-            if playbook.executor.final_step.as_ref() == Some(&step.name) {
-                continue;
-            }
-            for arc in &step.next.arcs {
-                graph
-                    .targets
-                    .entry(step.name.clone())
-                    .or_default()
-                    .insert(arc.step.clone());
-                graph
-                    .sources
-                    .entry(arc.step.clone())
-                    .or_default()
-                    .insert(step.name.clone());
+        let mut positions = vec![None; arcs.names.len()];
+        let mut number = 0;
+        for (cycle, members) in order.iter().enumerate() {
+            for member in members {
+                positions[*member] = Some(StepPosition {
+                    number,
+                    cycle,
+                    has_several_sources: arcs.sources[*member].len() > 1,
+                });
+                number += 1;
             }
         }
+        let positions: Vec<StepPosition> = positions.into_iter().flatten().collect();
+        for (cycle, members) in order.iter().enumerate() {
+            let mut before = RoaringBitmap::new();
+            for source in members.iter().flat_map(|member| &arcs.sources[*member]) {
+                let source = positions[*source];
+                if source.cycle != cycle {
+                    before |= &graph.before[source.cycle];
+                    let others = order[source.cycle].iter();
+                    before.extend(others.map(|step| positions[*step].number));
+                }
+            }
+            before.optimize();
+            graph.before.push(before);
+        }
+        let members = order.iter().flatten();
+        graph.names = members.map(|member| arcs.names[*member].clone()).collect();
+        graph.steps = arcs.names.into_iter().zip(positions).collect();
         graph
     }
 
     /// Whether tokens can meet at this step: several steps lead to it.
     pub fn is_meeting_place(&self, step: &Name) -> bool {
-        self.sources
+        self.steps
             .get(step)
-            .is_some_and(|sources| sources.len() > 1)
+            .is_some_and(|position| position.has_several_sources)
     }
 
     /// Whether a token that leaves `from` can come to `to` without passing through `to` before.
     pub fn reaches(&self, from: &Name, to: &Name) -> bool {
-        if from == to {
+        let (Some(start), Some(end)) = (self.steps.get(from), self.steps.get(to)) else {
             return false;
+        };
+        if start.cycle == end.cycle {
+            return start.number != end.number;
         }
+        self.before[end.cycle].contains(start.number)
+    }
+
+    /// Whether `from` leads to `to` and no way leads back.
+    pub fn precedes(&self, from: &Name, to: &Name) -> bool {
+        let (Some(start), Some(end)) = (self.steps.get(from), self.steps.get(to)) else {
+            return false;
+        };
+        start.cycle != end.cycle && self.before[end.cycle].contains(start.number)
+    }
+
+    /// Whether one of these steps leads to `step`, no way leads back, and `is_wanted` holds for it. Looks at the steps
+    /// before `step` or at `others`, whichever are fewer; `is_wanted` is false for any step that is not among `others`.
+    pub(crate) fn any_before(
+        &self,
+        step: &Name,
+        others: &SharedMap<TokenId, Name>,
+        is_wanted: impl Fn(&Name) -> bool,
+    ) -> bool {
+        let Some(position) = self.steps.get(step) else {
+            return false;
+        };
+        let before = &self.before[position.cycle];
+        if before.len() < others.len() as u64 {
+            let names = before.iter().map(|number| &self.names[number as usize]);
+            return names.into_iter().any(is_wanted);
+        }
+        let mut others = others.values();
+        others.any(|other| self.precedes(other, step) && is_wanted(other))
+    }
+}
+
+/// The arcs by number: steps, and targets that no step has the name of.
+struct Arcs {
+    names: Vec<Name>,
+    targets: Vec<Vec<usize>>,
+    sources: Vec<Vec<usize>>,
+}
+
+impl Arcs {
+    fn of(playbook: &Playbook) -> Self {
+        let mut numbers: BTreeMap<Name, usize> = BTreeMap::new();
+        let mut names = Vec::new();
+        let mut pairs = Vec::new();
+        let mut number_of = |name: &Name| {
+            *numbers.entry(name.clone()).or_insert_with(|| {
+                names.push(name.clone());
+                names.len() - 1
+            })
+        };
+        for step in &playbook.steps {
+            let from = number_of(&step.name);
+            if playbook.executor.final_step.as_ref() == Some(&step.name) {
+                continue;
+            }
+            pairs.extend(
+                step.next
+                    .arcs
+                    .iter()
+                    .map(|arc| (from, number_of(&arc.step))),
+            );
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut targets = vec![Vec::new(); names.len()];
+        let mut sources = vec![Vec::new(); names.len()];
+        for (from, to) in pairs {
+            targets[from].push(to);
+            sources[to].push(from);
+        }
+        Self {
+            names,
+            targets,
+            sources,
+        }
+    }
+
+    /// The cycles, and every other step on its own, so that arcs between them only lead onward (Kosaraju).
+    fn in_topological_order(&self) -> Vec<Vec<usize>> {
+        let all: Vec<usize> = (0..self.names.len()).collect();
+        let left: Vec<usize> = walk(&self.targets, &all).into_iter().flatten().collect();
+        let last_left_first: Vec<usize> = left.into_iter().rev().collect();
+        walk(&self.sources, &last_left_first)
+    }
+}
+
+/// Walks along the arcs from each start that no earlier walk came to. Each walk lists its steps in the order in which
+/// they were left.
+fn walk(arcs: &[Vec<usize>], starts: &[usize]) -> Vec<Vec<usize>> {
+    let mut is_known = vec![false; arcs.len()];
+    let mut walks = Vec::new();
+    for start in starts {
+        if std::mem::replace(&mut is_known[*start], true) {
+            continue;
+        }
+        let mut left = Vec::new();
+        let mut path = vec![(*start, 0)];
+        while let Some((step, next)) = path.last_mut() {
+            let target = arcs[*step].get(*next).copied();
+            *next += 1;
+            match target {
+                Some(target) if !std::mem::replace(&mut is_known[target], true) => {
+                    path.push((target, 0));
+                }
+                Some(_) => {}
+                None => {
+                    left.push(*step);
+                    path.pop();
+                }
+            }
+        }
+        walks.push(left);
+    }
+    walks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, VecDeque};
+
+    use super::*;
+
+    fn playbook(arcs: &[(usize, usize)], steps: usize) -> Playbook {
+        use std::fmt::Write;
+        let mut text =
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow:\n".to_owned();
+        for step in 0..steps {
+            let targets = arcs.iter().filter(|(from, _)| *from == step);
+            let targets: Vec<String> = targets.map(|(_, to)| format!("{{step: s{to}}}")).collect();
+            let targets = targets.join(", ");
+            writeln!(
+                text,
+                "  - {{step: s{step}, next: {{spec: {{mode: inclusive}}, arcs: [{targets}]}}}}"
+            )
+            .expect("a string takes any text");
+        }
+        let parsed = model::playbook::parse("p", text.as_bytes());
+        parsed.playbook.expect("the text is a playbook")
+    }
+
+    /// What `reaches` means, by walking the arcs.
+    fn is_reached(arcs: &[(usize, usize)], from: usize, to: usize) -> bool {
         let mut seen = BTreeSet::from([from]);
         let mut queue = VecDeque::from([from]);
         while let Some(step) = queue.pop_front() {
-            for target in self.targets.get(step).into_iter().flatten() {
-                if target == to {
-                    return true;
+            for (_, target) in arcs.iter().filter(|(source, _)| *source == step) {
+                if *target == to {
+                    return from != to;
                 }
-                if seen.insert(target) {
-                    queue.push_back(target);
+                if seen.insert(*target) {
+                    queue.push_back(*target);
                 }
             }
         }
         false
+    }
+
+    #[test]
+    fn what_is_computed_once_is_what_a_walk_along_the_arcs_finds() {
+        const STEPS: usize = 9;
+        let mut state = 7u64;
+        let mut random = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            usize::try_from(state >> 33).expect("it fits") % below
+        };
+        for round in 0..60 {
+            let count = 4 + round % 12;
+            let arcs: Vec<_> = (0..count).map(|_| (random(STEPS), random(STEPS))).collect();
+            let graph = Graph::of(&playbook(&arcs, STEPS));
+            let name = |step: usize| Name::from(format!("s{step}"));
+            for from in 0..STEPS {
+                let sources: BTreeSet<_> = arcs
+                    .iter()
+                    .filter(|(_, to)| *to == from)
+                    .map(|(from, _)| *from)
+                    .collect();
+                assert_eq!(graph.is_meeting_place(&name(from)), sources.len() > 1);
+                for to in 0..STEPS {
+                    let onward = is_reached(&arcs, from, to);
+                    let back = is_reached(&arcs, to, from);
+                    assert_eq!(
+                        graph.reaches(&name(from), &name(to)),
+                        onward,
+                        "{arcs:?} {from} {to}"
+                    );
+                    assert_eq!(
+                        graph.precedes(&name(from), &name(to)),
+                        onward && !back,
+                        "{arcs:?} {from} {to}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, Worke
 use model::outcome::Outcome;
 use model::playbook::Playbook;
 use model::raw::Raw;
+use model::template::Data;
 use model::time::Time;
 
 use crate::reuse::Reuse;
@@ -113,6 +114,8 @@ pub struct Submit {
     pub trace_id: Option<Name>,
     /// What it takes over from the run it does again.
     pub reuse: Option<Box<Reuse>>,
+    /// Variables that defaults may read as `env`; none on a server.
+    pub env: Option<Data>,
 }
 
 /// What a worker says of a command it holds.

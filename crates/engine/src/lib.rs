@@ -18,6 +18,6 @@ pub use graph::Graph;
 pub use input::{Input, Report, Stamp, Submit, Switch};
 pub use reuse::{Cut, Reuse, Takeover};
 pub use state::{
-    Boundary, BoundaryKind, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, State,
-    StepSummary, Stop, StopReason, Token, Waiting, fold,
+    Boundary, BoundaryKind, LiveCommand, LiveTimer, LoopRun, Phase, Returned, Run, SharedMap,
+    State, StepSummary, Stop, StopReason, Token, Waiting, fold,
 };

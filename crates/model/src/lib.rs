@@ -24,4 +24,5 @@ pub mod steady;
 pub mod task_log;
 pub mod template;
 pub mod time;
+pub mod userinfo;
 pub mod yaml;

@@ -34,7 +34,7 @@ impl SteadyTime {
     pub fn at(&mut self, wall: Time, counted: Duration) -> Time {
         let passed = counted.saturating_sub(self.counted);
         // What is less than a microsecond counts the next time.
-        let passed = passed - Duration::from_nanos(u64::from(passed.subsec_nanos() % 1_000));
+        let passed = Duration::from_micros(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX));
         let counted_time = self.time.after(passed);
         let difference = wall.0.saturating_sub(counted_time.0);
         let correction_max = micros(CORRECTION_MAX);

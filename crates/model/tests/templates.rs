@@ -320,7 +320,7 @@ fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
         "{{ 1 if keychain.db.password == 's3cret' else 2 }}",
     ] {
         let rendered = Template::parse(text, at()).unwrap().render(&scope).unwrap();
-        assert!(rendered.tainted, "{text}");
+        assert!(rendered.is_tainted(), "{text}");
         assert!(
             !rendered.value.to_string().to_lowercase().contains("s3cret"),
             "{text}: {}",
@@ -328,7 +328,7 @@ fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
         );
     }
     let untouched = Template::parse("{{ keychain.db.password if false else 1 }}", at()).unwrap();
-    assert!(!untouched.render(&scope).unwrap().tainted);
+    assert!(!untouched.render(&scope).unwrap().is_tainted());
     scope.reveals_secrets = true;
     assert_eq!(render("{{ keychain.db.port }}", &scope), json!(5432));
     assert_eq!(

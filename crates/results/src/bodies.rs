@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::io::AsyncRead;
 
 use crate::error::Error;
-use crate::wish::Wish;
+use crate::wish::{Kind, Wish};
 
 /// A body on its way into a store.
 pub enum Source<'a> {
@@ -56,6 +56,11 @@ pub struct Reading {
 pub trait Bodies: Send + Sync {
     /// Stores a body; when this returns it survives power loss.
     async fn put(&self, body: Source<'_>) -> Result<Stored, Error>;
+
+    /// How to configure a store that tasks may name and that is not configured; none where it is.
+    fn missing(&self, _kind: Kind) -> Option<&'static str> {
+        None
+    }
 
     /// Stores a body where and how its task wishes; a store that has one place and one way uses those.
     async fn put_as(&self, body: Source<'_>, _wish: &Wish) -> Result<Stored, Error> {

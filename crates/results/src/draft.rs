@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::files::name;
+use crate::private::make_private_dir;
 
 /// Tells the drafts of this process apart.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -28,8 +30,18 @@ pub(crate) struct Draft {
 impl Draft {
     /// A draft in this directory.
     pub(crate) fn begin(dir: &Path) -> Result<Self, Error> {
+        Self::begin_with(dir, 0o600)
+    }
+
+    /// A draft of a body that other programs read.
+    pub(crate) fn begin_shared(dir: &Path) -> Result<Self, Error> {
+        Self::begin_with(dir, 0o644)
+    }
+
+    fn begin_with(dir: &Path, mode: u32) -> Result<Self, Error> {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
+        options.mode(mode);
         let mut is_made = false;
         loop {
             let n = DRAFTS.fetch_add(1, Ordering::Relaxed);
@@ -46,7 +58,7 @@ impl Draft {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 // A worker in an empty directory has made nothing yet, and a cache may be emptied while it is used.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_made => {
-                    fs::create_dir_all(dir).map_err(|error| name(dir, error))?;
+                    make_private_dir(dir).map_err(|error| name(dir, error))?;
                     is_made = true;
                 }
                 Err(error) => return Err(name(&path, error)),
@@ -87,7 +99,7 @@ impl Draft {
     pub(crate) fn move_to(&self, target: &Path) -> Result<(), Error> {
         let moved = fs::rename(&self.path, target).or_else(|error| match target.parent() {
             Some(parent) if error.kind() == std::io::ErrorKind::NotFound => {
-                fs::create_dir_all(parent)?;
+                make_private_dir(parent)?;
                 fs::rename(&self.path, target)
             }
             _ => Err(error),

@@ -24,6 +24,7 @@ use self::checked::{Checked, Seen};
 use crate::bodies::{Old, within};
 use crate::draft::Draft;
 use crate::files::{CHUNK_BYTES, begun, blocking, name, sweep, sync_dir};
+use crate::private::make_private_dir;
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored};
 
@@ -57,7 +58,12 @@ impl Local {
     fn open_as(dir: &Path, kind: Kind) -> Result<Self, Error> {
         let dir = dir.join("bodies");
         let fresh = dir.join("new");
-        fs::create_dir_all(&fresh).map_err(|error| name(&fresh, error))?;
+        let made = match kind {
+            Kind::Disk => make_private_dir(&dir).and_then(|()| make_private_dir(&fresh)),
+            // Other programs read it, as its administrator lets them.
+            _ => fs::create_dir_all(&fresh),
+        };
+        made.map_err(|error| name(&fresh, error))?;
         sync_dir(&dir)?;
         sweep(&fresh);
         let racks = Arc::new([const { AtomicBool::new(false) }; 256]);
@@ -76,7 +82,11 @@ impl Local {
     }
 
     fn begin(&self) -> Result<Draft, Error> {
-        Draft::begin(&self.dir.join("new"))
+        let dir = self.dir.join("new");
+        match self.kind {
+            Kind::Disk => Draft::begin(&dir),
+            _ => Draft::begin_shared(&dir),
+        }
     }
 
     /// Makes the draft durable under the name of its content.
@@ -106,7 +116,11 @@ impl Local {
         if is_durable.load(Ordering::Acquire) && rack.is_dir() {
             return Ok(());
         }
-        fs::create_dir_all(rack).map_err(|error| name(rack, error))?;
+        let made = match self.kind {
+            Kind::Disk => make_private_dir(rack),
+            _ => fs::create_dir_all(rack),
+        };
+        made.map_err(|error| name(rack, error))?;
         sync_dir(&self.dir)?;
         is_durable.store(true, Ordering::Release);
         Ok(())

@@ -1,9 +1,8 @@
 //! Every store this process knows: a body goes where its task wishes, and is found where its reference says.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use crate::config::{CloudTier, StoresConfig};
 use crate::files::{name, sweep};
 use crate::nats::{Connection, KV_BYTES_MAX, Kv, NatsObjects};
 use crate::objects::Objects;
+use crate::private::make_private_dir;
 use crate::wish::{Kind, Wish};
 use crate::{Bodies, Error, Local, Old, Reading, Source, Stored};
 
@@ -37,6 +37,8 @@ pub struct Stores {
     disk: Arc<dyn Bodies>,
     named: BTreeMap<Kind, Arc<dyn Bodies>>,
     spills_to: String,
+    /// Stores that tasks named although they are not configured; each is logged once.
+    missed: Mutex<BTreeSet<Kind>>,
 }
 
 impl Home {
@@ -59,7 +61,7 @@ impl Stores {
         let mut named: BTreeMap<Kind, Arc<dyn Bodies>> = BTreeMap::new();
         let uses_scratch = config.s3.is_some() || config.gcs.is_some() || config.nats.is_some();
         if uses_scratch {
-            fs::create_dir_all(scratch).map_err(|error| name(scratch, error))?;
+            make_private_dir(scratch).map_err(|error| name(scratch, error))?;
             sweep(scratch);
         }
         let s3 = config.s3.as_ref();
@@ -103,6 +105,7 @@ impl Stores {
             disk: spill.bodies,
             named,
             spills_to: spill.place,
+            missed: Mutex::default(),
         })
     }
 
@@ -111,16 +114,33 @@ impl Stores {
         &self.spills_to
     }
 
-    /// The store that a wish means for a body of which so much is known.
-    fn pick(&self, kind: Kind, is_small: bool) -> Result<&Arc<dyn Bodies>, Error> {
+    /// The store that a wish means for a body of which so much is known. In place of one that is not configured stands
+    /// the default: where a body is kept must not decide whether a playbook runs.
+    fn pick(&self, kind: Kind, is_small: bool) -> &Arc<dyn Bodies> {
         match kind {
             Kind::Auto => {
                 let kv = self.named.get(&Kind::NatsKv).filter(|_| is_small);
-                Ok(kv.unwrap_or(&self.disk))
+                kv.unwrap_or(&self.disk)
             }
-            Kind::Disk => Ok(&self.disk),
-            Kind::Postgres => Ok(self.home.bodies()),
-            kind => self.named.get(&kind).ok_or_else(|| not_configured(kind)),
+            Kind::Disk => &self.disk,
+            Kind::Postgres => self.home.bodies(),
+            kind => self.named.get(&kind).unwrap_or_else(|| {
+                self.miss(kind);
+                self.pick(Kind::Auto, is_small)
+            }),
+        }
+    }
+
+    /// Logs once that a store is not configured.
+    fn miss(&self, kind: Kind) {
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        if missed.insert(kind) {
+            let (store, remedy) = (kind.name(), remedy(kind));
+            tracing::warn!(
+                store,
+                remedy,
+                "store is not configured; using the default store"
+            );
         }
     }
 
@@ -213,8 +233,9 @@ impl<'a> Begun<'a> {
     }
 }
 
-fn not_configured(kind: Kind) -> Error {
-    let remedy = match kind {
+/// How a store is configured.
+fn remedy(kind: Kind) -> &'static str {
+    match kind {
         Kind::S3 => {
             "set NOETL_STORAGE_S3_BUCKET (and _ENDPOINT, _REGION), AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         }
@@ -223,10 +244,27 @@ fn not_configured(kind: Kind) -> Error {
         Kind::Pvc => "set NOETL_STORAGE_DIR to a directory that every process can reach",
         Kind::Postgres => "start the server with --store postgres://…",
         Kind::Auto | Kind::Disk => "it always is",
-    };
+    }
+}
+
+fn not_configured(kind: Kind) -> Error {
     Error::NotConfigured {
         store: kind.name().to_owned(),
-        remedy: remedy.to_owned(),
+        remedy: remedy(kind).to_owned(),
+    }
+}
+
+impl StoresConfig {
+    /// How to configure a store that is not configured; none where it is. The server's own store is not known here.
+    pub fn missing(&self, kind: Kind) -> Option<&'static str> {
+        let is_there = match kind {
+            Kind::S3 => self.s3.is_some(),
+            Kind::Gcs => self.gcs.is_some(),
+            Kind::NatsKv | Kind::NatsObject => self.nats.is_some(),
+            Kind::Pvc => self.dir.is_some(),
+            Kind::Auto | Kind::Disk | Kind::Postgres => true,
+        };
+        (!is_there).then(|| remedy(kind))
     }
 }
 
@@ -237,9 +275,17 @@ impl Bodies for Stores {
         self.home.bodies().put(body).await
     }
 
+    fn missing(&self, kind: Kind) -> Option<&'static str> {
+        let is_there = match kind {
+            Kind::Auto | Kind::Disk | Kind::Postgres => true,
+            kind => self.named.contains_key(&kind),
+        };
+        (!is_there).then(|| remedy(kind))
+    }
+
     async fn put_as(&self, body: Source<'_>, wish: &Wish) -> Result<Stored, Error> {
         let body = Begun::read(body).await?;
-        let store = self.pick(wish.kind, body.is_small())?;
+        let store = self.pick(wish.kind, body.is_small());
         let codec = compress::choose(wish.compression, body.head()).await;
         let mut chained;
         let source = match body {
@@ -254,7 +300,7 @@ impl Bodies for Stores {
             None => store.put(source).await?,
         };
         if wish.kind == Kind::Postgres && stored.store != Kind::Postgres.name() {
-            return Err(not_configured(Kind::Postgres));
+            self.miss(Kind::Postgres);
         }
         Ok(stored)
     }

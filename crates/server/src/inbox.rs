@@ -238,11 +238,10 @@ async fn carry_out(
             ..Extras::consuming(Some(message.key))
         };
         match shared.drive.post(message.to, input.clone(), extras).await {
-            Ok(_) => return Ok(Taken::Done),
             Err(Posted::Refused(refusal)) if is_from_a_person => {
                 return done(answer(shared, message.key, &refusal).await);
             }
-            Err(Posted::Refused(_)) => return Ok(Taken::Done),
+            Ok(_) | Err(Posted::Refused(_)) => return Ok(Taken::Done),
             Err(Posted::Failed(Error::Elsewhere(_))) => {
                 if !shared.takes_over {
                     return Ok(Taken::Left);

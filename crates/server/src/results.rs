@@ -28,6 +28,23 @@ pub struct RunResult {
     pub error: Option<TaskError>,
 }
 
+/// The same, without a result that is large.
+#[derive(Debug)]
+pub(crate) struct SmallResult {
+    pub(crate) status: RunStatus,
+    pub(crate) result: Value,
+    /// The step whose result it is, where the result is too large to stand here.
+    pub(crate) omitted: Option<Name>,
+    pub(crate) error: Option<TaskError>,
+}
+
+/// The end of a run, with the place of its result.
+struct EndedRun {
+    status: RunStatus,
+    result: Option<ResultPointer>,
+    error: Option<TaskError>,
+}
+
 impl Server {
     /// Waits until a run has ended or is paused.
     pub async fn settled(&self, id: ExecutionId) -> Result<RunStatus, Error> {
@@ -59,6 +76,43 @@ impl Server {
 
     /// A run's result, with every reference in it resolved.
     pub async fn result(&self, id: ExecutionId) -> Result<RunResult, Error> {
+        let ended = self.ended(id).await?;
+        let result = match &ended.result {
+            Some(pointer) => self.step_result(id, pointer).await?,
+            None => Value::Null,
+        };
+        Ok(RunResult {
+            status: ended.status,
+            result,
+            error: ended.error,
+        })
+    }
+
+    /// A run's end, and its result if that is small; what this costs does not depend on the size of the run.
+    pub(crate) async fn small_result(&self, id: ExecutionId) -> Result<SmallResult, Error> {
+        let ended = self.ended(id).await?;
+        let mut small = SmallResult {
+            status: ended.status,
+            result: Value::Null,
+            omitted: None,
+            error: ended.error,
+        };
+        let Some(pointer) = ended.result else {
+            return Ok(small);
+        };
+        let reader = self.shared.reader();
+        let wanted = ResultAddress::of_step(pointer.step.clone());
+        if let Some(found) = reader.find(id, &wanted).await? {
+            match reader.small_text(found).await? {
+                Some(text) => small.result = serde_json::from_slice(&text).unwrap_or_default(),
+                None => small.omitted = Some(pointer.step),
+            }
+        }
+        Ok(small)
+    }
+
+    /// How a run ended, as far as the end of its log says.
+    async fn ended(&self, id: ExecutionId) -> Result<EndedRun, Error> {
         let shared = &self.shared;
         let row = shared
             .store
@@ -73,18 +127,11 @@ impl Server {
         });
         let finished = finished
             .filter(|_| row.status != RunStatus::Running && row.status != RunStatus::Paused);
-        let Some(Finished { result, error, .. }) = finished else {
-            return Ok(RunResult {
-                status: row.status,
-                result: Value::Null,
-                error: None,
-            });
+        let (result, error) = match finished {
+            Some(Finished { result, error, .. }) => (result.filter(|_| error.is_none()), error),
+            None => (None, None),
         };
-        let result = match result {
-            Some(pointer) if error.is_none() => self.step_result(id, &pointer).await?,
-            _ => Value::Null,
-        };
-        Ok(RunResult {
+        Ok(EndedRun {
             status: row.status,
             result,
             error,

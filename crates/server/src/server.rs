@@ -1,9 +1,11 @@
 //! The server of one process: what it is made of, how it starts and how it stops.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use model::template::Data;
+use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) sweeps: sweep::Hints,
     pub(crate) peers: Option<peers::Peers>,
     pub(crate) takes_over: bool,
+    /// Variables that defaults of playbooks may read as `env`; none on a server that others use.
+    pub(crate) env: OnceLock<Data>,
     pub(crate) bus: Option<Arc<dyn wire::Bus>>,
     pub(crate) published: broadcast::Sender<Arc<Published>>,
     /// Executions that ended, after the commit that ended them was published.
@@ -86,6 +90,7 @@ impl Server {
             sweeps: sweep::Hints::default(),
             peers: config.cluster_secret.as_deref().map(peers::Peers::new),
             takes_over: config.takes_over,
+            env: OnceLock::new(),
             bus: config.bus,
             published,
             ended: broadcast::Sender::new(PUBLISHED_BACKLOG),
@@ -103,6 +108,12 @@ impl Server {
             shared,
             parts: Arc::new(parts),
         })
+    }
+
+    /// Lets defaults of playbooks read these variables as `env`; for a process that drives its user's own runs.
+    pub fn allow_env(&self, env: Map<String, Value>) {
+        // Whatever was allowed first stays.
+        let _ = self.shared.env.set(Data::new(Value::Object(env)));
     }
 
     /// A part that has died although the server goes on.

@@ -4,7 +4,9 @@ use engine::{Refusal, Reuse, Submit};
 use model::diagnostic::Diagnostic;
 use model::event::Parent;
 use model::id::{ExecutionId, Name};
+use model::playbook::Step;
 use model::raw::Raw;
+use model::template::RunView;
 use store::MessageKey;
 use tokio::sync::oneshot;
 
@@ -124,6 +126,19 @@ impl Server {
     }
 }
 
+/// Logs which stores the playbook names that are not configured: the default store takes their place.
+fn warn_of_missing_stores(shared: &Shared, execution_id: ExecutionId, registered: &Registered) {
+    let steps = registered.net.playbook.steps.iter();
+    for task in steps.flat_map(Step::all_tasks) {
+        let store = task.result.store.as_ref().map(Name::as_str);
+        let kind = store.and_then(::results::Kind::named);
+        if let Some(remedy) = kind.and_then(|kind| shared.bodies.missing(kind)) {
+            let task = task.label.as_str();
+            tracing::warn!(%execution_id, task, store, remedy, "store is not configured; using the default store");
+        }
+    }
+}
+
 /// A run to start, by a person or by another run.
 pub(crate) struct Start {
     pub(crate) execution: ExecutionId,
@@ -141,18 +156,10 @@ impl Start {
     pub(crate) async fn run(self, shared: &Shared, registered: Registered) -> Result<(), Posted> {
         let fits = registered.net.must_fit(self.payload.as_ref());
         fits.map_err(Posted::Refused)?;
-        let beginning = Beginning {
-            net: &registered.net,
-            execution: self.execution,
-            parent: self.parent.as_ref().map(|parent| parent.execution_id),
-            path: registered.entry.path.as_str(),
-            payload: self.payload.as_ref(),
-        };
-        shared
-            .keychain
-            .check(beginning)
-            .await
-            .map_err(Error::from)?;
+        warn_of_missing_stores(shared, self.execution, &registered);
+        if shared.keychain.has_names(&registered.net.playbook) {
+            self.check_keychain(shared, &registered).await?;
+        }
         let submit = Submit {
             execution: self.execution,
             path: Name::from(registered.entry.path.as_str()),
@@ -163,6 +170,7 @@ impl Start {
             depth: self.depth,
             trace_id: self.trace_id,
             reuse: self.reuse,
+            env: shared.env.get().cloned(),
         };
         let (reply, answer) = oneshot::channel();
         let order = Order::Submit {
@@ -176,5 +184,32 @@ impl Start {
             Ok(answer) => answer.map(|_| ()),
             Err(_) => Err(Error::Stopping.into()),
         }
+    }
+
+    /// A run whose credentials cannot be had does not begin.
+    async fn check_keychain(&self, shared: &Shared, registered: &Registered) -> Result<(), Posted> {
+        let parent = self.parent.as_ref().map(|parent| parent.execution_id);
+        let run = RunView {
+            execution_id: Some(self.execution),
+            path: Some(registered.entry.path.as_str().into()),
+            version: Some(registered.entry.version),
+            parent_execution_id: parent,
+        };
+        let net = &registered.net;
+        let payload = self.reuse.as_ref().map(|reuse| {
+            let workload = reuse.workload(self.payload.as_ref());
+            Raw::of(&workload)
+        });
+        let payload = payload.as_ref().or(self.payload.as_ref());
+        let values = net.first_values(payload, run, shared.env.get().cloned());
+        let beginning = Beginning {
+            playbook: &net.playbook,
+            execution: self.execution,
+            parent,
+            path: registered.entry.path.as_str(),
+            workload: values.map_err(Posted::Refused)?.workload,
+        };
+        let checked = shared.keychain.check(beginning).await;
+        Ok(checked.map_err(Error::from)?)
     }
 }

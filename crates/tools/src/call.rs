@@ -125,6 +125,11 @@ pub trait Tool: Send + Sync {
     /// Whether a call has no effect outside, so that it may be made again freely.
     fn is_pure(&self) -> bool;
 
+    /// Whether it does nothing but record what it is given: then it is given only what may be shown.
+    fn records_call(&self) -> bool {
+        false
+    }
+
     /// Makes one call. Ends soon after `stop` is cancelled.
     async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome;
 }
@@ -142,6 +147,18 @@ pub enum Stream {
 pub trait LogSink: Send + Sync {
     /// One line, without its end.
     fn line(&self, stream: Stream, text: &str);
+
+    /// What masks the secrets in an output; none where there are none.
+    fn output_mask(&self) -> Option<&dyn OutputMask> {
+        None
+    }
+}
+
+/// Masks the secrets in what a program prints, before any of it is cut.
+pub trait OutputMask: Send + Sync {
+    /// Masks the beginning of some bytes, as far as no secret may go on behind them, or all of them at the end of the
+    /// output. Answers what came out, and how many bytes went in.
+    fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize);
 }
 
 /// A sink that drops everything.

@@ -1,10 +1,11 @@
 //! What a process prints: lines go to the log as they come, the text is kept within a bound.
 //!
-//! Of more than a mebibyte the head and the tail are kept, and a line in between says how much is missing.
+//! Of more than a mebibyte the head and the tail are kept, and a line in between says how much is missing. Secrets are
+//! masked before anything is cut, so that no half of one is left.
 
 use std::collections::VecDeque;
 
-use crate::call::{LogSink, Stream};
+use crate::call::{LogSink, OutputMask, Stream};
 
 /// The head and the tail of an output are each kept up to this size.
 const HALF_BYTES_MAX: usize = 512 * 1024;
@@ -18,6 +19,8 @@ pub const LEFT_OUT: &str = "left out …";
 /// One stream of one call.
 pub(crate) struct Capture {
     stream: Stream,
+    /// Read, and not masked yet: a secret may go on in what is read next.
+    unmasked: Vec<u8>,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
@@ -29,6 +32,7 @@ impl Capture {
     pub(crate) fn new(stream: Stream) -> Self {
         Self {
             stream,
+            unmasked: Vec::new(),
             head: Vec::new(),
             tail: VecDeque::new(),
             left_out: 0,
@@ -38,6 +42,22 @@ impl Capture {
 
     /// Takes what was just read; complete lines of the head are logged at once.
     pub(crate) fn feed(&mut self, chunk: &[u8], log: &dyn LogSink) {
+        match log.output_mask() {
+            Some(mask) => {
+                self.unmasked.extend_from_slice(chunk);
+                self.pass_masked(mask, false, log);
+            }
+            None => self.keep(chunk, log),
+        }
+    }
+
+    fn pass_masked(&mut self, mask: &dyn OutputMask, is_end: bool, log: &dyn LogSink) {
+        let (clean, taken) = mask.mask(&self.unmasked, is_end);
+        self.unmasked.drain(..taken);
+        self.keep(&clean, log);
+    }
+
+    fn keep(&mut self, chunk: &[u8], log: &dyn LogSink) {
         let room = HALF_BYTES_MAX - self.head.len();
         let (head, rest) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(head);
@@ -54,6 +74,9 @@ impl Capture {
 
     /// Logs what is left: the last line of the head, a word about what is missing, the tail.
     pub(crate) fn finish(mut self, log: &dyn LogSink) -> String {
+        if let Some(mask) = log.output_mask() {
+            self.pass_masked(mask, true, log);
+        }
         if self.left_out == 0 {
             self.head.extend(self.tail.drain(..));
         }
@@ -114,6 +137,42 @@ mod tests {
     impl LogSink for Lines {
         fn line(&self, _stream: Stream, text: &str) {
             self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    /// Masks `canary` in what is read at once.
+    struct Masking;
+
+    impl OutputMask for Masking {
+        fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize) {
+            let text = std::str::from_utf8(bytes).unwrap();
+            let open = (1..6).rev().find(|n| text.ends_with(&"canary"[..*n]));
+            let taken = text.len() - open.filter(|_| !is_end).unwrap_or(0);
+            (text[..taken].replace("canary", "***").into_bytes(), taken)
+        }
+    }
+
+    impl LogSink for Masking {
+        fn line(&self, _stream: Stream, _text: &str) {}
+
+        fn output_mask(&self) -> Option<&dyn OutputMask> {
+            Some(self)
+        }
+    }
+
+    #[test]
+    fn a_secret_is_masked_before_the_output_is_cut() {
+        for before in HALF_BYTES_MAX - 8..HALF_BYTES_MAX + 2 {
+            let mut capture = Capture::new(Stream::Stdout);
+            let filling = "x".repeat(before);
+            for part in [
+                &filling, "can", "ary", &filling, &filling, "cana", "ry", &filling, "ca",
+            ] {
+                capture.feed(part.as_bytes(), &Masking);
+            }
+            let text = capture.finish(&Masking);
+            assert!(!text.contains("can") && !text.contains("ary"), "{before}");
+            assert!(text.contains('*') && text.ends_with("ca"), "{before}");
         }
     }
 

@@ -45,6 +45,7 @@ mod registry;
 mod regular;
 mod rhai;
 mod scratch;
+mod script;
 mod shell;
 mod sql;
 mod sqlite;
@@ -54,7 +55,7 @@ mod transfer;
 mod transform;
 
 pub use call::{
-    Access, Afterwards, Call, LogSink, NoLog, Place, References, Stream, Timeout, Tool,
+    Access, Afterwards, Call, LogSink, NoLog, OutputMask, Place, References, Stream, Timeout, Tool,
 };
 pub use capture::LEFT_OUT;
 pub use exhaustion::HOST_EXHAUSTED;
@@ -63,5 +64,6 @@ pub use isolation::{Abilities, SandboxLevel};
 pub use mark::end_orphans;
 pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
 pub use postgres::PostgresConfig;
+pub use python::python_code;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};
 pub use transform::{JQ_PROCESS_ARGUMENT, serve_jq};

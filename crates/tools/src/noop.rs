@@ -19,6 +19,10 @@ impl Tool for Noop {
         true
     }
 
+    fn records_call(&self) -> bool {
+        true
+    }
+
     async fn call(&self, mut call: Call, _stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
         if let Some(result) = call.fields.remove("result") {
             return Outcome::ok(result);

@@ -22,6 +22,7 @@ use crate::objects::{Objects, Reach};
 use crate::postgres::{Pools, Postgres, PostgresConfig};
 use crate::python::Python;
 use crate::rhai::Rhai;
+use crate::script::{Scripted, Scripts};
 use crate::shell::Shell;
 use crate::sqlite::Sqlite;
 use crate::transfer::Transfer;
@@ -183,6 +184,7 @@ impl Registry {
         let level = config.sandbox;
         let environment = config.environment;
         let shell = Shell::new(environment.clone(), level);
+        let scripts = Arc::new(Scripts::new(clients.clone()));
         let python = Python::new(&config.python, environment.clone(), clients.clone(), level);
         let mcp = Mcp::new(clients.clone(), environment.clone(), level);
         let mut clients_env = environment.clone();
@@ -204,12 +206,15 @@ impl Registry {
         let nats = Nats::new(reach.clone(), connections.clone());
         registry.insert("nats", Arc::new(nats));
         let postgres = Postgres::new(config.postgres.clone(), config.scratch_dir.clone());
-        registry.insert("postgres", Arc::new(postgres));
+        let scripted = |tool: Arc<dyn Tool>, key: &'static str| -> Arc<dyn Tool> {
+            Arc::new(Scripted::new(tool, scripts.clone(), key))
+        };
+        registry.insert("postgres", scripted(Arc::new(postgres), "command"));
         let http = Http::new(clients, config.scratch_dir).keeping(config.forbidden_files.clone());
         let http = Arc::new(http);
-        registry.insert("http", http.clone());
+        registry.insert("http", scripted(http.clone(), "body"));
         registry.insert("python", Arc::new(python));
-        registry.insert("shell", Arc::new(shell));
+        registry.insert("shell", scripted(Arc::new(shell), "command"));
         registry.insert("rhai", Arc::new(Rhai));
         registry.insert(
             "transform",
@@ -226,8 +231,10 @@ impl Registry {
             http,
         };
         registry.insert("transfer", Arc::new(transfer));
-        registry.insert("duckdb", Arc::new(Duckdb::new(databases)));
-        registry.insert("sqlite", Arc::new(Sqlite::new(config.forbidden_files)));
+        let duckdb = Arc::new(Duckdb::new(databases));
+        registry.insert("duckdb", scripted(duckdb, "command"));
+        let sqlite = Arc::new(Sqlite::new(config.forbidden_files));
+        registry.insert("sqlite", scripted(sqlite, "command"));
         for manifest in config.external {
             let name = manifest.name.clone();
             let external = External::new(manifest, environment.clone());

@@ -3,7 +3,7 @@
 //! The directory is made with the first file: a worker for a server elsewhere has none before, and whoever cleans up may
 //! remove it at any time.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -11,19 +11,20 @@ use tempfile::NamedTempFile;
 
 /// A file without a name; it goes with whoever holds it.
 pub(crate) fn unnamed(dir: &Path) -> io::Result<File> {
-    fs::create_dir_all(dir)?;
+    results::make_private_dir(dir)?;
     tempfile::tempfile_in(dir)
 }
 
 /// A file with a name that begins so.
 pub(crate) fn named(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
-    fs::create_dir_all(dir)?;
+    results::make_private_dir(dir)?;
     tempfile::Builder::new().prefix(prefix).tempfile_in(dir)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_directory_is_made_with_the_first_file_and_again_when_it_is_gone() {

@@ -66,7 +66,7 @@ pub(crate) async fn make(
         at,
         task,
         printed: Mutex::default(),
-        masks: hand.masks(),
+        masks: ready.masks.or_else(|| hand.masks()),
         cut: Mutex::default(),
     };
     let afterwards = call.afterwards.clone();
@@ -270,6 +270,11 @@ impl Drop for TaskLog<'_> {
 }
 
 impl LogSink for TaskLog<'_> {
+    fn output_mask(&self) -> Option<&dyn tools::OutputMask> {
+        let masks = self.masks.as_deref()?;
+        Some(masks)
+    }
+
     fn line(&self, stream: Stream, text: &str) {
         let step = self.at.step.clone();
         let line = LogLine {

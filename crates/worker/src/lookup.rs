@@ -45,7 +45,7 @@ impl References for Lookup {
             match self.shared.transport.look_up(uri).await {
                 Ok(found) => return Ok(found),
                 Err(wire::Error::Unavailable(error)) => {
-                    tracing::debug!(%error, uri, "an address has to wait");
+                    tracing::debug!(%error, "an address has to wait");
                     tokio::select! {
                         () = backoff.wait() => {}
                         () = self.lease.stopped().cancelled() => {

@@ -3,22 +3,28 @@
 //! Enters: a step, one of its tasks, what their templates see. Leaves: values, or all that has to be loaded first.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::playbook::kinds::{FieldMode, field_mode};
 use model::playbook::{Step, Task};
 use model::raw::Raw;
 use model::source::Span;
-use model::template::{Data, Need, Piece, PieceOrigin, RenderError, Scope, Tree};
+use model::template::{
+    Data, MASK, Need, Origin, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces, Scope,
+    Taint, Tree,
+};
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 use tools::{Call, Timeout};
+
+use crate::secrets::Masks;
 
 /// A snapshot of the input longer than this is replaced by its size and hash.
 const INPUTS_BYTES_MAX: usize = 2 * 1024;
 
 /// A call, rendered.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Ready {
     /// The kind's own keys.
     pub(crate) fields: Map<String, Value>,
@@ -34,6 +40,60 @@ pub(crate) struct Ready {
     pub(crate) knobs: Map<String, Value>,
     /// How long it may take.
     pub(crate) timeout: Timeout,
+    /// What may be shown of the keys and knobs that came of secrets.
+    pub(crate) shown: Shown,
+    /// The texts in the call that came of secrets.
+    pub(crate) secrets: Vec<String>,
+    /// What masks those texts.
+    pub(crate) masks: Option<Arc<Masks>>,
+}
+
+/// What may be shown of the parts of a call that came of secrets: those parts alone, with `***` in place of the secrets.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) fields: Map<String, Value>,
+    pub(crate) pieces: BTreeMap<String, Vec<Vec<Piece>>>,
+    pub(crate) knobs: Map<String, Value>,
+}
+
+impl Ready {
+    /// Puts what may be shown in place of what came of secrets: for tasks that record what they are given.
+    pub(crate) fn show_only(&mut self) {
+        self.fields.append(&mut self.shown.fields);
+        self.pieces.append(&mut self.shown.pieces);
+        self.knobs.append(&mut self.shown.knobs);
+        if let Some(input) = self.input.take_if(|input| input.is_tainted()) {
+            self.input = Some(Data::new(input.shown()));
+        }
+    }
+
+    /// Takes a rendered value, and notes what may be shown of it.
+    fn accept(&mut self, key: &str, rendered: Rendered) -> Value {
+        if rendered.is_tainted() {
+            self.shown.fields.insert(key.to_owned(), rendered.shown());
+        }
+        self.secrets.extend(rendered.secrets);
+        rendered.value
+    }
+
+    /// Takes lists of pieces, and notes what may be shown of them.
+    fn accept_pieces(&mut self, key: &str, lists: Vec<RenderedPieces>) {
+        if lists.iter().any(|list| list.shown.is_some()) {
+            let shown = lists.iter().map(|list| {
+                let shown = list.shown.as_ref();
+                shown.unwrap_or(&list.pieces).clone()
+            });
+            self.shown.pieces.insert(key.to_owned(), shown.collect());
+        }
+        let (mut pieces, mut origins) = (Vec::new(), Vec::new());
+        for list in lists {
+            self.secrets.extend(list.secrets);
+            pieces.push(list.pieces);
+            origins.push(list.origins);
+        }
+        self.pieces.insert(key.to_owned(), pieces);
+        self.origins.insert(key.to_owned(), origins);
+    }
 }
 
 /// Renders everything a call takes.
@@ -44,18 +104,11 @@ pub(crate) fn render(step: &Step, task: &Task, scope: &Scope) -> Result<Ready, R
         scope.reveals_secrets = true;
         // A child playbook is no program: what it gets is recorded as its workload.
         scope.names_http_body = task.kind != "playbook";
-        let (input, tainted) = input(step, task, &mut scope)?;
-        ready.inputs = Some(if tainted {
-            scope.reveals_secrets = false;
-            scope.input = Data::default();
-            snapshot(&self::input(step, task, &mut scope)?.0)
-        } else {
-            snapshot(&input)
-        });
-        scope.reveals_secrets = true;
+        let input = input(step, task, &mut scope, &mut ready.secrets)?;
         scope.names_http_body = false;
-        scope.input = Data::new(Value::Object(input));
-        ready.input = Some(scope.input.clone());
+        ready.inputs = Some(snapshot(&input.shown()));
+        scope.input = input.clone();
+        ready.input = Some(input);
         rest(task, &scope, &mut ready)?;
     } else if scope.keychain.is_some() {
         let mut scope = scope.clone();
@@ -72,56 +125,87 @@ fn input(
     step: &Step,
     task: &Task,
     scope: &mut Scope,
-) -> Result<(Map<String, Value>, bool), RenderError> {
+    secrets: &mut Vec<String>,
+) -> Result<Data, RenderError> {
     let mut all = Map::new();
-    let mut tainted = false;
+    let mut taints = BTreeMap::new();
     for tree in [&step.input, &task.input].into_iter().flatten() {
         let rendered = tree.render(scope)?;
-        tainted |= rendered.tainted;
+        secrets.extend(rendered.secrets);
         match rendered.value {
-            Value::Object(map) => all.extend(map),
+            Value::Object(map) => {
+                add_taints(&mut taints, &map, rendered.taint);
+                all.extend(map);
+            }
             Value::Null => {}
             _ => return Err(wrong("`input` must come to a map".to_owned(), task.span)),
         }
-        scope.input = Data::new(Value::Object(all.clone()));
+        let taint = if taints.values().all(Taint::is_clean) {
+            Taint::Clean
+        } else {
+            Taint::Map(taints.clone())
+        };
+        scope.input = Data::tainted(Value::Object(all.clone()), taint);
     }
-    Ok((all, tainted))
+    Ok(scope.input.clone())
+}
+
+/// Notes which entries of a map that goes over another came of secrets.
+fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, taint: Taint) {
+    match taint {
+        Taint::Map(mut found) => {
+            for key in map.keys() {
+                taints.insert(key.clone(), found.remove(key).unwrap_or_default());
+            }
+        }
+        Taint::Whole { shown, origin } => {
+            for key in map.keys() {
+                let shown = shown.get(key).cloned().unwrap_or_else(|| MASK.into());
+                taints.insert(key.clone(), Taint::Whole { shown, origin });
+            }
+        }
+        Taint::Clean | Taint::List(_) => {
+            for key in map.keys() {
+                taints.remove(key);
+            }
+        }
+    }
 }
 
 /// Keys, knobs and timeout; what any of them needs is asked for in one go.
 fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError> {
     let mut needs = Vec::new();
     for (key, tree) in &task.fields {
-        let value = match field_mode(task.kind.as_str(), key) {
+        let rendered = match field_mode(task.kind.as_str(), key) {
             FieldMode::Pieces => {
                 if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
-                    ready.add_pieces(key, lists);
+                    ready.accept_pieces(key, lists);
                 }
                 continue;
             }
-            FieldMode::End => {
-                let rendered = end(key, tree, scope, ready);
-                if let Some(value) = gather(&mut needs, rendered)? {
-                    ready.fields.insert(key.clone(), value);
-                }
-                continue;
-            }
+            FieldMode::End => end(key, tree, scope, ready),
             FieldMode::Reference => reference(tree, scope),
-            FieldMode::Value | FieldMode::Verbatim => value(tree, scope),
+            FieldMode::Code => code(tree, scope),
+            FieldMode::Value | FieldMode::Verbatim => tree.render(scope),
         };
-        if let Some(value) = gather(&mut needs, value)? {
+        if let Some(rendered) = gather(&mut needs, rendered)? {
+            let value = ready.accept(key, rendered);
             ready.fields.insert(key.clone(), value);
         }
     }
     for (key, tree) in &task.knobs {
-        if let Some(value) = gather(&mut needs, value(tree, scope))? {
-            ready.knobs.insert(key.clone(), value);
+        if let Some(rendered) = gather(&mut needs, tree.render(scope))? {
+            if rendered.is_tainted() {
+                ready.shown.knobs.insert(key.clone(), rendered.shown());
+            }
+            ready.secrets.extend(rendered.secrets);
+            ready.knobs.insert(key.clone(), rendered.value);
         }
     }
     if let Some(tree) = &task.timeout
-        && let Some(value) = gather(&mut needs, value(tree, scope))?
+        && let Some(rendered) = gather(&mut needs, tree.render(scope))?
     {
-        ready.timeout = timeout(&value, task.span)?;
+        ready.timeout = timeout(&rendered, task.span)?;
     }
     if needs.is_empty() {
         Ok(())
@@ -145,41 +229,20 @@ fn gather<T>(
     }
 }
 
-fn value(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
-    match tree {
-        Tree::Literal(value) => Ok(value.clone()),
-        tree => tree.render(scope).map(|rendered| rendered.value),
-    }
-}
-
 /// The reference of what a template names, where that is a body; else its value.
-fn reference(tree: &Tree, scope: &Scope) -> Result<Value, RenderError> {
+fn reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
     match tree.bound(scope)? {
-        Some(bound) => Ok(Call::bound_field(&bound)),
-        None => value(tree, scope),
+        Some(bound) => Ok(Rendered::clean(Call::bound_field(&bound))),
+        None => tree.render(scope),
     }
 }
-
-impl Ready {
-    fn add_pieces(&mut self, key: &str, commands: Vec<RenderedCommand>) {
-        let (pieces, origins) = commands.into_iter().unzip();
-        self.pieces.insert(key.to_owned(), pieces);
-        self.origins.insert(key.to_owned(), origins);
-    }
-}
-
-/// A command in pieces, and where each comes from.
-type RenderedCommand = (Vec<Piece>, Vec<PieceOrigin>);
 
 /// One list of pieces per command.
-fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedCommand>, RenderError> {
-    let plain = |piece: Piece| (vec![piece], Vec::new());
+fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError> {
     Ok(match tree {
-        Tree::Template(template) => vec![template.pieces_with_origins(scope)?],
-        Tree::Literal(Value::Array(items)) => {
-            items.iter().map(|item| plain(literal(item))).collect()
-        }
-        Tree::Literal(value) => vec![plain(literal(value))],
+        Tree::Template(template) => vec![template.rendered_pieces(scope)?],
+        Tree::Literal(Value::Array(items)) => items.iter().map(literal).collect(),
+        Tree::Literal(value) => vec![literal(value)],
         Tree::List(items) => {
             let mut lists = Vec::with_capacity(items.len());
             for item in items {
@@ -187,12 +250,47 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedCommand>, RenderErro
             }
             lists
         }
-        Tree::Map(_) => vec![plain(Piece::Text(tree.render(scope)?.value.to_string()))],
+        Tree::Map(_) => {
+            let rendered = tree.render(scope)?;
+            let text = |value: &Value| vec![Piece::Text(value.to_string())];
+            vec![RenderedPieces {
+                pieces: text(&rendered.value),
+                origins: Vec::new(),
+                shown: rendered.is_tainted().then(|| text(&rendered.shown())),
+                secrets: rendered.secrets,
+            }]
+        }
+    })
+}
+
+/// Python code with every value placed as a literal. Nothing is shown of code that holds a secret.
+fn code(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
+    let Tree::Template(template) = tree else {
+        return tree.render(scope);
+    };
+    let rendered = template.rendered_pieces(scope)?;
+    let code = tools::python_code(&rendered.code_pieces());
+    let code = code.map_err(|error| RenderError::Failed {
+        code: "PYTHON_VALUE",
+        message: error.message,
+        span: template.span(),
+    })?;
+    let taint = match rendered.shown {
+        Some(_) => Taint::Whole {
+            shown: MASK.into(),
+            origin: Origin::Secret,
+        },
+        None => Taint::Clean,
+    };
+    Ok(Rendered {
+        value: code.into(),
+        taint,
+        secrets: rendered.secrets,
     })
 }
 
 /// A map of which statements are kept in pieces, under `<key>.query`.
-fn end(key: &str, tree: &Tree, scope: &Scope, ready: &mut Ready) -> Result<Value, RenderError> {
+fn end(key: &str, tree: &Tree, scope: &Scope, ready: &mut Ready) -> Result<Rendered, RenderError> {
     let is_statement = |name: &str| matches!(name, "query" | "command");
     let entries = match tree {
         Tree::Map(entries) => entries.clone(),
@@ -201,39 +299,49 @@ fn end(key: &str, tree: &Tree, scope: &Scope, ready: &mut Ready) -> Result<Value
                 |(name, value): (&String, &Value)| (name.clone(), Tree::Literal(value.clone()));
             map.iter().map(entry).collect()
         }
-        other => return value(other, scope),
+        other => return other.render(scope),
     };
-    let mut map = Map::new();
     let mut needs = Vec::new();
-    for (name, tree) in &entries {
-        if is_statement(name) {
-            if let Some(lists) = gather(&mut needs, pieces(tree, scope))? {
-                ready.add_pieces(&format!("{key}.{name}"), lists);
-            }
-        } else if let Some(value) = gather(&mut needs, value(tree, scope))? {
-            map.insert(name.clone(), value);
+    let mut values = Vec::new();
+    for (name, tree) in entries {
+        if !is_statement(&name) {
+            values.push((name, tree));
+        } else if let Some(lists) = gather(&mut needs, pieces(&tree, scope))? {
+            ready.accept_pieces(&format!("{key}.{name}"), lists);
         }
     }
-    if needs.is_empty() {
-        Ok(Value::Object(map))
-    } else {
-        Err(RenderError::Needs(needs))
+    let rendered = gather(&mut needs, Tree::Map(values).render(scope))?;
+    match rendered {
+        Some(rendered) if needs.is_empty() => Ok(rendered),
+        _ => Err(RenderError::Needs(needs)),
     }
 }
 
-fn literal(value: &Value) -> Piece {
-    match value {
-        Value::String(text) => Piece::Text(text.clone()),
-        other => Piece::Text(other.to_string()),
+fn literal(value: &Value) -> RenderedPieces {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    RenderedPieces {
+        pieces: vec![Piece::Text(text)],
+        ..RenderedPieces::default()
     }
 }
 
-fn timeout(value: &Value, span: Span) -> Result<Timeout, RenderError> {
+fn timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
+    let value = &rendered.value;
     let read = |value: &Value| -> Result<Option<Duration>, RenderError> {
         if value.is_null() {
             return Ok(None);
         }
-        let span_of = || wrong(format!("`timeout` is {value}, which is no duration"), span);
+        let span_of = || {
+            let quoted = if rendered.is_tainted() {
+                MASK.to_owned()
+            } else {
+                value.to_string()
+            };
+            wrong(format!("`timeout` is {quoted}, which is no duration"), span)
+        };
         model::duration::parse(value).map(Some).ok_or_else(span_of)
     };
     let Value::Object(parts) = value else {
@@ -259,7 +367,7 @@ fn wrong(message: String, span: Span) -> RenderError {
 }
 
 /// The input as the log shows it.
-fn snapshot(input: &Map<String, Value>) -> Raw {
+fn snapshot(input: &Value) -> Raw {
     let raw = Raw::of(input);
     let bytes = raw.text().len();
     if bytes <= INPUTS_BYTES_MAX {

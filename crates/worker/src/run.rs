@@ -3,6 +3,7 @@
 //! Enters: a continuation and what its templates see. Leaves: events, in order, and how it ended. The counter moves
 //! only by folding those events; what has effects is durable before anything follows it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::command::Continuation;
@@ -21,6 +22,7 @@ use crate::hand::{Hand, Trouble};
 use crate::load::{self, Unresolved};
 use crate::playbooks::{Role, StepPlan};
 use crate::render::{self, Ready};
+use crate::secrets::Masks;
 use crate::{call, restore};
 
 /// A wait of this length is worth a report before it.
@@ -47,6 +49,10 @@ pub(crate) struct Pipeline<'h> {
     pub(crate) begun: Time,
     /// Why it fails.
     pub(crate) failure: Option<TaskError>,
+    /// What the templates of the call under way made of secrets.
+    pub(crate) derived: Vec<String>,
+    /// What masks those, and all that was known when they were made.
+    pub(crate) call_masks: Option<Arc<Masks>>,
 }
 
 /// How a pipeline ended, for now.
@@ -97,6 +103,8 @@ impl<'h> Pipeline<'h> {
             afterwards: Afterwards::default(),
             begun: hand.now(),
             failure: None,
+            derived: Vec::new(),
+            call_masks: None,
         }
     }
 
@@ -214,7 +222,7 @@ impl<'h> Pipeline<'h> {
             }
         };
         if let Some(input) = &ready.input {
-            self.scope.input = input.clone();
+            self.scope.input = Data::new(input.shown());
         }
         self.dispatch(run, at, ready).await
     }
@@ -228,7 +236,11 @@ impl<'h> Pipeline<'h> {
         let index = self.step.task(run.task.label.as_str());
         let (index, _) = index.expect("the task is one of the step's");
         let plan = self.plan;
-        if !matches!(plan.tasks[index].role, Role::Tool(_)) {
+        let records_call = match &plan.tasks[index].role {
+            Role::Tool(tool) => tool.records_call(),
+            _ => true,
+        };
+        if records_call {
             self.mask_ready(&mut ready);
         }
         let started = TaskStarted {
@@ -246,6 +258,7 @@ impl<'h> Pipeline<'h> {
                     self.report().await?;
                 }
                 self.owes |= !plan.tasks[index].is_pure;
+                ready.masks.clone_from(&self.call_masks);
                 let prepared = (ready, &mut self.scope);
                 match call::make(self.hand, tool, run.task, &at, prepared).await {
                     Ok((outcome, afterwards)) => {

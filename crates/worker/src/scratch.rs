@@ -34,7 +34,7 @@ impl From<results::Error> for Fault {
 
 /// A folder of one command; it goes with it.
 pub(crate) fn folder(parent: &Path) -> Result<TempDir, Box<TaskError>> {
-    let made = std::fs::create_dir_all(parent).and_then(|()| {
+    let made = results::make_private_dir(parent).and_then(|()| {
         sweep(parent);
         tempfile::Builder::new().prefix("run-").tempdir_in(parent)
     });

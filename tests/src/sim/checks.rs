@@ -273,7 +273,7 @@ fn c17_tokens_are_conserved(watch: &Watch, state: &State) -> Done {
 }
 
 fn c22_widths_stay_within_bounds(plan: &Plan, state: &State) -> Done {
-    for (id, run) in &state.runs {
+    for (id, run) in state.runs.iter() {
         let Some(progress) = &run.loop_ else { continue };
         let loop_ = plan
             .playbook

@@ -56,6 +56,7 @@ impl Server {
             depth: 0,
             trace_id: None,
             reuse: Some(Box::new(reuse)),
+            env: None,
         };
         let input = Input::Submit(Box::new(submit));
         match self.post(0, execution, input, None)? {

@@ -113,6 +113,7 @@ impl Server {
                     depth,
                     trace_id: None,
                     reuse: None,
+                    env: None,
                 }))
             }
             MessageBody::ChildEnded { seq, outcome } => Input::ChildEnded {

@@ -156,6 +156,7 @@ impl Server {
             depth: 0,
             trace_id: None,
             reuse: None,
+            env: None,
         };
         self.post(0, execution, Input::Submit(Box::new(submit)), None)?;
         Ok(Some(execution))

@@ -8,6 +8,7 @@
 mod claims;
 mod control;
 mod events;
+mod fairness;
 mod fuzz;
 mod permissions;
 mod results;

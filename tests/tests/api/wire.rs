@@ -96,53 +96,56 @@ fn says_what_became(answer: &Value) -> bool {
     }
 }
 
+/// What a client sends for one run, made of its claim.
+type Events<'a> = Box<dyn Fn(&Value) -> Vec<Value> + 'a>;
+/// An event's name, and the task it names.
+type Named = (&'static str, Option<&'static str>);
+
+const LEGACY: &[Named] = &[
+    ("command.started", None),
+    ("step.enter", None),
+    ("tool.started", None),
+    ("tool.processed", None),
+    ("step.exit", None),
+    ("command.completed", None),
+];
+const SHORT: &[Named] = &[("tool.processed", None), ("call.done", None)];
+const NATIVE: &[Named] = &[
+    ("step.started", None),
+    ("task.started", None),
+    ("task.done", None),
+    ("step.done", None),
+];
+const NATIVE_TWO: &[Named] = &[
+    ("step.started", None),
+    ("task.started", Some("a")),
+    ("task.done", Some("a")),
+    ("task.started", Some("b")),
+    ("task.done", Some("b")),
+    ("step.done", None),
+];
+const LEGACY_TWO: &[Named] = &[
+    ("tool.processed", Some("a")),
+    ("sink.started", Some("b")),
+    ("sink.completed", Some("b")),
+    ("case.evaluated", None),
+    ("step.exit", None),
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_by_one_comes_to_what_a_batch_comes_to() {
     let site = Site::open().await;
     let result = json!({"result": {"n": 1}});
     let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
-    type Events<'a> = Box<dyn Fn(&Value) -> Vec<Value> + 'a>;
     let named = |names: &'static [(&'static str, Option<&'static str>)],
                  payload: Option<&Value>| {
         let payload = payload.cloned();
         let events: Events<'_> = Box::new(move |claimed| {
-            let event = |(name, label): &(&str, Option<&str>)| {
-                of_task(claimed, name, *label, payload.as_ref())
-            };
+            let event = |(name, label): &Named| of_task(claimed, name, *label, payload.as_ref());
             names.iter().map(event).collect()
         });
         events
     };
-    const LEGACY: &[(&str, Option<&str>)] = &[
-        ("command.started", None),
-        ("step.enter", None),
-        ("tool.started", None),
-        ("tool.processed", None),
-        ("step.exit", None),
-        ("command.completed", None),
-    ];
-    const SHORT: &[(&str, Option<&str>)] = &[("tool.processed", None), ("call.done", None)];
-    const NATIVE: &[(&str, Option<&str>)] = &[
-        ("step.started", None),
-        ("task.started", None),
-        ("task.done", None),
-        ("step.done", None),
-    ];
-    const NATIVE_TWO: &[(&str, Option<&str>)] = &[
-        ("step.started", None),
-        ("task.started", Some("a")),
-        ("task.done", Some("a")),
-        ("task.started", Some("b")),
-        ("task.done", Some("b")),
-        ("step.done", None),
-    ];
-    const LEGACY_TWO: &[(&str, Option<&str>)] = &[
-        ("tool.processed", Some("a")),
-        ("sink.started", Some("b")),
-        ("sink.completed", Some("b")),
-        ("case.evaluated", None),
-        ("step.exit", None),
-    ];
     let scripts: Vec<(&str, Events<'_>)> = vec![
         (ONE, named(LEGACY, Some(&result))),
         (ONE, named(LEGACY, None)),
@@ -374,7 +377,7 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
     let event = &page.body["events"][0];
     for (name, value) in [
         ("entity_id", json!("task:fetch_page:attempt:3")),
-        ("timestamp", json!("2026-02-05T23:11:30Z")),
+        ("timestamp", json!("2026-02-05T23:11:30.000000Z")),
         ("task_label", json!("fetch_page")),
     ] {
         assert_eq!(event[name], value, "{event}");

@@ -139,22 +139,33 @@ async fn nats_may_be_wiped_and_takes_bodies_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_not_configured_says_which_variables_do_so() {
+async fn the_default_store_takes_the_place_of_one_that_is_not_configured() {
     let dir = TempDir::new().unwrap();
+    let config = nothing(&dir);
     for (kind, variable) in [
-        (Kind::S3, "NOETL_STORAGE_S3_BUCKET"),
-        (Kind::Gcs, "NOETL_STORAGE_GCS_BUCKET"),
-        (Kind::NatsKv, "NOETL_STORAGE_NATS_URL"),
-        (Kind::Pvc, "NOETL_STORAGE_DIR"),
-        (Kind::Postgres, "--store postgres://"),
+        (Kind::S3, Some("NOETL_STORAGE_S3_BUCKET")),
+        (Kind::Gcs, Some("NOETL_STORAGE_GCS_BUCKET")),
+        (Kind::NatsKv, Some("NOETL_STORAGE_NATS_URL")),
+        (Kind::Pvc, Some("NOETL_STORAGE_DIR")),
+        (Kind::Postgres, None),
     ] {
-        let bodies = wishing(&nothing(&dir), &dir, kind, Packing::Auto);
-        let error = bodies.put(Source::Bytes(noise(10))).await.unwrap_err();
-        assert_eq!(
-            (error.code(), error.is_retryable()),
-            ("STORE_NOT_CONFIGURED", false)
-        );
-        assert!(error.to_string().contains(variable), "{error}");
+        let bodies = wishing(&config, &dir, kind, Packing::Auto);
+        let default = wishing(&config, &dir, Kind::Auto, Packing::Auto);
+        let stored = bodies.put(Source::Bytes(noise(10))).await.unwrap();
+        let expected = default.put(Source::Bytes(noise(10))).await.unwrap();
+        assert_eq!(stored.store, expected.store, "{}", kind.name());
+        assert_eq!(bodies.get(&reference(&stored)).await.unwrap(), noise(10));
+        let remedies = [config.missing(kind), bodies.stores.missing(kind)];
+        for remedy in remedies {
+            let names =
+                |variable: &str| remedy.is_some_and(|remedy: &str| remedy.contains(variable));
+            assert_eq!(
+                remedy.is_some(),
+                variable.is_some_and(names),
+                "{}",
+                kind.name()
+            );
+        }
     }
 }
 

@@ -180,7 +180,8 @@ async fn many_rows_pass_into_the_store_and_are_not_held() {
         json!({}),
     );
     broken.keeper = Some(keeper);
-    assert!(error(run(&tools, broken).await).message.contains("no"));
+    let failed = error(run(&tools, broken).await);
+    assert!(failed.message.contains("no"), "{failed:?}");
 }
 
 #[tokio::test]

@@ -11,8 +11,10 @@ use crate::house::{House, call, error, first};
 
 /// A call of a template over a map, as a worker makes it.
 fn template(house: &House, source: &str, workload: Value) -> Call {
-    let mut scope = Scope::default();
-    scope.workload = Data::new(workload);
+    let scope = Scope {
+        workload: Data::new(workload),
+        ..Scope::default()
+    };
     let template = Template::parse(source, Span::default()).expect("the template is sound");
     let rendered = template.pieces_with_origins(&scope);
     let (pieces, origins) = rendered.expect("the template renders");

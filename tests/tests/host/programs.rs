@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use tests::binary::Desk;
 use tests::serving::{Served, begin, line};
@@ -26,7 +25,7 @@ metadata: {name: slow, path: tests/slow}
 workflow:
   - step: slow
     spec: {timeout: 1}
-    tool: [{a: {kind: shell, command: 'echo $$ > pid; sleep 60'}}]
+    tool: [{a: {kind: shell, command: 'echo $$ > pid; sleep 600'}}]
 ";
 
 #[test]
@@ -44,7 +43,7 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
         "json",
     ]);
     let mut command = Command::new("sh");
-    command.args(["-c", r#"ulimit -n 64; exec "$@""#, "sh"]);
+    command.args(["-c", r#"ulimit -n 40; exec "$@""#, "sh"]);
     command.arg(plain.get_program()).args(plain.get_args());
     command.current_dir(desk.path("")).env_clear();
     command.envs(
@@ -70,12 +69,9 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
 fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
     let desk = Desk::new();
     desk.write("slow.yaml", OUT_OF_TIME);
-    let begun = Instant::now();
     let ran = desk.run(&["run", "slow.yaml", "--store", "kept"]);
-    let took = begun.elapsed();
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("STEP_TIMEOUT"), "{ran:?}");
-    assert!(took < Duration::from_secs(5), "it lingered for {took:?}");
     let pid = desk.read("pid");
     assert!(!pid.trim().is_empty(), "the program never began");
     assert!(desk.is_deserted(), "process {pid} lives on");
@@ -94,12 +90,8 @@ fn the_programs_of_a_step_that_is_out_of_time_end_on_a_worker_elsewhere() {
     let pid = desk.read("pid");
     let process = Path::new("/proc").join(pid.trim());
     assert!(!pid.trim().is_empty(), "the program never began");
-    let begun = Instant::now();
+    // A program that lives on keeps this waiting until the test runner ends it.
     while process.exists() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "process {pid} lives on"
-        );
         std::thread::yield_now();
     }
     worker.kill().unwrap();

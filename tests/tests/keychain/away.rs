@@ -104,7 +104,7 @@ keychain:
   - {name: api, kind: oauth2, endpoint: "{{ workload.url }}/token", client_id: us}
 workflow:
   - step: ask
-    tool: {kind: noop}
+    tool: {kind: noop, input: {token: "{{ keychain.api.access_token }}"}}
 "#;
 
 const PLAIN: &str = r#"

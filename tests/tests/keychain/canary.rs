@@ -159,15 +159,15 @@ fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
 }
 
 /// A server on a database.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     said: Option<std::thread::JoinHandle<String>>,
 }
 
 impl Served {
     /// Ends it, and gives what it said.
-    fn end(&mut self) -> String {
+    pub(crate) fn end(&mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let said = self.said.take().map(std::thread::JoinHandle::join);
@@ -181,7 +181,7 @@ impl Drop for Served {
     }
 }
 
-fn serve(desk: &Desk, store: &str) -> Served {
+pub(crate) fn serve(desk: &Desk, store: &str) -> Served {
     let args = [
         "serve",
         "--store",

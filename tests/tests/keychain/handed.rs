@@ -29,6 +29,9 @@ workflow:
     next: two
   - step: two
     tool: {kind: http, url: "http://peer", auth: "{{ workload.which }}"}
+    next: three
+  - step: three
+    tool: {kind: http, url: "http://peer", auth: token}
 "#;
 
 /// An endpoint that counts, in place of the network.
@@ -340,6 +343,7 @@ async fn an_error_quotes_nothing_that_a_template_came_to() {
             "keychain:\n",
             &format!("keychain:\n  - {{name: first, {entry}}}\n"),
         );
+        let text = text.replace("auth: token", "auth: first");
         let SubmitError::Failed(error) = house.begin(&text).await.unwrap_err() else {
             panic!("the run does not begin");
         };
@@ -376,11 +380,36 @@ async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
             "keychain:\n",
             &format!("keychain:\n  - {{name: first, {entry}}}\n"),
         );
+        let text = text.replace("auth: token", "auth: first");
         let (code, message) = refused(text).await;
         assert_eq!(code, "KEYCHAIN_UNRESOLVED", "{message}");
         assert!(
             message.contains("`first`") && message.contains(why),
             "{message}"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_nothing_names_does_not_keep_a_run_from_beginning() {
+    let house = house().await;
+    let broken = PLAYBOOK.replace("http://peer/token", "http://peer/403");
+    let unused = broken.replace("auth: token", "auth: door");
+    house.begin(&unused).await.unwrap();
+    assert_eq!(house.endpoint.0.lock().unwrap().len(), 0);
+    let rendered = unused.replace("workload: {which: window}", "workload: {which: token}");
+    for text in [
+        broken,
+        rendered,
+        unused.replace(
+            "auth: door}",
+            "auth: door, input: {all: '{{ keychain[workload.which] }}'}}",
+        ),
+    ] {
+        let refused = house.begin(&text).await.unwrap_err();
+        let SubmitError::Failed(error) = refused else {
+            panic!("the run does not begin");
+        };
+        assert_eq!(error.code(), "KEYCHAIN_UNRESOLVED", "{text}");
     }
 }

@@ -7,6 +7,8 @@
 
 mod away;
 mod canary;
+mod derived;
 mod handed;
 mod keys;
+mod private;
 mod scan;

@@ -10,8 +10,8 @@ use model::diagnostic::{CODES, Style};
 use model::playbook::parse;
 
 /// Codes whose playbooks cannot stand in a folder of small text files, `bombs` shows them; and those that only the command
-/// line gives, which knows the manifests: `programs` shows them.
-const SHOWN_ELSEWHERE: &[&str] = &["E0001", "E0002", "E0127", "W219"];
+/// line gives, which knows the manifests and the stores: `programs` and `bodies` show them.
+const SHOWN_ELSEWHERE: &[&str] = &["E0001", "E0002", "E0127", "W219", "W233"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("broken")

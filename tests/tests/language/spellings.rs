@@ -282,3 +282,160 @@ fn stores_have_other_names() {
     same_task(&result("inline"), &[&result("memory")]);
     same_task(&result("disk"), &[&result("object")]);
 }
+
+#[test]
+fn an_older_version_of_the_language_is_read_with_a_note() {
+    let flow =
+        "kind: Playbook\nmetadata: {name: test}\nworkflow:\n  - {step: a, tool: {kind: noop}}\n";
+    for version in ["noetl.io/v1", "noetl.io/v10"] {
+        let text = format!("apiVersion: {version}\n{flow}");
+        let parsed = parse("test.yaml", text.as_bytes());
+        let found: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
+        assert_eq!(found, ["N101"]);
+        assert!(
+            parsed
+                .diagnostics
+                .iter()
+                .all(|one| !one.is_error() && !one.is_warning())
+        );
+    }
+    let text = format!("apiVersion: noetl.io/v3\n{flow}");
+    assert!(parse("test.yaml", text.as_bytes()).has_errors());
+}
+
+#[test]
+fn a_step_may_write_with_set_ctx_and_say_result_for_output() {
+    same_step(
+        "tool: {kind: noop}, set: {ctx.n: 1, m: 2}",
+        &[
+            "tool: {kind: noop}, set_ctx: {n: 1, m: 2}",
+            "tool: {kind: noop}, set: {n: 1}, set_ctx: {m: 2}",
+        ],
+    );
+    same_step(
+        "tool: {kind: noop}, output: {inline_max_bytes: 10}",
+        &["tool: {kind: noop}, result: {inline_max_bytes: 10}"],
+    );
+}
+
+#[test]
+fn an_arc_may_say_cond_for_when() {
+    same_step(
+        "tool: {kind: noop}, next: {arcs: [{step: b, when: '{{ ctx.n }}'}, {step: c}]}",
+        &["tool: {kind: noop}, next: {arcs: [{step: b, cond: '{{ ctx.n }}'}, {step: c}]}"],
+    );
+}
+
+#[test]
+fn words_of_other_runtimes_mean_the_default() {
+    let retry = |backoff: &str| {
+        format!(
+            "kind: noop, spec: {{policy: {{rules: [{{else: {{do: retry, attempts: 2, backoff: {backoff}, delay: 1}}}}]}}}}"
+        )
+    };
+    same_task(&retry("none"), &[&retry("fixed")]);
+    same_step(
+        "tool: {kind: noop}, next: {spec: {on_no_match: end}, arcs: [{step: b}]}",
+        &["tool: {kind: noop}, next: {spec: {on_no_match: quiet}, arcs: [{step: b}]}"],
+    );
+    let claimed = |frame: &str| {
+        format!(
+            "loop: {{cursor: {{kind: sqlite, claim: select 1}}, iterator: row, spec: {{mode: cursor, frame: {{{frame}}}}}}}, tool: {{kind: noop}}"
+        )
+    };
+    same_step(
+        &claimed("max_rows: 2"),
+        &[&claimed("max_rows: 2, process: row, lease_seconds: 60")],
+    );
+}
+
+#[test]
+fn keys_of_every_task_may_stand_under_its_spec() {
+    same_task(
+        "kind: http, url: 'https://e', input: {a: 1}, auth: k",
+        &[
+            "kind: http, spec: {url: 'https://e', input: {a: 1}, auth: k}",
+            "kind: http, url: 'https://e', spec: {args: {a: 1}, credential: k}",
+        ],
+    );
+    same_task(
+        "kind: sqlite, command: select 1",
+        &[
+            "kind: sqlite, command: select 1, pool: {}",
+            "kind: sqlite, command: select 1, spec: {pool: {size: 3}, tracing: true}",
+        ],
+    );
+}
+
+#[test]
+fn fields_may_be_selected_by_a_map() {
+    same_task(
+        "kind: noop, output_select: [{path: $.a.b, as: x}, {path: '$.c[0]', as: y}]",
+        &[
+            "kind: noop, output_select: {x: a.b, y: 'c[0]'}",
+            "kind: noop, spec: {result: {select: {x: $.a.b, y: '$.c[0]'}}}",
+        ],
+    );
+    same_task(
+        "kind: noop, output_select: [{path: $.a, as: x}]",
+        &["kind: noop, output_select: {path: $.a, as: x}"],
+    );
+    same_task(
+        "kind: noop",
+        &["kind: noop, output_select: {strategy: size_threshold, threshold_kb: 100}"],
+    );
+}
+
+#[test]
+fn an_inline_script_is_the_program_of_its_kind() {
+    same_task(
+        "kind: python, code: 'result = 1'",
+        &[
+            "kind: python, script: {uri: inline, source: {type: inline, code: 'result = 1'}}",
+            "kind: python, script: {source: inline, code: 'result = 1'}",
+        ],
+    );
+    same_task(
+        "kind: shell, command: ls",
+        &["kind: shell, script: {source: {type: inline, code: ls}}"],
+    );
+    same_task(
+        "kind: postgres, auth: k, command: select 1",
+        &["kind: postgres, auth: k, script: {source: {type: inline, code: select 1}}"],
+    );
+    same_task(
+        "kind: http, url: 'https://e', body: text",
+        &["kind: http, url: 'https://e', script: {source: {type: inline, code: text}}"],
+    );
+}
+
+#[test]
+fn an_artifact_may_have_its_reference_under_input() {
+    same_task(
+        "kind: artifact, action: get, ref: '{{ a._ref }}', input: {x: 1}",
+        &["kind: artifact, action: get, input: {x: 1, result_ref: '{{ a._ref }}'}"],
+    );
+}
+
+#[test]
+fn braces_that_are_no_template_stay_in_a_program() {
+    let text = format!(
+        "{HEAD}workload: {{a: 1}}\nworkflow:\n  - {{step: s, tool: {{kind: shell, command: \"docker ps --format '{{{{.Names}}}}' {{{{ a }}}}\"}}}}\n"
+    );
+    let parsed = parse("test.yaml", text.as_bytes());
+    let found: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
+    assert_eq!(found, ["W231"]);
+    assert!(parsed.playbook.is_some());
+}
+
+#[test]
+fn ctx_and_templates_among_the_defaults_are_read() {
+    let text = format!(
+        "{HEAD}ctx: {{page: 1}}\nworkload: {{name: 'run_{{{{ execution_id }}}}', region: \"{{{{ env.REGION | default('eu') }}}}\"}}\nworkflow:\n  - {{step: s, tool: {{kind: noop, message: '{{{{ ctx.page }}}} {{{{ name }}}}'}}}}\n"
+    );
+    let parsed = parse("test.yaml", text.as_bytes());
+    assert_eq!(parsed.diagnostics, []);
+    let playbook = parsed.playbook.expect("it has no errors");
+    assert_eq!(playbook.default_templates.len(), 2);
+    assert_eq!(playbook.ctx["page"], 1);
+}

@@ -51,7 +51,7 @@ impl Place {
                     address: Some(address.to_owned()),
                     pool_size: 4,
                     ..PostgresOptions::new(PostgresUrl::new(
-                        &port.map_or_else(|| database.url(), |port| database.url_at(port)),
+                        port.map_or_else(|| database.url(), |port| database.url_at(port)),
                     ))
                 };
                 Arc::new(Postgres::open(options).await.expect("the store opens"))

@@ -180,7 +180,7 @@ impl House {
 
     fn set_faults(&self, random: Option<&mut Random>) {
         let (one, two) = random.map_or((None, None), |random| {
-            let mut fork = || Some(Random::new(random.next()));
+            let mut fork = || Some(Random::new(random.next_number()));
             (fork(), fork())
         });
         *self.store.faults.lock().expect("no holder panics") = one;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::problem::Exit;
+use crate::problem::{Exit, without_userinfo};
 
 /// How a thing stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -39,7 +39,7 @@ impl Check {
         Self {
             name,
             state: State::Ok,
-            detail: detail.into(),
+            detail: without_userinfo(detail.into()),
             remedy: None,
             exit: Exit::NotAllowed,
         }

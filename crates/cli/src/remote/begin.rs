@@ -8,24 +8,26 @@ use model::id::{ExecutionId, Seq};
 use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
+use results::Pieces;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use server::Control;
+use serde_json::json;
+use server::{Control, ResultAddress};
 use store::ExecutionRow;
 use wire::api::{
     CancelRequest, EventPage, ExecuteRequest, Execution, FinalizeRequest, NoteRequest,
-    RetryRequest, RunAnswer, Started,
+    RetryRequest, Started,
 };
 use wire::{CallError, Client};
 
 use crate::clock;
 use crate::problem::Problem;
+use crate::remote::elsewhere::if_found;
 use crate::remote::listen::{Listen, read};
 use crate::remote::paths::{self, encode};
 use crate::remote::refusal;
 use crate::remote::token::unanswered;
+use crate::remote::unwrap::unwrapped;
 use crate::runs::{Begin, Driven, News, Watch};
-use crate::view::RunView;
 
 /// So many events are read at once.
 const PAGE: usize = 1_000;
@@ -226,10 +228,17 @@ impl Driven for DrivenElsewhere<'_> {
         page.events.iter().map(|shown| read(shown.text())).collect()
     }
 
-    async fn result(&self, _view: &RunView) -> Result<Value, Problem> {
-        let path = paths::run(self.id, "");
-        let answer: RunAnswer = self.patiently(&path).await?;
-        Ok(answer.result)
+    async fn result(&self, address: &ResultAddress) -> Result<Option<Pieces>, Problem> {
+        let path = paths::result(self.id, address);
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match self.client.read(&path).await {
+                Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                answer => return Ok(if_found(answer)?.map(unwrapped)),
+            }
+        }
     }
 
     async fn cancel(&self) -> Result<(), Problem> {

@@ -10,10 +10,9 @@ use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use server::{Control, Listed, ResultAddress};
 use store::{ExecutionRow, Filter};
-use wire::api::{EventPage, Execution, ExecutionPage, ReferenceList, RunAnswer};
+use wire::api::{EventPage, Execution, ExecutionPage, ReferenceList};
 use wire::{CallError, Client};
 
 use crate::args::Driving;
@@ -26,7 +25,6 @@ use crate::remote::paths;
 use crate::remote::token::{read_token, unanswered};
 use crate::remote::unwrap::unwrapped;
 use crate::runs::{Begin, Driven, Lines, Playbooks, Runs, Wanted, Watch};
-use crate::view::RunView;
 
 /// So much fits on a page of the API.
 const PAGE_MAX: usize = 1_000;
@@ -164,9 +162,13 @@ impl Runs for Elsewhere {
             .and_then(|text| model::playbook::parse(row.path.as_str(), text.as_bytes()).playbook))
     }
 
-    async fn result(&self, id: ExecutionId, _view: &RunView) -> Result<Value, Problem> {
-        let answer: RunAnswer = self.ask(&paths::run(id, "")).await?;
-        Ok(answer.result)
+    async fn result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem> {
+        let answer = self.client.read(&paths::result(id, address)).await;
+        Ok(if_found(answer)?.map(unwrapped))
     }
 
     async fn read(
@@ -174,8 +176,7 @@ impl Runs for Elsewhere {
         id: ExecutionId,
         address: &ResultAddress,
     ) -> Result<Option<Pieces>, Problem> {
-        let answer = self.client.read(&paths::result(id, address)).await;
-        Ok(if_found(answer)?.map(unwrapped))
+        self.result(id, address).await
     }
 
     async fn results(

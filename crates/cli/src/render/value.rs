@@ -8,8 +8,13 @@ use crate::problem::{Exit, Problem};
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => serde_json::to_string_pretty(other).expect("a value serialises to JSON"),
+        other => pretty(other),
     }
+}
+
+/// A value as JSON, laid out for reading.
+pub(crate) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).expect("a value serialises to JSON")
 }
 
 /// The part of a value that a path such as `.data.rows[0].id` names.

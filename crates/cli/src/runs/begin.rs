@@ -7,13 +7,12 @@ use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use model::raw::Raw;
 use model::time::Time;
-use serde_json::Value;
-use server::Published;
+use results::Pieces;
+use server::{Published, ResultAddress};
 use store::ExecutionRow;
 use wire::api::RerunRequest;
 
 use crate::problem::Problem;
-use crate::view::RunView;
 
 /// How a run is set going.
 pub(crate) enum Begin {
@@ -96,8 +95,8 @@ pub(crate) trait Driven: Watch {
     /// The next events of its log; none at its end.
     async fn events(&self, after: Seq) -> Result<Vec<Event>, Problem>;
 
-    /// Its result.
-    async fn result(&self, view: &RunView) -> Result<Value, Problem>;
+    /// A result of it as JSON text, piece by piece.
+    async fn result(&self, address: &ResultAddress) -> Result<Option<Pieces>, Problem>;
 
     /// Asks for its end.
     async fn cancel(&self) -> Result<(), Problem>;

@@ -7,8 +7,8 @@ use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use model::time::Time;
-use serde_json::Value;
-use server::{Control, ControlError, Published};
+use results::Pieces;
+use server::{Control, ControlError, Published, ResultAddress};
 use store::{Adoption, ExecutionRow};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -19,7 +19,6 @@ use crate::local::Session;
 use crate::log::PAGE;
 use crate::problem::{Exit, Problem};
 use crate::runs::begin::{Driven, News, Watch};
-use crate::view::RunView;
 
 /// A run that goes on here.
 pub(super) struct DrivenHere<'a> {
@@ -159,8 +158,8 @@ impl Driven for DrivenHere<'_> {
         Ok(self.session.log.store.events(self.id, after, PAGE).await?)
     }
 
-    async fn result(&self, view: &RunView) -> Result<Value, Problem> {
-        self.session.log.result(self.id, view).await
+    async fn result(&self, address: &ResultAddress) -> Result<Option<Pieces>, Problem> {
+        self.session.log.result(self.id, address).await
     }
 
     async fn cancel(&self) -> Result<(), Problem> {

@@ -9,7 +9,6 @@ use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
-use serde_json::Value;
 use server::{Control, Listed, Rerun, ResultAddress, RunRequest, Submission, SubmitError};
 use store::{ExecutionRow, Filter};
 
@@ -17,11 +16,10 @@ use crate::app::App;
 use crate::args::Driving;
 use crate::local::{self, Session};
 use crate::log::{Log, PAGE};
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, without_userinfo};
 use crate::runs::begin::{Begin, Driven, News, Watch};
 use crate::runs::here::DrivenHere;
 use crate::runs::place::{Lines, Runs, Wanted};
-use crate::view::RunView;
 
 /// Runs in a store of this machine.
 pub(crate) struct Here<'a> {
@@ -38,7 +36,7 @@ impl<'a> Here<'a> {
 #[async_trait]
 impl Runs for Here<'_> {
     fn place(&self) -> String {
-        let store = self.app.settings.store.display().to_string();
+        let store = without_userinfo(self.app.settings.store.display().to_string());
         let is_told = self.app.settings.store.is_absolute() || store.starts_with("./");
         let store = if is_told { store } else { format!("./{store}") };
         format!("local, store {store}")
@@ -72,8 +70,12 @@ impl Runs for Here<'_> {
         self.log.playbook(&row.hash, row.path.as_str()).await
     }
 
-    async fn result(&self, id: ExecutionId, view: &RunView) -> Result<Value, Problem> {
-        self.log.result(id, view).await
+    async fn result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem> {
+        self.log.result(id, address).await
     }
 
     async fn read(
@@ -149,6 +151,7 @@ impl Runs for Here<'_> {
         driving: &'a Driving,
     ) -> Result<Box<dyn Driven + 'a>, Problem> {
         let session = Session::start(self.log.clone())?;
+        session.allow_env(self.app, driving);
         let driven = match begin {
             Begin::Text {
                 name,

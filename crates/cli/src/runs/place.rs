@@ -9,7 +9,6 @@ use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
-use serde_json::Value;
 use server::{Control, Listed, ResultAddress};
 use store::{ExecutionRow, Filter};
 use wire::api::{
@@ -21,7 +20,6 @@ use worker::LogLine;
 use crate::args::Driving;
 use crate::problem::Problem;
 use crate::runs::begin::{Begin, Driven, Watch};
-use crate::view::RunView;
 
 /// Runs: read, spoken to and set going.
 #[async_trait]
@@ -47,10 +45,14 @@ pub(crate) trait Runs: Playbooks + Keys + Send + Sync {
     /// The playbook of a run, where it can be read.
     async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, Problem>;
 
-    /// The result of a run; null if it has none, or has not ended well.
-    async fn result(&self, id: ExecutionId, view: &RunView) -> Result<Value, Problem>;
+    /// A result of a run as JSON text, piece by piece; of a task or step that failed, its error.
+    async fn result(
+        &self,
+        id: ExecutionId,
+        address: &ResultAddress,
+    ) -> Result<Option<Pieces>, Problem>;
 
-    /// A result of a run, piece by piece; of a task or step that failed, its error.
+    /// The same as it is stored: text that a task stored is not quoted.
     async fn read(
         &self,
         id: ExecutionId,

@@ -6,7 +6,7 @@ use crate::app::{App, Ended};
 use crate::args::ContextVerb;
 use crate::config::{Context, Contexts, LOCAL};
 use crate::inputs;
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, without_userinfo};
 use crate::render::table;
 
 /// Does something with contexts.
@@ -87,7 +87,7 @@ fn list(app: &App, contexts: &Contexts) -> Exit {
     if out.is_machine() {
         let shown = |(name, context): (&String, &Context)| {
             json!({
-                "name": name, "servers": context.servers, "current": current == Some(name), "token": kept(context),
+                "name": name, "servers": shown_servers(&context.servers), "current": current == Some(name), "token": kept(context),
             })
         };
         out.records(&contexts.contexts.iter().map(shown).collect::<Vec<_>>());
@@ -101,7 +101,7 @@ fn list(app: &App, contexts: &Contexts) -> Exit {
         String::new(),
     ]];
     lines.extend(contexts.contexts.iter().map(|(name, context)| {
-        let servers = context.servers.join(", ");
+        let servers = shown_servers(&context.servers).join(", ");
         vec![
             mark(current == Some(name)),
             name.clone(),
@@ -123,15 +123,25 @@ fn kept(context: &Context) -> String {
     }
 }
 
+/// Servers without the passwords in their addresses.
+fn shown_servers(servers: &[String]) -> Vec<String> {
+    servers.iter().cloned().map(without_userinfo).collect()
+}
+
+/// Where runs are kept, without a password.
+fn store(app: &App) -> String {
+    without_userinfo(app.settings.store.display().to_string())
+}
+
 fn show(app: &App) -> Exit {
     let out = &app.out;
     let address = app.settings.remote();
     if out.is_machine() {
         out.json(&match address {
             Some(address) => json!({
-                "context": address.context, "servers": address.servers, "token": address.token.is_some(),
+                "context": address.context, "servers": shown_servers(&address.servers), "token": address.token.is_some(),
             }),
-            None => json!({ "context": LOCAL, "servers": Value::Null, "store": app.settings.store }),
+            None => json!({ "context": LOCAL, "servers": Value::Null, "store": store(app) }),
         });
         return Exit::Done;
     }
@@ -146,9 +156,12 @@ fn show(app: &App) -> Exit {
             } else {
                 "without a token"
             };
-            format!("{name}{}   {token}", address.servers.join(", "))
+            format!(
+                "{name}{}   {token}",
+                shown_servers(&address.servers).join(", ")
+            )
         }
-        None => format!("{LOCAL}   store {}", app.settings.store.display()),
+        None => format!("{LOCAL}   store {}", store(app)),
     });
     Exit::Done
 }

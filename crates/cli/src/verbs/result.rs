@@ -1,6 +1,6 @@
 //! `noetl result`: what a run came to, or one of its steps, tasks, iterations, pages or attempts.
 
-use futures_util::StreamExt as _;
+use model::event::Body;
 use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
 use results::Pieces;
@@ -14,13 +14,14 @@ use crate::args::{Format, ResultArgs};
 use crate::find;
 use crate::problem::{Exit, Problem};
 use crate::render::elements::Elements;
+use crate::render::result_text::{self, ResultText, next};
 use crate::render::table::table;
 use crate::render::{tree, value};
 use crate::runs::{self, Runs};
 use crate::view::RunView;
 
-/// A result up to this size is laid out for reading; a larger one leaves as it comes.
-const LAID_OUT_MAX: usize = 1024 * 1024;
+/// How many of a run's last events are looked through for its end.
+const LAST_EVENTS: u64 = 8;
 
 /// Prints a result.
 pub(crate) async fn result(app: &App, args: &ResultArgs) -> Ended {
@@ -37,7 +38,12 @@ pub(crate) async fn result(app: &App, args: &ResultArgs) -> Ended {
             ..address
         },
     };
-    let Some(pieces) = runs.read(row.id, &address).await? else {
+    let found = if args.raw {
+        runs.read(row.id, &address).await?
+    } else {
+        runs.result(row.id, &address).await?
+    };
+    let Some(pieces) = found else {
         return Err(not_there(&*runs, row.id, &address).await?);
     };
     print(app, args, pieces).await?;
@@ -88,8 +94,13 @@ async fn last_step(runs: &dyn Runs, row: &ExecutionRow) -> Result<Name, Problem>
     if let Some(problem) = unfinished(row.status, &row.id.to_string()) {
         return Err(problem);
     }
-    let view = find::view(runs, row.id).await?;
-    let pointer = view.result.ok_or_else(|| {
+    let after = Seq(row.version.0.saturating_sub(LAST_EVENTS));
+    let last = runs.events(row.id, after).await?;
+    let pointer = last.into_iter().rev().find_map(|event| match event.body {
+        Body::PlaybookFinished(finished) => finished.result,
+        _ => None,
+    });
+    let pointer = pointer.ok_or_else(|| {
         let message = format!("run {} has no result", row.id);
         Problem::new(Exit::NotFound, "NO_RESULT", message)
     })?;
@@ -107,22 +118,24 @@ async fn print(app: &App, args: &ResultArgs, mut pieces: Pieces) -> Result<(), P
     if args.path.is_none() && out.format == Format::Ndjson {
         return lines(app, pieces).await;
     }
-    let mut text = Vec::new();
-    while let Some(piece) = next(&mut pieces).await? {
-        text.extend_from_slice(&piece);
-        if text.len() > LAID_OUT_MAX && args.path.is_none() && out.format == Format::Json {
-            out.bytes(&text);
-            text.clear();
-            while let Some(piece) = next(&mut pieces).await? {
-                out.bytes(&piece);
-            }
+    let found = match result_text::begin(Some(pieces)).await? {
+        ResultText::Whole(found) => found,
+        ResultText::Large(text, rest) if args.path.is_none() && out.format == Format::Json => {
+            result_text::pass_on(out, &text, rest).await?;
             out.bytes(b"\n");
             return Ok(());
         }
-    }
-    // A body that is no JSON is text that a task stored.
-    let found: Value = serde_json::from_slice(&text)
-        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&text).into_owned()));
+        ResultText::Large(text, _) if args.path.is_none() && out.stdout.columns.is_some() => {
+            result_text::show_beginning(out, &text, &args.id);
+            return Ok(());
+        }
+        ResultText::Large(mut text, mut rest) => {
+            while let Some(piece) = next(&mut rest).await? {
+                text.extend_from_slice(&piece);
+            }
+            result_text::read(&text)
+        }
+    };
     let part = match &args.path {
         Some(path) => value::at(&found, path)?,
         None => &found,
@@ -164,15 +177,6 @@ async fn lines(app: &App, mut pieces: Pieces) -> Result<(), Problem> {
         print(&rest);
     }
     Ok(())
-}
-
-async fn next(pieces: &mut Pieces) -> Result<Option<bytes::Bytes>, Problem> {
-    let piece = pieces.next().await.transpose();
-    piece.map_err(|error| {
-        let message = format!("the result broke off: {error}");
-        Problem::new(Exit::Unreachable, "RESULT_BROKEN_OFF", message)
-            .help("ask again; `noetl result --list` says where it is")
-    })
 }
 
 /// Prints where the results are that fit.

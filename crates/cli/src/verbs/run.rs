@@ -115,8 +115,12 @@ fn show_findings(app: &App, parsed: &Parsed) {
         if out.is_machine() {
             out.json(&json!({ "status": "INVALID", "diagnostics": parsed.diagnostics }));
         }
-    } else if !parsed.diagnostics.is_empty() {
-        let count = crate::render::human::counted(parsed.diagnostics.len(), "warning");
+        return;
+    }
+    let warnings = parsed.diagnostics.iter();
+    let warnings = warnings.filter(|found| found.is_warning()).count();
+    if warnings > 0 {
+        let count = crate::render::human::counted(warnings, "warning");
         out.note(
             &out.stderr
                 .warn(&format!("{count}; `noetl validate` shows them")),

@@ -43,6 +43,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
     let logs = opened.logs.clone();
     let spills_to = hiring::spills_to(&opened.log.bodies);
     let mut session = Session::start_with(opened.log, setup)?;
+    crate::memory::return_unused();
     let slots = args
         .local_slots
         .unwrap_or(if is_cluster { 0 } else { app.settings.slots });
@@ -52,6 +53,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> Ended {
             allow_env: args.allow_env.clone(),
             ..Driving::default()
         };
+        session.allow_env(app, &driving);
         session.work_on(app, &driving, Some(hiring::every_kind(app)))?;
     }
     admin(app, access, &session.server).await?;
@@ -194,7 +196,7 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
         if text.trim().len() < 32 {
             let message = format!("`{name}` does not hold a token of at least 32 characters");
             return Err(Problem::new(Exit::Usage, "TOKEN_INVALID", message)
-                .help("delete the file, and a fresh token is written to it"));
+                .help(format!("replace its content: {}", new_token(&name))));
         }
         return Ok(server.keep_admin(&text).await?);
     }
@@ -205,9 +207,11 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
                 let name = file.display();
                 let message =
                     format!("`{name}` does not exist, and the store has an admin token already");
-                Err(Problem::new(Exit::Usage, "TOKEN_MISSING", message).help(
-                    "bring the file back, or start without --token-file and use the token you have",
-                ))
+                let help = format!(
+                    "restore the file, or add another admin token: {}",
+                    new_token(&name.to_string())
+                );
+                Err(Problem::new(Exit::Usage, "TOKEN_MISSING", message).help(help))
             }
         };
     };
@@ -225,6 +229,11 @@ async fn admin(app: &App, access: Access, server: &Server) -> Result<(), Problem
         }
     }
     Ok(())
+}
+
+/// The command that writes a token of one's own to a file; the server accepts it from the next start on.
+fn new_token(file: &str) -> String {
+    format!("(umask 077; openssl rand -hex 32 > '{file}')")
 }
 
 /// Writes a file that nobody else may read.

@@ -13,7 +13,7 @@ use crate::find;
 use crate::problem::Exit;
 use crate::render::lines::{self, Columns};
 use crate::render::report::{self, RunName};
-use crate::render::{failure, human};
+use crate::render::{failure, human, result_text};
 use crate::runs;
 use crate::surface::Surface;
 use crate::verbs::runs::status as standing;
@@ -28,14 +28,18 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> Ended {
     let now = clock::now();
     let out = &app.out;
     if out.is_machine() {
-        let result = runs.result(row.id, &view).await?;
+        let result = match view.result_address() {
+            Some(address) => runs.result(row.id, &address).await?,
+            None => None,
+        };
         let name = RunName {
             id: row.id,
             name: row.name.to_string(),
         };
-        let mut shown = report::run(&view, &name, &result, playbook.as_ref(), now);
-        shown["abandoned"] = runs.is_abandoned(&row).await?.into();
-        out.json(&shown);
+        let mut shown = report::run(&view, &name, playbook.as_ref(), now);
+        let is_abandoned = runs.is_abandoned(&row).await?;
+        shown.insert("abandoned".to_owned(), is_abandoned.into());
+        result_text::print_report(out, shown, result).await?;
         return Ok(Exit::Done);
     }
     let id = row.id.to_string();

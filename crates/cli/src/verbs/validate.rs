@@ -72,19 +72,24 @@ impl Checked {
     }
 
     fn summary(&self, took_ms: u64, surface: crate::surface::Surface) -> String {
-        let warnings = self.diagnostics.len() - self.errors;
+        let found = self.diagnostics.iter();
+        let warnings = found.filter(|found| found.is_warning()).count();
+        let notes = self.diagnostics.len() - self.errors - warnings;
         let took = human::span_ms(took_ms);
         let files = human::counted(self.files, "file");
-        let found = match (self.errors, warnings) {
-            (0, 0) => return format!("{} {files} without a finding ({took})", surface.tick()),
-            (0, warnings) => human::counted(warnings, "warning"),
-            (errors, 0) => human::counted(errors, "error"),
-            (errors, warnings) => format!(
-                "{}, {}",
-                human::counted(errors, "error"),
-                human::counted(warnings, "warning")
-            ),
-        };
+        let counts = [
+            (self.errors, "error"),
+            (warnings, "warning"),
+            (notes, "note"),
+        ];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<_> = counts
+            .map(|(count, word)| human::counted(count, word))
+            .collect();
+        if counts.is_empty() {
+            return format!("{} {files} without a finding ({took})", surface.tick());
+        }
+        let found = counts.join(", ");
         let mark = if self.errors > 0 {
             surface.cross()
         } else {

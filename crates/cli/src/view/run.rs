@@ -7,6 +7,7 @@ use model::id::{Name, PlaybookHash, Seq};
 use model::outcome::TaskError;
 use model::status::RunStatus;
 use model::time::Time;
+use server::ResultAddress;
 
 use crate::view::steps::{Standing, StepView};
 
@@ -73,6 +74,12 @@ impl RunView {
             view.fold(event);
         }
         view
+    }
+
+    /// Where the run's result is; none if it has none, or has not ended well.
+    pub(crate) fn result_address(&self) -> Option<ResultAddress> {
+        let pointer = self.result.as_ref().filter(|_| self.error.is_none())?;
+        Some(ResultAddress::of_step(pointer.step.clone()))
     }
 
     /// Steps that go on.

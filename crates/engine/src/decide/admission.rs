@@ -1,5 +1,7 @@
 //! Admission: may these tokens enter? Denied tokens are parked and looked at again when what the rules read changes.
 
+use std::collections::BTreeSet;
+
 use model::event::{AdmitEvaluated, At, Body};
 use model::id::{Name, TokenId};
 use model::outcome::TaskError;
@@ -119,17 +121,25 @@ impl Turn<'_> {
     }
 
     /// A step whose parked tokens should be looked at again: something its rules read has changed in this turn.
-    pub(super) fn parked_to_look_at(&self) -> Option<Name> {
-        let parked = self
-            .state
-            .tokens
-            .values()
-            .filter(|token| token.parked)
-            .map(|token| &token.step);
-        parked
-            .into_iter()
-            .find(|step| self.has_changed_for(step))
-            .cloned()
+    pub(super) fn parked_to_look_at(&mut self) -> Option<Name> {
+        let index = self.index();
+        if index.parked_tokens.is_empty()
+            || (!self.looks_at_all && self.readable_changes(0).next().is_none())
+        {
+            return None;
+        }
+        let mut unchanged = BTreeSet::new();
+        for id in index.parked_tokens.keys() {
+            let step = &self.state.tokens.get(id)?.step;
+            if unchanged.contains(step) {
+                continue;
+            }
+            if self.has_changed_for(step) {
+                return Some(step.clone());
+            }
+            unchanged.insert(step);
+        }
+        None
     }
 
     fn has_changed_for(&self, step: &Name) -> bool {
@@ -137,6 +147,9 @@ impl Turn<'_> {
             return true;
         }
         let seen = self.looks.get(step).copied().unwrap_or(0);
+        if self.readable_changes(seen).next().is_none() {
+            return false;
+        }
         let Some(step) = self.net.playbook.step(step.as_str()) else {
             return false;
         };
@@ -157,7 +170,7 @@ impl Turn<'_> {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         };
-        self.events[seen..].iter().any(|event| match &event.body {
+        self.readable_changes(seen).any(|event| match &event.body {
             Body::CtxPatched(_) => !paths.is_empty(),
             body if body.kind().is_boundary() => event.at.step.as_ref().is_some_and(names_step),
             _ => false,
@@ -166,18 +179,10 @@ impl Turn<'_> {
 
     /// Asks the rules again for the tokens parked at this step.
     pub(super) fn look_again(&mut self, step: &Name) -> Result<bool, Undecided> {
-        let parked = self
-            .state
-            .tokens
-            .iter()
-            .filter(|(_, token)| token.parked && token.step == *step);
-        let mut tokens: Vec<TokenId> = parked.map(|(id, _)| *id).collect();
-        let joins = self
-            .net
-            .playbook
-            .step(step.as_str())
-            .is_none_or(|step| step.joins);
-        if joins {
+        let index = self.index();
+        let mut tokens = self.parked_before(step, &index);
+        drop(index);
+        if self.joins(step) {
             self.admit(step, tokens)?;
         } else {
             for token in std::mem::take(&mut tokens) {

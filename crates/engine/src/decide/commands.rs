@@ -1,9 +1,8 @@
 //! Commands: whatever is ready and carried by none is offered to the workers.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::command::{Command, Stage, Work};
+use model::command::{Command, Work};
 use model::event::{Body, CommandIssued, Nothing, StepDone};
 use model::id::{CommandId, Name, Seq, StepRunId};
 use model::playbook::{LoopMode, Step};
@@ -11,7 +10,7 @@ use model::playbook::{LoopMode, Step};
 use crate::decide::Undecided;
 use crate::decide::turn::{Turn, at_run};
 use crate::decision::CommandChange;
-use crate::state::{LoopRun, Run};
+use crate::state::{LiveCommand, LoopRun, Run, SharedMap, StateIndex, waits};
 
 /// A range holds at most this many indices.
 const RANGE_MAX: u64 = 1_000;
@@ -33,21 +32,7 @@ enum Lack {
 impl Turn<'_> {
     /// A step without tasks ends as soon as it begins. False if there is none.
     pub(super) fn pass_routing_steps(&mut self) -> Result<bool, Undecided> {
-        let net = self.net;
-        let is_routing = |id: &StepRunId| {
-            net.playbook
-                .step(id.step.as_str())
-                .is_none_or(|step| step.tasks.is_empty())
-        };
-        let mut live = self
-            .state
-            .runs
-            .iter()
-            .filter(|(_, run)| run.boundary.is_none() && !run.held);
-        let Some(id) = live
-            .find(|(id, _)| is_routing(id))
-            .map(|(id, _)| id.clone())
-        else {
+        let Some(id) = self.index().routing_runs.keys().next().cloned() else {
             return Ok(false);
         };
         if !self.state.runs[&id].started {
@@ -62,13 +47,11 @@ impl Turn<'_> {
         if self.state.paused {
             return;
         }
-        let ids: Vec<StepRunId> = self
-            .state
-            .runs
-            .iter()
-            .filter(|(_, run)| run.boundary.is_none() && !run.held)
-            .map(|(id, _)| id.clone())
-            .collect();
+        let index = self.index();
+        let ready = index.ready_runs.keys().chain(index.loop_runs.keys());
+        let mut ids: Vec<StepRunId> = ready.cloned().collect();
+        drop(index);
+        ids.sort_unstable();
         for id in ids {
             let net = self.net;
             let Some(step) = net.playbook.step(id.step.as_str()) else {
@@ -80,81 +63,17 @@ impl Turn<'_> {
         }
     }
 
-    fn lack(&self, id: &StepRunId, step: &Step) -> Option<Lack> {
+    fn lack(&mut self, id: &StepRunId, step: &Step) -> Option<Lack> {
+        let index = self.index();
         let run = &self.state.runs[id];
         match (&step.loop_, &run.loop_) {
-            (None, _) => self.may_offer(id, run).then_some(Lack::Pipeline),
-            (Some(_), None) => self.may_offer(id, run).then_some(Lack::Prepare),
+            (None, _) => may_offer(&index, id, run).then_some(Lack::Pipeline),
+            (Some(_), None) => may_offer(&index, id, run).then_some(Lack::Prepare),
             (Some(_), Some(progress)) if progress.wants_more() => {
-                self.may_offer(id, run).then_some(Lack::Prepare)
+                may_offer(&index, id, run).then_some(Lack::Prepare)
             }
-            (Some(_), Some(progress)) => self.lack_of_loop(id, progress),
+            (Some(_), Some(progress)) => lack_of_loop(&index, id, progress),
         }
-    }
-
-    /// Whether the run's own pipeline neither waits nor is under way.
-    fn may_offer(&self, id: &StepRunId, run: &Run) -> bool {
-        let waits = match run.pipeline.stage {
-            Stage::Awaiting { .. }
-            | Stage::Retrying {
-                suspended: true, ..
-            } => true,
-            Stage::Ready
-            | Stage::Started
-            | Stage::Retrying { .. }
-            | Stage::Answered { .. }
-            | Stage::Done
-            | Stage::Failed => false,
-        };
-        !waits && !self.state.has_command(id, None)
-    }
-
-    fn lack_of_loop(&self, id: &StepRunId, progress: &LoopRun) -> Option<Lack> {
-        if let Some(index) = progress.awake.first() {
-            return Some(Lack::Iteration(*index));
-        }
-        let live = self
-            .state
-            .commands
-            .values()
-            .filter(|command| command.run == *id);
-        let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| {
-            (sum + command.width, count + 1)
-        });
-        let away = u32::try_from(progress.suspended.len()).unwrap_or(u32::MAX);
-        let free = progress
-            .max_in_flight
-            .saturating_sub(widths)
-            .saturating_sub(away);
-        if free == 0 {
-            return None;
-        }
-        let share = if progress.local {
-            progress.max_in_flight
-        } else {
-            progress.max_in_flight.div_ceil(RANGES_AT_ONCE)
-        };
-        let width = free.min(share.max(1));
-        if progress.is_stopped() {
-            return None;
-        }
-        if let Some((from, to)) = returned_range(progress) {
-            return Some(Lack::Range {
-                from,
-                to,
-                width: width_for(width, to - from),
-            });
-        }
-        if progress.next >= progress.total || (progress.local && count > 0) {
-            return None;
-        }
-        let length = range_length(progress, width);
-        let to = (progress.next + length).min(progress.frame_end(progress.next));
-        Some(Lack::Range {
-            from: progress.next,
-            to,
-            width: width_for(width, to - progress.next),
-        })
     }
 
     fn offer(&mut self, id: &StepRunId, step: &Step, lack: &Lack) {
@@ -186,11 +105,16 @@ impl Turn<'_> {
     }
 
     /// What this turn changed among the commands on offer.
-    pub(super) fn command_changes(&self, before: &BTreeSet<Seq>) -> Vec<CommandChange> {
-        let gone = before
-            .iter()
-            .filter(|seq| !self.state.commands.contains_key(seq));
-        let mut changes: Vec<_> = gone.map(|seq| CommandChange::Close { seq: *seq }).collect();
+    pub(super) fn command_changes(
+        &self,
+        before: &SharedMap<Seq, LiveCommand>,
+    ) -> Vec<CommandChange> {
+        let mut changes = Vec::new();
+        before.for_each_change(&self.state.commands, |change| {
+            if change.after.is_none() {
+                changes.push(CommandChange::Close { seq: *change.key });
+            }
+        });
         for event in &self.events {
             let Body::CommandIssued(issued) = &event.body else {
                 continue;
@@ -226,6 +150,55 @@ impl Turn<'_> {
         }
         changes
     }
+}
+
+/// Whether the run's own pipeline neither waits nor is under way.
+fn may_offer(index: &StateIndex, id: &StepRunId, run: &Run) -> bool {
+    !waits(run) && !index.commands_of(id).any(|command| command.covers(None))
+}
+
+fn lack_of_loop(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Option<Lack> {
+    if let Some(index) = progress.awake.first() {
+        return Some(Lack::Iteration(*index));
+    }
+    let live = index.commands_of(id);
+    let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| {
+        (sum + command.width, count + 1)
+    });
+    let away = u32::try_from(progress.suspended.len()).unwrap_or(u32::MAX);
+    let free = progress
+        .max_in_flight
+        .saturating_sub(widths)
+        .saturating_sub(away);
+    if free == 0 {
+        return None;
+    }
+    let share = if progress.local {
+        progress.max_in_flight
+    } else {
+        progress.max_in_flight.div_ceil(RANGES_AT_ONCE)
+    };
+    let width = free.min(share.max(1));
+    if progress.is_stopped() {
+        return None;
+    }
+    if let Some((from, to)) = returned_range(progress) {
+        return Some(Lack::Range {
+            from,
+            to,
+            width: width_for(width, to - from),
+        });
+    }
+    if progress.next >= progress.total || (progress.local && count > 0) {
+        return None;
+    }
+    let length = range_length(progress, width);
+    let to = (progress.next + length).min(progress.frame_end(progress.next));
+    Some(Lack::Range {
+        from: progress.next,
+        to,
+        width: width_for(width, to - progress.next),
+    })
 }
 
 /// The lowest range that came back, so that a sequential loop keeps its order. One whose worker died comes back in halves, so that a poisonous item ends up alone.

@@ -16,11 +16,12 @@ use crate::state::StopReason;
 impl Turn<'_> {
     /// Ends the run if nothing is left to do. True: something was written down that may call for more.
     pub(super) fn complete(&mut self) -> Result<bool, Undecided> {
-        let under_way = self.state.runs.values().any(|run| !run.held);
-        if under_way {
+        let index = self.index();
+        if !index.busy_steps.is_empty() {
             return Ok(false);
         }
-        let parked = self.state.tokens.values().any(|token| token.parked);
+        let parked = !index.parked_tokens.is_empty();
+        drop(index);
         if parked && !self.state.final_ran {
             // While paused, a signal or a person may still change what the rules read.
             return Ok(!self.state.paused && self.discard_parked());

@@ -1,12 +1,15 @@
 //! Entry: a request becomes a run with one token at its first step.
 
+use std::sync::Arc;
+
 use model::event::{
     At, Body, Event, Nothing, RequestEvaluated, Requested, Source, WorkflowStarted,
 };
 use model::id::Seq;
-use model::merge::merge_into;
+use model::playbook::FirstValues;
 use model::raw::Raw;
-use model::template::Loaded;
+use model::size::too_large;
+use model::template::{Data, Loaded, RunView, Scope};
 use serde_json::{Map, Value};
 
 use crate::decide::turn::Turn;
@@ -28,14 +31,20 @@ impl<'n> Turn<'n> {
             submit.payload = Some(Raw::of(&workload));
         }
         net.must_fit(submit.payload.as_ref())?;
-        let workload = net.workload_with(submit.payload.as_ref());
+        let run = RunView {
+            execution_id: Some(submit.execution),
+            path: Some(submit.path.clone()),
+            version: Some(submit.version),
+            parent_execution_id: submit.parent.as_ref().map(|parent| parent.execution_id),
+        };
+        let values = net.first_values(submit.payload.as_ref(), run, submit.env)?;
         let rerun = submit.reuse.as_ref().map(|reuse| reuse.rerun.clone());
         let trace_id = submit.trace_id.clone();
         let requested = Requested {
             path: submit.path,
             version: submit.version,
             hash: submit.hash,
-            workload: Raw::of(&workload),
+            workload: Raw::of(&values.workload),
             parent: submit.parent,
             depth: submit.depth,
             trace_id: submit.trace_id,
@@ -62,6 +71,10 @@ impl<'n> Turn<'n> {
             Body::RequestEvaluated(RequestEvaluated { accepted: true }),
         );
         turn.emit(At::default(), Body::PlaybookStarted(Nothing {}));
+        if !values.ctx.is_empty() {
+            let patched = turn.patch_ctx(At::default(), &values.ctx);
+            patched.map_err(|_| Refusal::TooLarge)?;
+        }
         match submit.reuse.and_then(|reuse| reuse.takeover) {
             Some(takeover) => {
                 turn.take_over(*takeover)?;
@@ -86,20 +99,42 @@ impl<'n> Turn<'n> {
 }
 
 impl Net {
-    /// The request's payload over the playbook's defaults: maps merge deeply, lists and scalars replace.
-    pub fn workload_with(&self, payload: Option<&Raw>) -> Map<String, Value> {
-        let mut merged = self.playbook.workload.clone();
-        if let Some(Value::Object(given)) = payload.map(Raw::value) {
-            merge_into(&mut merged, given);
+    /// The request's payload over the playbook's defaults, as written.
+    pub(super) fn workload_with(&self, payload: Option<&Raw>) -> Map<String, Value> {
+        let payload = payload.map(Raw::value);
+        let payload = payload.as_ref().and_then(Value::as_object);
+        self.playbook.merged_workload(payload)
+    }
+
+    /// What a run begins with: the payload over the defaults, the defaults rendered.
+    pub fn first_values(
+        &self,
+        payload: Option<&Raw>,
+        run: RunView,
+        env: Option<Data>,
+    ) -> Result<FirstValues, Refusal> {
+        let payload = payload.map(Raw::value);
+        let scope = Scope {
+            run: Arc::new(run),
+            env,
+            ..Scope::default()
+        };
+        let payload = payload.as_ref().and_then(Value::as_object);
+        let values = self.playbook.first_values(payload, &scope);
+        let values = values.map_err(Refusal::Default)?;
+        let limit = self.limits.event_bytes_max;
+        // What was rendered may be larger than what was written.
+        if !self.playbook.default_templates.is_empty()
+            && too_large("the workload", model::size::bytes(&values.workload), limit).is_some()
+        {
+            return Err(Refusal::TooLarge);
         }
-        merged
+        Ok(values)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use model::id::{EventId, ExecutionId, IdBlock, PlaybookHash};
     use model::time::Time;
     use serde_json::json;
@@ -123,6 +158,7 @@ mod tests {
             depth: 0,
             trace_id: None,
             reuse: None,
+            env: None,
         };
         let stamp = Stamp {
             now: Time(0),

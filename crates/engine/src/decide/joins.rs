@@ -3,8 +3,6 @@
 //! A step that several steps lead to waits while a token elsewhere could still come to it. Among the steps that are
 //! free to go, one that no other such step leads to goes first; in a cycle the one with the oldest token.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use model::event::{Body, StepScheduled};
 use model::id::{Name, StepRunId, TokenId};
 use model::outcome::ErrorKind;
@@ -14,18 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::decide::Undecided;
 use crate::decide::turn::{Turn, at_run, fatal};
-
-/// What stands where, for the question of who waits for whom.
-struct Standing {
-    /// Steps with a run under way.
-    busy: BTreeSet<Name>,
-    /// Steps with a parked token.
-    parked: BTreeSet<Name>,
-    /// Steps with a failure nothing handled.
-    held: BTreeSet<Name>,
-    /// Steps with tokens that wait to enter, and their tokens, oldest first.
-    waiting: BTreeMap<Name, Vec<TokenId>>,
-}
+use crate::state::{SharedMap, StateIndex};
 
 impl Turn<'_> {
     /// Starts one step whose tokens are free to go and are admitted. False if there is none.
@@ -36,95 +23,80 @@ impl Turn<'_> {
         if let Some(step) = self.parked_to_look_at() {
             return self.look_again(&step);
         }
-        let standing = self.standing();
-        let Some(step) = self.first_free(&standing) else {
+        let index = self.index();
+        let Some(step) = self.first_free(&index) else {
             return Ok(false);
         };
-        let mut tokens = standing.waiting.get(&step).cloned().unwrap_or_default();
-        let joins = self
-            .net
-            .playbook
-            .step(step.as_str())
-            .is_none_or(|step| step.joins);
-        if joins {
-            let parked = self
-                .state
-                .tokens
-                .iter()
-                .filter(|(_, token)| token.parked && token.step == step);
-            tokens.extend(parked.map(|(id, _)| *id));
+        let mut tokens: Vec<TokenId>;
+        if self.joins(&step) {
+            tokens = index.tokens_before(&step).collect();
+            tokens.extend(self.parked_before(&step, &index));
             tokens.sort_unstable();
         } else {
-            tokens.truncate(1);
+            tokens = index.tokens_before(&step).take(1).collect();
         }
+        drop(index);
         self.admit(&step, tokens)
     }
 
-    /// Whether nothing that is under way could still come to this step.
-    pub(super) fn is_free_now(&self, step: &Name) -> bool {
-        self.is_free(step, &self.standing())
+    /// Whether tokens that meet at this step enter it together.
+    pub(super) fn joins(&self, step: &Name) -> bool {
+        let step = self.net.playbook.step(step.as_str());
+        step.is_none_or(|step| step.joins)
     }
 
-    fn standing(&self) -> Standing {
-        let mut standing = Standing {
-            busy: BTreeSet::new(),
-            parked: BTreeSet::new(),
-            held: BTreeSet::new(),
-            waiting: BTreeMap::new(),
+    /// The tokens that admission has turned away from a step, oldest first.
+    pub(super) fn parked_before(&self, step: &Name, index: &StateIndex) -> Vec<TokenId> {
+        if !index.parked_steps.contains_key(step) {
+            return Vec::new();
+        }
+        let parked = index.parked_tokens.keys().copied();
+        let is_there = |id: &TokenId| {
+            let token = self.state.tokens.get(id);
+            token.is_some_and(|token| token.step == *step)
         };
-        for (id, run) in &self.state.runs {
-            let place = if run.held {
-                &mut standing.held
-            } else {
-                &mut standing.busy
-            };
-            place.insert(id.step.clone());
-        }
-        for (id, token) in &self.state.tokens {
-            if token.parked {
-                standing.parked.insert(token.step.clone());
-            } else {
-                standing
-                    .waiting
-                    .entry(token.step.clone())
-                    .or_default()
-                    .push(*id);
-            }
-        }
-        standing
+        parked.filter(is_there).collect()
     }
 
-    fn first_free(&self, standing: &Standing) -> Option<Name> {
-        let free: Vec<&Name> = standing
-            .waiting
-            .keys()
-            .filter(|step| self.is_free(step, standing))
-            .collect();
+    /// Whether nothing that is under way could still come to this step.
+    pub(super) fn is_free_now(&mut self, step: &Name) -> bool {
+        let index = self.index();
+        self.is_free(step, &index)
+    }
+
+    /// Of the steps that are free to go and that no other such step leads to, the one with the oldest token.
+    fn first_free(&self, index: &StateIndex) -> Option<Name> {
+        let mut by_age = index.oldest_tokens.values();
+        let first = by_age.find(|step| self.is_free(step, index) && !self.is_preceded(step, index));
+        first.cloned()
+    }
+
+    /// Whether another step that is free to go leads to this one. Steps of one cycle lead to each other; none of them
+    /// comes before the others.
+    fn is_preceded(&self, step: &Name, index: &StateIndex) -> bool {
         let graph = &self.net.graph;
-        // Steps of one cycle lead to each other; none of them comes before the others.
-        let leads_to =
-            |other: &Name, step: &Name| graph.reaches(other, step) && !graph.reaches(step, other);
-        let unreached = |step: &&&Name| !free.iter().any(|other| leads_to(other, step));
-        let oldest = |step: &&&Name| standing.waiting[**step].first().copied();
-        let first = free.iter().filter(unreached).min_by_key(oldest);
-        first.map(|step| (*step).clone())
+        let waiting = &index.oldest_tokens;
+        if waiting.len() == 1 {
+            return false;
+        }
+        graph.any_before(step, waiting, |other| {
+            index.tokens_before(other).next().is_some() && self.is_free(other, index)
+        })
     }
 
     /// Whether nothing that is under way, parked or held could still come to this step.
-    fn is_free(&self, step: &Name, standing: &Standing) -> bool {
+    fn is_free(&self, step: &Name, index: &StateIndex) -> bool {
         let graph = &self.net.graph;
-        let joins = self
-            .net
-            .playbook
-            .step(step.as_str())
-            .is_none_or(|step| step.joins);
-        if !joins || !graph.is_meeting_place(step) {
+        if !self.joins(step) || !graph.is_meeting_place(step) {
             return true;
         }
-        let comes = |places: &BTreeSet<Name>| places.iter().any(|place| graph.reaches(place, step));
-        let parked_count = !standing.busy.is_empty();
-        let is_awaited = comes(&standing.busy) || comes(&standing.held);
-        !is_awaited && (!parked_count || !comes(&standing.parked))
+        let comes = |places: &SharedMap<Name, u32>| {
+            let mut places = places.keys();
+            places.any(|place| graph.reaches(place, step))
+        };
+        let parked_count = !index.busy_steps.is_empty();
+        let is_awaited = comes(&index.busy_steps) || comes(&index.held_steps);
+        !is_awaited && (!parked_count || !comes(&index.parked_steps))
     }
 
     /// Takes the tokens: the step will run.

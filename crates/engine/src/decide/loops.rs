@@ -14,27 +14,27 @@ use crate::decide::Undecided;
 use crate::decide::bodies::sha256;
 use crate::decide::scope::Unrendered;
 use crate::decide::turn::{Turn, at_run, fatal};
-use crate::state::Run;
+use crate::state::{LoopRun, Run, StateIndex};
 
 impl Turn<'_> {
     /// Starts or ends one loop. False if none is ready for either.
     pub(super) fn move_loops(&mut self) -> Result<bool, Undecided> {
         let net = self.net;
-        let live = self
-            .state
-            .runs
-            .iter()
-            .filter(|(_, run)| run.boundary.is_none() && !run.held);
-        let looped = live.filter_map(|(id, run)| {
+        let index = self.index();
+        let looped = index.loop_runs.keys().filter_map(|id| {
+            let run = self.state.run(id)?;
             let step = net.playbook.step(id.step.as_str())?;
             let loop_ = step.loop_.as_ref()?;
+            let is_carried = |id| index.commands_of(id).any(|command| command.covers(None));
             let ready = match &run.loop_ {
-                None => run.prepared.is_some() || !self.state.has_command(id, None),
-                Some(progress) => has_claimed(run) || self.has_run_out(id, progress),
+                None => run.prepared.is_some() || !is_carried(id),
+                Some(progress) => has_claimed(run) || has_run_out(&index, id, progress),
             };
             ready.then_some((id.clone(), step, loop_, run.loop_.is_some()))
         });
-        for (id, step, loop_, started) in looped.collect::<Vec<_>>() {
+        let looped: Vec<_> = looped.collect();
+        drop(index);
+        for (id, step, loop_, started) in looped {
             if started && has_claimed(&self.state.runs[&id]) {
                 self.record_frame(&id);
                 return Ok(true);
@@ -52,19 +52,6 @@ impl Turn<'_> {
             }
         }
         Ok(false)
-    }
-
-    /// Whether every index is accounted for, or a failure keeps the rest from starting and nothing runs any more.
-    fn has_run_out(&self, id: &StepRunId, progress: &crate::state::LoopRun) -> bool {
-        let away = !progress.suspended.is_empty() || !progress.awake.is_empty();
-        let running = || {
-            self.state
-                .commands
-                .values()
-                .any(|command| command.run == *id)
-        };
-        let is_through = progress.ended() == progress.total && !progress.more;
-        is_through || (progress.is_stopped() && !away && !running())
     }
 
     /// Fixes the collection. False: a worker has to prepare it first.
@@ -327,6 +314,14 @@ impl Turn<'_> {
             Body::IterationScheduled(IterationScheduled { from, to, width }),
         );
     }
+}
+
+/// Whether every index is accounted for, or a failure keeps the rest from starting and nothing runs any more.
+fn has_run_out(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
+    let away = !progress.suspended.is_empty() || !progress.awake.is_empty();
+    let is_running = || index.commands_of(id).next().is_some();
+    let is_through = progress.ended() == progress.total && !progress.more;
+    is_through || (progress.is_stopped() && !away && !is_running())
 }
 
 /// Whether more rows of a cursor loop are at hand.

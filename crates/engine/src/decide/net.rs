@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
-use model::playbook::Playbook;
+use model::playbook::{DefaultError, Playbook};
 use model::raw::Raw;
 use model::size::too_large;
 use model::template::Need;
 use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;
+use crate::state::StepKind;
 
 /// A playbook ready to be decided about.
 #[derive(Debug, Clone)]
@@ -23,6 +24,7 @@ pub struct Net {
     pub limits: Limits,
     /// The size of the playbook's own workload.
     workload_bytes: usize,
+    arcs_of_a_step_max: usize,
 }
 
 impl Net {
@@ -30,11 +32,33 @@ impl Net {
     pub fn new(playbook: std::sync::Arc<Playbook>, limits: Limits) -> Self {
         let graph = Graph::of(&playbook);
         let workload_bytes = model::size::bytes(&playbook.workload);
+        let own = playbook.executor.step_runs_max;
+        let limits = Limits {
+            step_runs_max: own.unwrap_or(limits.step_runs_max),
+            ..limits
+        };
+        let arcs = playbook.steps.iter().map(|step| step.next.arcs.len());
+        let arcs_of_a_step_max = arcs.max().unwrap_or(0);
         Self {
             playbook,
             graph,
             limits,
             workload_bytes,
+            arcs_of_a_step_max,
+        }
+    }
+
+    /// The most arcs that one step has.
+    pub fn arcs_of_a_step_max(&self) -> usize {
+        self.arcs_of_a_step_max
+    }
+
+    /// What of a step's definition the lookups into the state depend on.
+    pub(crate) fn kind_of(&self, step: &Name) -> StepKind {
+        match self.playbook.step(step.as_str()) {
+            Some(step) if step.loop_.is_some() => StepKind::Loop,
+            Some(step) if !step.tasks.is_empty() => StepKind::Plain,
+            _ => StepKind::Routing,
         }
     }
 
@@ -129,6 +153,9 @@ pub enum Refusal {
     /// What is given is more than one event holds.
     #[error("the data is larger than an event may be; keep it elsewhere and hand over a reference")]
     TooLarge,
+    /// A default of `workload` or `ctx` cannot be rendered.
+    #[error(transparent)]
+    Default(DefaultError),
     /// The playbook to go on with lacks a step that a token stands at.
     #[error("a token stands at step `{0}`, which this version of the playbook does not have")]
     StepMissing(Name),
@@ -174,6 +201,7 @@ impl Refusal {
         match self {
             Self::Fenced => "FENCED",
             Self::TooLarge => "LIMIT_EVENT",
+            Self::Default(_) => "DEFAULT_TEMPLATE",
             Self::Ended => "EXECUTION_ENDED",
             Self::NotRetryable => "NOT_RETRYABLE",
             Self::NotPaused => "NOT_PAUSED",

@@ -28,12 +28,7 @@ struct Route {
 impl Turn<'_> {
     /// Looks at the arcs of one run that has ended. False if there is none.
     pub(super) fn route_ended(&mut self) -> Result<bool, Undecided> {
-        let mut ended = self
-            .state
-            .runs
-            .iter()
-            .filter(|(_, run)| run.boundary.is_some() && !run.held);
-        let Some(id) = ended.next().map(|(id, _)| id.clone()) else {
+        let Some(id) = self.index().ended_runs.keys().next().cloned() else {
             return Ok(false);
         };
         let run = &self.state.runs[&id];
@@ -45,9 +40,13 @@ impl Turn<'_> {
         self.because_of(boundary.seq);
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
-        let mut scope = self
-            .scope_at_boundary(&id)
-            .expect("the run was chosen for its boundary");
+        let renders = |arc: &Arc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
+        let mut scope = if step.is_some_and(|step| step.next.arcs.iter().any(renders)) {
+            self.scope_at_boundary(&id)
+                .expect("the run was chosen for its boundary")
+        } else {
+            Scope::default()
+        };
         let failed = boundary.end == BoundaryKind::Failed;
         // Only arcs that write leave something to take back.
         let writes = step.is_some_and(|step| step.next.arcs.iter().any(|arc| !arc.set.is_empty()));

@@ -145,7 +145,7 @@ impl Reuse {
     }
 
     /// The payload over the inputs of the run that is done again.
-    pub(super) fn workload(&self, payload: Option<&Raw>) -> Map<String, Value> {
+    pub fn workload(&self, payload: Option<&Raw>) -> Map<String, Value> {
         let mut merged = match self.workload.value() {
             Value::Object(workload) => workload,
             _ => Map::new(),

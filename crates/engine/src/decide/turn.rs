@@ -1,6 +1,6 @@
 //! A turn: the working copy of the state while one input is decided.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::command::TimerChange;
@@ -13,7 +13,7 @@ use crate::decide::Net;
 use crate::decide::scope::ScopeCache;
 use crate::decision::{BodyToKeep, Decision, Key, MessageBody, OutMessage};
 use crate::input::Stamp;
-use crate::state::{State, fold};
+use crate::state::{LiveCommand, LiveTimer, SharedMap, State, StateIndex, fold};
 
 /// One decision adds at most about this many events to those of its input; the rest follows in the next.
 const EVENTS_DECIDED_MAX: usize = 1_000;
@@ -38,8 +38,10 @@ pub(super) struct Turn<'n> {
     messages: Vec<OutMessage>,
     cause: Option<Seq>,
     events_reported: usize,
-    timers_before: BTreeSet<Seq>,
-    commands_before: BTreeSet<Seq>,
+    /// Where in `events` something stands that rules of admission may read.
+    readable_changes: Vec<usize>,
+    timers_before: SharedMap<Seq, LiveTimer>,
+    commands_before: SharedMap<Seq, LiveCommand>,
 }
 
 /// A place in a turn to go back to.
@@ -72,8 +74,9 @@ impl<'n> Turn<'n> {
             messages: Vec::new(),
             cause: Some(Seq(1)),
             events_reported: 0,
-            timers_before: state.timers.keys().copied().collect(),
-            commands_before: state.commands.keys().copied().collect(),
+            readable_changes: Vec::new(),
+            timers_before: state.timers.clone(),
+            commands_before: state.commands.clone(),
         }
     }
 
@@ -129,9 +132,30 @@ impl<'n> Turn<'n> {
                 generation: self.state.generation,
             });
         }
+        if event.kind().is_boundary() || matches!(event.body, Body::CtxPatched(_)) {
+            self.readable_changes.push(self.events.len());
+        }
         self.state.apply(&event);
         self.events.push(event);
         seq
+    }
+
+    /// Lookups into the state as it stands.
+    pub(super) fn index(&mut self) -> Arc<StateIndex> {
+        if !self.state.index.is_current(&self.state) {
+            let mut index = std::mem::take(&mut self.state.index);
+            let net = self.net;
+            Arc::make_mut(&mut index).refresh(&self.state, |step| net.kind_of(step));
+            self.state.index = index;
+        }
+        self.state.index.clone()
+    }
+
+    /// The events from a place on that rules of admission may read.
+    pub(super) fn readable_changes(&self, from: usize) -> impl Iterator<Item = &Event> {
+        let first = self.readable_changes.partition_point(|at| *at < from);
+        let changes = self.readable_changes[first..].iter();
+        changes.map(|at| &self.events[*at])
     }
 
     /// The turn as it stands.
@@ -151,6 +175,7 @@ impl<'n> Turn<'n> {
     pub(super) fn go_back_to(&mut self, mark: Mark) {
         self.state = mark.state;
         self.events.truncate(mark.events);
+        self.readable_changes.retain(|at| *at < mark.events);
         self.keys.truncate(mark.keys);
         self.bodies.truncate(mark.bodies);
         self.stamp = mark.ids;
@@ -192,21 +217,20 @@ impl<'n> Turn<'n> {
     /// What is committed: the events, and what they changed among timers and commands.
     pub(super) fn decision(self) -> Decision {
         let mut timers = Vec::new();
-        for seq in self
-            .timers_before
-            .iter()
-            .filter(|seq| !self.state.timers.contains_key(seq))
-        {
-            timers.push(TimerChange::Clear { seq: *seq });
-        }
-        for (seq, timer) in &self.state.timers {
-            if !self.timers_before.contains(seq) {
-                timers.push(TimerChange::Set {
-                    seq: *seq,
+        let mut set = Vec::new();
+        let before = &self.timers_before;
+        before.for_each_change(&self.state.timers, |change| {
+            let seq = *change.key;
+            match (change.before, change.after) {
+                (Some(_), None) => timers.push(TimerChange::Clear { seq }),
+                (None, Some(timer)) => set.push(TimerChange::Set {
+                    seq,
                     due: timer.due,
-                });
+                }),
+                _ => {}
             }
-        }
+        });
+        timers.append(&mut set);
         let commands = self.command_changes(&self.commands_before);
         let more = (self.is_long() || self.rests) && !self.state.is_ended();
         Decision {

@@ -15,7 +15,8 @@ use model::time::Time;
 
 use crate::state::runs::{Ended, Run};
 use crate::state::{
-    Boundary, BoundaryKind, LoopRun, Phase, State, Stop, StopReason, Token, reuse, switch, work,
+    Boundary, BoundaryKind, LoopRun, Phase, SharedMap, State, Stop, StopReason, Token, reuse,
+    switch, work,
 };
 
 /// Folds one event. The first event of a log makes the state; `None` and any other event is a broken log.
@@ -48,17 +49,18 @@ fn root(requested: &Requested, event: &Event) -> State {
         ctx: Arc::default(),
         ctx_bytes: 2,
         ctx_seq: event.seq,
-        tokens: BTreeMap::new(),
-        runs: BTreeMap::new(),
-        steps: Arc::default(),
-        commands: BTreeMap::new(),
-        timers: BTreeMap::new(),
+        tokens: SharedMap::default(),
+        runs: SharedMap::default(),
+        steps: SharedMap::default(),
+        commands: SharedMap::default(),
+        timers: SharedMap::default(),
         signals: BTreeMap::new(),
         last_boundary: None,
         end_boundary: None,
         error: None,
         final_ran: false,
         reusing: BTreeMap::new(),
+        index: Arc::default(),
     }
 }
 
@@ -178,9 +180,7 @@ impl State {
         if scheduled.is_final {
             self.hold_the_rest();
         }
-        let summary = Arc::make_mut(&mut self.steps)
-            .entry(id.step.clone())
-            .or_default();
+        let summary = self.steps.get_or_default(&id.step);
         summary.runs = id.run;
         let run = Run {
             scheduled: event.seq,
@@ -252,10 +252,7 @@ impl State {
         }
         self.timers
             .retain(|_, timer| timer.run.as_ref() != Some(&id));
-        Arc::make_mut(&mut self.steps)
-            .entry(id.step.clone())
-            .or_default()
-            .latest = Some(latest);
+        self.steps.get_or_default(&id.step).latest = Some(latest);
         let pointer = ResultPointer {
             step: id.step.clone(),
             seq: event.seq,

@@ -1,7 +1,5 @@
 //! The fold of what is taken over from another run: envelopes by reference, tokens, iterations that are done.
 
-use std::sync::Arc;
-
 use model::event::{
     CameFrom, Event, Kind, LoopStarted, PlacedToken, ResultPointer, Reused, ReusedIterations,
     ReusedPart, ReusedStep, WorkflowStarted,
@@ -57,9 +55,7 @@ pub(super) fn fold(state: &mut State, reused: &Reused, event: &Event) {
         state.reusing.insert(step, iterations);
         return;
     }
-    let summary = Arc::make_mut(&mut state.steps)
-        .entry(step.clone())
-        .or_default();
+    let summary = state.steps.get_or_default(&step);
     let latest = summary.latest.get_or_insert_with(|| Latest {
         boundary: event.seq,
         ok: true,

@@ -13,7 +13,7 @@ use model::time::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::state::{LiveCommand, Run};
+use crate::state::{LiveCommand, Run, SharedMap, StateIndex};
 
 /// What an execution has come to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,15 +52,15 @@ pub struct State {
     /// The last event that changed it.
     pub ctx_seq: Seq,
     /// Tokens that wait at a step or are parked before it.
-    pub tokens: BTreeMap<TokenId, Token>,
+    pub tokens: SharedMap<TokenId, Token>,
     /// Step runs that are live or held.
-    pub runs: BTreeMap<StepRunId, Run>,
+    pub runs: SharedMap<StepRunId, Run>,
     /// What is known of each step that has run.
-    pub steps: Arc<BTreeMap<Name, StepSummary>>,
+    pub steps: SharedMap<Name, StepSummary>,
     /// Commands on offer or held by a worker.
-    pub commands: BTreeMap<Seq, LiveCommand>,
+    pub commands: SharedMap<Seq, LiveCommand>,
     /// Timers that run.
-    pub timers: BTreeMap<Seq, LiveTimer>,
+    pub timers: SharedMap<Seq, LiveTimer>,
     /// Signals nobody has taken, oldest first.
     pub signals: BTreeMap<Name, VecDeque<Seq>>,
     /// The step whose boundary came last.
@@ -74,6 +74,9 @@ pub struct State {
     /// Iterations that the next run of a loop takes over, and the event that says so.
     #[serde(default)]
     pub reusing: BTreeMap<Name, (Seq, ReusedIterations)>,
+    /// Lookups for decisions; follows from the rest.
+    #[serde(skip)]
+    pub(crate) index: Arc<StateIndex>,
 }
 
 /// Whether an execution lives.
@@ -188,13 +191,6 @@ impl State {
     /// Whether the execution has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
-    }
-
-    /// Whether any command of this run is on offer or held.
-    pub fn has_command(&self, run: &StepRunId, iteration: Option<u64>) -> bool {
-        self.commands
-            .values()
-            .any(|command| command.run == *run && command.covers(iteration))
     }
 
     /// The command that carries this pipeline: the newest that covers it, since an iteration that left its range to

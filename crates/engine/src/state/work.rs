@@ -137,7 +137,7 @@ pub(super) fn return_all(state: &mut State, which: impl Fn(&LiveCommand) -> bool
 
 /// What a command carried and has not ended goes back on offer; what a newer command carries stays there.
 fn return_work(state: &mut State, seq: Seq, command: &LiveCommand, strikes: u32) {
-    let newer = state.commands.range(seq..).map(|(_, command)| command);
+    let newer = state.commands.range_from(&seq).map(|(_, command)| command);
     let same_run = newer.filter(|newer| newer.run == command.run);
     let elsewhere: Vec<(u64, u64)> = same_run.filter_map(|newer| indices(newer.work)).collect();
     let Some(run) = state.runs.get_mut(&command.run) else {

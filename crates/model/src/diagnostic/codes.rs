@@ -3,7 +3,7 @@
 /// One code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
-    /// `E0107`: E for the document's shape, T for templates, W for warnings.
+    /// `E0107`: E for the document's shape, N for notes, T for templates, W for warnings.
     pub code: &'static str,
     /// What it means, in one line.
     pub meaning: &'static str,
@@ -105,7 +105,15 @@ codes! {
     "E0128" "`auth` is a template that reads a field of a keychain entry: what it comes to is a secret, not a name."
         => "Name the entry, `auth: session`, or write the credential as a map: `auth: {type: bearer, token: \"{{ keychain.session.access_token }}\"}`."
     "E0130" "An SQL statement is one template and nothing else: it would be bound as a value."
-        => "Write the statement in the playbook, with templates for its values. If its text must come from elsewhere, mark it as SQL: `{{ query | raw_sql }}`."
+        => "Write the statement in the playbook, with templates for its values. If its text must come from elsewhere, mark it as SQL with the filter `raw_sql`."
+    "E0140" "`code` that is one template: its value is placed as a Python value, which runs nothing."
+        => "Mark it as a program with the filter `raw_py`; whoever gives the value can run code on the worker. A fixed program goes into the playbook or under `script`."
+    "E0141" "`ctx` or a default of `workload` reads what does not exist before the run: steps, loops, outcomes, the keychain."
+        => "Read `workload`, `ctx`, `execution_id`, `job` or `env` there; compute the rest in a step with `set`."
+    "E0142" "Defaults of `workload` or `ctx` that need each other."
+        => "Write one of them without the other."
+    "N101" "An older `apiVersion` of the same language."
+        => "Write `apiVersion: noetl.io/v2`; the playbook means the same."
     "T0101" "A template that does not parse."
         => "Correct the expression; `!raw` marks text that is never a template."
     "T0201" "A name of `iter` that neither the loop nor any write of this step makes."
@@ -140,6 +148,16 @@ codes! {
         => "Write `disk`; to keep bodies in NATS, write `nats_object`."
     "W219" "A kind that a deployment adds, of which nothing is known here."
         => "Name the directory of its manifest with `--tools DIR` or `NOETL_TOOLS_DIR`, and its keys are checked."
+    "W230" "A key that tunes another runtime; it has no effect here."
+        => "Remove it."
+    "W231" "Text between braces in a program that is not a template; it stays as it is."
+        => "Correct it if it is meant as a template; mark the whole text with `!raw` if none of it is."
+    "W232" "A template in Python code; its value is placed as a Python literal."
+        => "Pass the value under `input`, where it is a variable of the code."
+    "W233" "A store that is not configured here; the default store is used."
+        => "Configure the store, or remove `store` from the task's result."
+    "W240" "A cycle of arcs that nothing ends; the run fails after 100,000 runs of one step."
+        => "Give an arc of the cycle a `when`, or set `executor.spec.policy.limits.max_step_runs`."
     "W301" "A word that older YAML reads as a boolean; here it is text."
         => "Write `true` or `false`, or quote it."
     "W302" "A number with a leading zero; the zero is lost."

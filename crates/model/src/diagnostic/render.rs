@@ -30,6 +30,7 @@ impl Diagnostic {
         let word = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Note => "note",
         };
         let mut out = String::new();
         let head = paint.strong(&format!("{word}[{}]", self.code));
@@ -126,6 +127,11 @@ impl Paint {
             },
             (true, Severity::Warning) => Self {
                 strong: "\u{1b}[1;33m",
+                quiet: "\u{1b}[34m",
+                end: "\u{1b}[0m",
+            },
+            (true, Severity::Note) => Self {
+                strong: "\u{1b}[1;36m",
                 quiet: "\u{1b}[34m",
                 end: "\u{1b}[0m",
             },

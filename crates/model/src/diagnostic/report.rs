@@ -32,10 +32,12 @@ pub enum Severity {
     Error,
     /// It can, but probably does something else than its author thinks.
     Warning,
+    /// It can, and does what its author thinks.
+    Note,
 }
 
 impl Diagnostic {
-    /// A diagnostic with that code; codes that begin with `W` are warnings.
+    /// A diagnostic with that code; codes that begin with `W` are warnings, those with `N` notes.
     pub fn new(
         code: &'static str,
         message: impl Into<String>,
@@ -43,10 +45,10 @@ impl Diagnostic {
         source: &Source,
     ) -> Self {
         debug_assert!(explain(code).is_some(), "{code} is in the table of codes");
-        let severity = if code.starts_with('W') {
-            Severity::Warning
-        } else {
-            Severity::Error
+        let severity = match code.as_bytes().first() {
+            Some(b'W') => Severity::Warning,
+            Some(b'N') => Severity::Note,
+            _ => Severity::Error,
         };
         Self {
             severity,
@@ -76,6 +78,11 @@ impl Diagnostic {
     /// Whether it makes the document unusable.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+
+    /// Whether the document probably does something else than its author thinks.
+    pub fn is_warning(&self) -> bool {
+        self.severity == Severity::Warning
     }
 }
 

@@ -28,6 +28,63 @@ const ALIASING: &[&str] = &["duckdb", "ducklake"];
 /// The longest name of a credential.
 pub const NAME_BYTES_MAX: usize = 200;
 
+/// Fields of a credential whose values say where and who, not how to get in.
+const OPEN_FIELDS: &[&str] = &[
+    "type",
+    "kind",
+    "host",
+    "hostname",
+    "db_host",
+    "port",
+    "db_port",
+    "user",
+    "username",
+    "db_user",
+    "login",
+    "database",
+    "db_name",
+    "dbname",
+    "db_database",
+    "schema",
+    "sslmode",
+    "region",
+    "endpoint",
+    "token_url",
+    "auth_url",
+    "auth_uri",
+    "token_uri",
+    "bucket",
+    "account",
+    "warehouse",
+    "role",
+    "driver",
+    "provider",
+    "service",
+    "scheme",
+    "header",
+    "header_name",
+    "in",
+    "location",
+    "grant_type",
+    "token_type",
+    "scope",
+    "scopes",
+    "expires_in",
+    "audience",
+    "issuer",
+    "client_id",
+    "project_id",
+    "project",
+    "client_email",
+    "private_key_id",
+    "universe_domain",
+];
+
+/// Whether a field of a credential says where or who, such as `host`: its value is too common to be searched for.
+pub fn is_open_field(key: &str) -> bool {
+    OPEN_FIELDS.contains(&key.to_ascii_lowercase().as_str())
+}
+
 /// Whether a text can be the name of a credential: names stand in URLs and in playbooks.
 pub fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:@".contains(c);

@@ -39,6 +39,8 @@ pub enum FieldMode {
     Verbatim,
     /// To the author's text and the values between, which the worker quotes or binds by their place.
     Pieces,
+    /// As it is where it has neither `{{` nor `{%`; else as pieces.
+    Code,
     /// To a map whose `query` and `command` are kept in pieces, the rest as values.
     End,
     /// To the reference of what it names where that is a body, which is not loaded; else to a value.
@@ -120,6 +122,13 @@ const fn verbatim(key: KeySpec) -> KeySpec {
     }
 }
 
+const fn code(key: KeySpec) -> KeySpec {
+    KeySpec {
+        mode: FieldMode::Code,
+        ..key
+    }
+}
+
 const fn pieces(key: KeySpec) -> KeySpec {
     KeySpec {
         mode: FieldMode::Pieces,
@@ -177,7 +186,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "python",
             &[
-                verbatim(key("code")),
+                code(key("code")),
                 key("script"),
                 key("libs"),
                 key("env"),
@@ -185,18 +194,22 @@ pub const KINDS: &[KindSpec] = &[
             ],
         )
     },
-    spec(
-        "shell",
-        &[
-            required(pieces(also("command", &["cmds"]))),
-            key("env"),
-            key("cwd"),
-            key("shell"),
-            key("stdin"),
-        ],
-    ),
     KindSpec {
-        at_most_one_of: &["json", "payload", "body", "data", "form", "files"],
+        one_of: &["command", "script"],
+        ..spec(
+            "shell",
+            &[
+                pieces(also("command", &["cmds"])),
+                key("script"),
+                key("env"),
+                key("cwd"),
+                key("shell"),
+                key("stdin"),
+            ],
+        )
+    },
+    KindSpec {
+        at_most_one_of: &["json", "payload", "body", "data", "form", "files", "script"],
         ..spec(
             "http",
             &[
@@ -210,6 +223,7 @@ pub const KINDS: &[KindSpec] = &[
                 key("data"),
                 key("form"),
                 key("files"),
+                key("script"),
                 key("verify_ssl"),
                 key("follow_redirects"),
                 key("response_type"),
@@ -266,33 +280,45 @@ pub const KINDS: &[KindSpec] = &[
             ],
         )
     },
-    spec(
-        "postgres",
-        &[
-            required(pieces(also("command", &["query", "commands"]))),
-            key("params"),
-            key("schema"),
-        ],
-    ),
-    spec(
-        "sqlite",
-        &[
-            required(pieces(also("command", &["query", "commands"]))),
-            key("params"),
-            key("database"),
-            key("schema"),
-        ],
-    ),
-    spec(
-        "duckdb",
-        &[
-            required(pieces(also("command", &["query", "commands"]))),
-            key("params"),
-            key("database"),
-            key("memory_limit"),
-            key("threads"),
-        ],
-    ),
+    KindSpec {
+        one_of: &["command", "script"],
+        ..spec(
+            "postgres",
+            &[
+                pieces(also("command", &["query", "commands"])),
+                key("script"),
+                key("params"),
+                key("schema"),
+            ],
+        )
+    },
+    KindSpec {
+        one_of: &["command", "script"],
+        ..spec(
+            "sqlite",
+            &[
+                pieces(also("command", &["query", "commands"])),
+                key("script"),
+                key("params"),
+                key("database"),
+                key("schema"),
+            ],
+        )
+    },
+    KindSpec {
+        one_of: &["command", "script"],
+        ..spec(
+            "duckdb",
+            &[
+                pieces(also("command", &["query", "commands"])),
+                key("script"),
+                key("params"),
+                key("database"),
+                key("memory_limit"),
+                key("threads"),
+            ],
+        )
+    },
     spec(
         "transfer",
         &[
@@ -413,10 +439,11 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_kept_in_pieces_and_code_verbatim() {
+    fn commands_are_kept_in_pieces_and_code_only_where_it_has_templates() {
         assert_eq!(field_mode("shell", "command"), FieldMode::Pieces);
         assert_eq!(field_mode("sqlite", "command"), FieldMode::Pieces);
-        assert_eq!(field_mode("python", "code"), FieldMode::Verbatim);
+        assert_eq!(field_mode("python", "code"), FieldMode::Code);
+        assert_eq!(field_mode("rhai", "code"), FieldMode::Verbatim);
         assert_eq!(field_mode("http", "url"), FieldMode::Value);
     }
 }

@@ -3,6 +3,7 @@
 mod check;
 pub mod credentials;
 mod data;
+mod defaults;
 mod entry;
 mod keychain;
 pub mod kinds;
@@ -11,8 +12,10 @@ mod policy;
 mod read;
 mod selection;
 mod shape;
+mod steps;
 
 pub use data::data;
+pub use defaults::{DefaultError, DefaultTemplate, FirstValues, Section};
 pub use entry::entry_named;
 pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
 pub use kinds::FieldMode;
@@ -26,3 +29,4 @@ pub use shape::{
     Admission, AdmitMode, AdmitRule, Arc, Claim, Collection, Effect, Executor, FailureMode, Loop,
     LoopMode, Playbook, ResultControl, RouteMode, Router, Step, Task,
 };
+pub use steps::Steps;

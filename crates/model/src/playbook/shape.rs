@@ -8,9 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::id::{Name, PlaybookHash};
 use crate::manifest::Accumulate;
+use crate::playbook::defaults::DefaultTemplate;
 use crate::playbook::keychain::KeychainEntry;
 use crate::playbook::policy::{Policy, Write};
 use crate::playbook::selection::Select;
+use crate::playbook::steps::Steps;
 use crate::result_ref::Scope;
 use crate::source::{Source, Span};
 use crate::template::{Template, Tree};
@@ -32,10 +34,14 @@ pub struct Playbook {
     pub executor: Executor,
     /// What a run must be able to open, in order.
     pub keychain: Vec<KeychainEntry>,
-    /// Default inputs.
+    /// Default inputs, as written.
     pub workload: Map<String, Value>,
+    /// First values of `ctx`, as written.
+    pub ctx: Map<String, Value>,
+    /// The templates among those, in the order in which they are rendered.
+    pub default_templates: Vec<DefaultTemplate>,
     /// The steps in YAML order.
-    pub steps: Vec<Step>,
+    pub steps: Steps,
     /// The text it was read from, for errors that point into it.
     pub source: Source,
     /// The sha256 of that text.
@@ -45,7 +51,7 @@ pub struct Playbook {
 impl Playbook {
     /// The step of that name.
     pub fn step(&self, name: &str) -> Option<&Step> {
-        self.steps.iter().find(|step| step.name == *name)
+        self.steps.find(name)
     }
 
     /// Where the entry token stands.
@@ -74,6 +80,8 @@ pub struct Executor {
     pub failure: FailureMode,
     /// The largest inline payload a task may produce.
     pub payload_bytes_max: Option<u64>,
+    /// How often one step may run; the server's limit unless said.
+    pub step_runs_max: Option<u32>,
 }
 
 /// One transition of the net.

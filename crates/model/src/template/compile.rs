@@ -47,6 +47,8 @@ pub(crate) struct Program {
     pub(crate) paths: Vec<String>,
     pub(crate) uses: Vec<PathUse>,
     pub(crate) captures: bool,
+    /// Whether it has more than text and printed values.
+    pub(crate) has_statements: bool,
 }
 
 impl fmt::Debug for Program {
@@ -71,6 +73,7 @@ struct Findings {
     roots: Vec<Arc<str>>,
     uses: Vec<PathUse>,
     captures: bool,
+    has_statements: bool,
 }
 
 impl Program {
@@ -115,6 +118,7 @@ impl Program {
             roots: Vec::new(),
             uses: Vec::new(),
             captures: false,
+            has_statements: false,
         });
         let paths = findings.uses.iter().map(|found| found.path.clone());
         let mut paths: Vec<_> = paths.collect();
@@ -129,6 +133,7 @@ impl Program {
             paths,
             uses: findings.uses,
             captures: findings.captures,
+            has_statements: findings.has_statements,
         }
     }
 }
@@ -147,6 +152,12 @@ impl Kind {
             }
         }
     }
+}
+
+/// Whether a text can be parsed, whatever it names.
+pub(crate) fn is_syntax(source: &str) -> bool {
+    let config = SyntaxConfig::default();
+    check_tags(source, false).is_ok() && parse(source, "<template>", config).is_ok()
 }
 
 fn check_size(source: &str) -> Result<(), SyntaxError> {
@@ -218,7 +229,10 @@ fn compile_scalar(source: &str, taken: Taken) -> Result<(Code<'_>, Findings), Sy
     for statement in &body {
         generator.compile_stmt(statement);
     }
-    Ok((finish(generator), found(rewriter, Form::Text)))
+    let mut findings = found(rewriter, Form::Text);
+    let is_printed = |child: &Stmt<'_>| matches!(child, Stmt::EmitRaw(_) | Stmt::EmitExpr(_));
+    findings.has_statements = !template.children.iter().all(is_printed);
+    Ok((finish(generator), findings))
 }
 
 fn compile_expr<'s>(
@@ -266,6 +280,7 @@ fn found(rewriter: Rewriter<'_>, form: Form) -> Findings {
         roots: rewriter.roots.iter().map(|root| Arc::from(*root)).collect(),
         uses: rewriter.uses,
         captures: rewriter.captures,
+        has_statements: false,
     }
 }
 

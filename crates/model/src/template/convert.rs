@@ -7,25 +7,30 @@ use minijinja::value::{Object, ObjectRepr, Value as Native, ValueKind};
 use minijinja::{Error, ErrorKind};
 use serde_json::{Map, Number, Value};
 
+use crate::playbook::credentials;
 use crate::result_ref::ResultRef;
 use crate::template::budget::{self, DEPTH_MAX, ITEM_BYTES};
 use crate::template::envelope;
 use crate::template::reference::Reference;
 use crate::template::session;
+use crate::template::taint::{MASK, Origin, Taint};
 
-/// A value that was taken from the keychain.
+/// A scalar that was taken from the keychain, or came of one that was.
 #[derive(Clone)]
-pub(crate) struct Secret(Native);
+pub(crate) struct Secret {
+    value: Native,
+    origin: Origin,
+}
 
 impl Secret {
     /// The value as this rendering may show it; the rendering is tainted from here on.
     pub(crate) fn take(&self) -> Native {
         session::with(|session| {
-            session.tainted = true;
+            session.touch(self.origin);
             if session.reveals_secrets {
-                self.0.clone()
+                self.value.clone()
             } else {
-                Native::from("***")
+                Native::from(MASK)
             }
         })
     }
@@ -33,7 +38,7 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
+        f.write_str(MASK)
     }
 }
 
@@ -64,16 +69,73 @@ pub(crate) fn to_native(value: &Value) -> Native {
     }
 }
 
-/// JSON from the keychain: every scalar inside is a secret.
-pub(crate) fn to_secret(value: &Value) -> Native {
-    match value {
-        Value::Array(items) => items.iter().map(to_secret).collect::<Vec<_>>().into(),
+/// The keychain: every scalar of every entry is a secret.
+pub(crate) fn to_keychain(entries: &Value) -> Native {
+    match entries {
         Value::Object(map) => Native::from_pairs(
             map.iter()
-                .map(|(key, value)| (key.as_str(), to_secret(value))),
+                .map(|(name, entry)| (name.as_str(), to_secret(entry, Origin::Secret))),
+        ),
+        other => to_secret(other, Origin::Secret),
+    }
+}
+
+/// JSON of which every scalar is a secret.
+fn to_secret(value: &Value, origin: Origin) -> Native {
+    match value {
+        Value::Array(items) => {
+            let items = items.iter().map(|item| to_secret(item, origin));
+            items.collect::<Vec<_>>().into()
+        }
+        Value::Object(map) => Native::from_pairs(map.iter().map(|(key, value)| {
+            let is_open = credentials::is_open_field(key) && !value.is_object();
+            let origin = if is_open { Origin::Field } else { origin };
+            (key.as_str(), to_secret(value, origin))
+        })),
+        Value::Null => Native::from(()),
+        scalar => Native::from_object(Secret {
+            value: scalar_to_native(scalar),
+            origin,
+        }),
+    }
+}
+
+/// JSON of which some parts are secrets.
+pub(crate) fn to_tainted(value: &Value, taint: &Taint) -> Native {
+    match (taint, value) {
+        (Taint::Whole { origin, .. }, _) => to_wholly_tainted(value, *origin),
+        (Taint::List(taints), Value::Array(items)) => {
+            let clean = std::iter::repeat(&Taint::Clean);
+            let pairs = items.iter().zip(taints.iter().chain(clean));
+            let items = pairs.map(|(item, taint)| to_tainted(item, taint));
+            items.collect::<Vec<_>>().into()
+        }
+        (Taint::Map(taints), Value::Object(map)) => {
+            Native::from_pairs(map.iter().map(|(key, value)| {
+                let taint = taints.get(key).unwrap_or(&Taint::Clean);
+                (key.as_str(), to_tainted(value, taint))
+            }))
+        }
+        _ => to_native(value),
+    }
+}
+
+/// JSON of which every scalar has one origin, whatever its key.
+fn to_wholly_tainted(value: &Value, origin: Origin) -> Native {
+    match value {
+        Value::Array(items) => {
+            let items = items.iter().map(|item| to_wholly_tainted(item, origin));
+            items.collect::<Vec<_>>().into()
+        }
+        Value::Object(map) => Native::from_pairs(
+            map.iter()
+                .map(|(key, value)| (key.as_str(), to_wholly_tainted(value, origin))),
         ),
         Value::Null => Native::from(()),
-        scalar => Native::from_object(Secret(scalar_to_native(scalar))),
+        scalar => Native::from_object(Secret {
+            value: scalar_to_native(scalar),
+            origin,
+        }),
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::raw::Raw;
 use crate::template::convert;
 use crate::template::scope::empty_map;
+use crate::template::taint::Taint;
 
 /// A value that templates read. Cheap to clone.
 #[derive(Clone)]
@@ -16,6 +17,7 @@ pub struct Data(Arc<Inner>);
 
 struct Inner {
     source: Source,
+    taint: Taint,
     json: OnceLock<Value>,
     native: OnceLock<Native>,
 }
@@ -30,8 +32,14 @@ enum Source {
 impl Data {
     /// A value at hand.
     pub fn new(value: Value) -> Self {
+        Self::tainted(value, Taint::Clean)
+    }
+
+    /// A value at hand of which some parts came of secrets: templates that read those are tainted.
+    pub fn tainted(value: Value, taint: Taint) -> Self {
         Self(Arc::new(Inner {
             source: Source::Given,
+            taint,
             json: value.into(),
             native: OnceLock::new(),
         }))
@@ -41,6 +49,7 @@ impl Data {
     pub fn lazy(raw: Raw) -> Self {
         Self(Arc::new(Inner {
             source: Source::Text(raw),
+            taint: Taint::Clean,
             json: OnceLock::new(),
             native: OnceLock::new(),
         }))
@@ -50,6 +59,7 @@ impl Data {
     pub fn shared(map: Arc<Map<String, Value>>) -> Self {
         Self(Arc::new(Inner {
             source: Source::Map(map),
+            taint: Taint::Clean,
             json: OnceLock::new(),
             native: OnceLock::new(),
         }))
@@ -64,11 +74,21 @@ impl Data {
         })
     }
 
+    /// What may be shown of the value: `***` stands in place of what came of a secret.
+    pub fn shown(&self) -> Value {
+        self.0.taint.shown(self.json())
+    }
+
+    /// Whether some part of the value came of a secret.
+    pub fn is_tainted(&self) -> bool {
+        !self.0.taint.is_clean()
+    }
+
     /// The value as templates hold it, converted when first touched.
     pub(crate) fn native(&self) -> &Native {
         self.0
             .native
-            .get_or_init(|| convert::to_native(self.json()))
+            .get_or_init(|| convert::to_tainted(self.json(), &self.0.taint))
     }
 }
 
@@ -80,6 +100,6 @@ impl Default for Data {
 
 impl fmt::Debug for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.json().fmt(f)
+        self.shown().fmt(f)
     }
 }

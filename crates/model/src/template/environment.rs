@@ -16,6 +16,38 @@ pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(bu
 /// The functions a template can call.
 const FUNCTIONS: &[&str] = &["range", "dict", "namespace", "now"];
 
+/// Functions of older runtimes, each with what to write instead.
+const GONE_FUNCTIONS: &[(&str, &str)] = &[
+    (
+        "token",
+        "`keychain.<name>.access_token`, with an entry `<name>` under `keychain`",
+    ),
+    (
+        "secret",
+        "`keychain.<name>.<field>`, with an entry `<name>` under `keychain`",
+    ),
+    (
+        "get_secret",
+        "`keychain.<name>.<field>`, with an entry `<name>` under `keychain`",
+    ),
+    (
+        "credential",
+        "`auth: <name>` on the task, or `keychain.<name>.<field>`",
+    ),
+    ("env", "`env.NAME`, for names that `--allow-env` lets in"),
+    ("getenv", "`env.NAME`, for names that `--allow-env` lets in"),
+    (
+        "uuid",
+        "`execution_id` or `idempotency_key`, which stay the same when a task is tried again",
+    ),
+    (
+        "uuid4",
+        "`execution_id` or `idempotency_key`, which stay the same when a task is tried again",
+    ),
+    ("utcnow", "`now()`"),
+    ("today", "`now() | strftime('%Y-%m-%d')`"),
+];
+
 /// The library's own filters that are kept as they are.
 const LIBRARY_FILTERS: &[&str] = &[
     "abs",
@@ -156,6 +188,13 @@ pub(crate) fn check_test(name: &str, range: Range<usize>) -> Result<(), SyntaxEr
 pub(crate) fn check_function(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
     if FUNCTIONS.contains(&name) {
         return Ok(());
+    }
+    let gone = GONE_FUNCTIONS.iter().find(|(gone, _)| *gone == name);
+    if let Some((_, instead)) = gone {
+        return Err(SyntaxError {
+            message: format!("there is no function `{name}` any more; write {instead}"),
+            range: Some(range),
+        });
     }
     Err(unknown("function", name, FUNCTIONS.iter().copied(), range))
 }

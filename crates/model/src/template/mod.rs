@@ -22,12 +22,14 @@ mod render;
 mod rewrite;
 mod scope;
 mod session;
+mod taint;
 mod tree;
 mod weigh;
 
 pub use budget::{
     ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
 };
+pub(crate) use compile::is_syntax;
 pub use data::Data;
 pub use gathered::{Gathered, Part};
 pub use latest::Latest;
@@ -38,4 +40,7 @@ pub use scope::{
     Content, Envelope, EventView, FileNeed, FileOf, Iter, Loaded, LoopPointer, Need, RunView,
     Scope, Unavailable,
 };
-pub use tree::{Piece, RenderError, Rendered, SyntaxError, Template, Tree};
+pub use taint::{MASK, Origin, Taint};
+pub use tree::{
+    CodePiece, Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree,
+};

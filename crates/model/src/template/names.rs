@@ -83,7 +83,7 @@ fn reserved(scope: &Scope, name: &str) -> Option<Native> {
         "keychain" => scope
             .keychain
             .as_ref()
-            .map(|data| convert::to_secret(data.json())),
+            .map(|data| convert::to_keychain(data.json())),
         "_prev" => scope.previous.as_ref().map(view),
         "_task" => scope.task.as_ref().map(|task| Native::from(task.as_str())),
         "_attempt" => scope.attempt.map(Native::from),

@@ -312,7 +312,7 @@ fn write(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Re
         return Ok(());
     }
     let printed = print(value)?;
-    session::charge_output(printed.len())?;
+    session::charge_printed(printed.len())?;
     out.write_str(&printed)?;
     Ok(())
 }
@@ -328,12 +328,12 @@ fn note_piece(text: Option<&Text>, value: &Native) -> Result<(), Error> {
             session::with(|session| session.expression.clone()),
         ),
     };
-    session::charge_output(piece.size())?;
-    session::with(|session| {
-        let pieces = session.pieces.get_or_insert_default();
-        pieces.push(WrittenPiece { piece, range });
-    });
-    Ok(())
+    session::add_piece(WrittenPiece {
+        piece,
+        range,
+        // Only `tojson` and `to_json` give such texts.
+        is_json: value.is_safe(),
+    })
 }
 
 pub(crate) fn piece(value: &Native) -> Result<Piece, Error> {

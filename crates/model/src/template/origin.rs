@@ -13,6 +13,8 @@ pub struct PieceOrigin {
     pub lines: Vec<LineStart>,
     /// The expression whose value it is, as written.
     pub expression: Option<Arc<str>>,
+    /// Whether it is JSON that `tojson` or `to_json` wrote: a language with literals of its own may write the value.
+    pub is_json: bool,
 }
 
 /// From a byte of a piece on, a line of the template.
@@ -28,6 +30,8 @@ pub struct LineStart {
 pub(crate) struct WrittenPiece {
     pub(crate) piece: Piece,
     pub(crate) range: Range<usize>,
+    /// Whether it is JSON that a filter wrote.
+    pub(crate) is_json: bool,
 }
 
 /// Joins texts that stand side by side, and finds the lines and expressions of all pieces.
@@ -35,7 +39,12 @@ pub(crate) fn join(written: Vec<WrittenPiece>, source: &str) -> (Vec<Piece>, Vec
     let newlines: Vec<usize> = source.match_indices('\n').map(|(at, _)| at).collect();
     let mut pieces: Vec<Piece> = Vec::with_capacity(written.len());
     let mut origins: Vec<PieceOrigin> = Vec::with_capacity(written.len());
-    for WrittenPiece { piece, range } in written {
+    for WrittenPiece {
+        piece,
+        range,
+        is_json,
+    } in written
+    {
         let line = newlines.partition_point(|newline| *newline < range.start);
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         match (pieces.last_mut(), origins.last_mut(), piece) {
@@ -50,6 +59,7 @@ pub(crate) fn join(written: Vec<WrittenPiece>, source: &str) -> (Vec<Piece>, Vec
                 origins.push(PieceOrigin {
                     lines: vec![LineStart { offset: 0, line }],
                     expression: expression.filter(|_| is_value),
+                    is_json,
                 });
                 pieces.push(piece);
             }

@@ -11,11 +11,12 @@ use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
 use crate::template::names::Roots;
-use crate::template::origin::{self, PieceOrigin, WrittenPiece};
+use crate::template::origin::{self, WrittenPiece};
 use crate::template::reference::{self, Bound};
 use crate::template::scope::{Scope, Unavailable};
-use crate::template::session::{self, Guard};
-use crate::template::tree::{Piece, RenderError, Rendered, Template};
+use crate::template::session::{self, Guard, Session};
+use crate::template::taint::{self, Origin, is_plain_path};
+use crate::template::tree::{Piece, RenderError, Rendered, RenderedPieces, Template};
 use crate::template::{convert, operators};
 
 /// A longer expression is not repeated in a message.
@@ -28,21 +29,20 @@ const TAKEN_BYTES_MIN: u64 = 4 * 1024 * 1024;
 pub(crate) fn value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
     if template.program().form == Form::Plain {
         let value = Value::String(template.source().to_owned());
-        return Ok(Rendered {
-            value,
-            tainted: false,
-        });
+        return Ok(Rendered::clean(value));
     }
     if let Some(value) = taken(template, scope) {
-        return Ok(Rendered {
-            value,
-            tainted: false,
-        });
+        return Ok(Rendered::clean(value));
     }
     let guard = session::enter(scope, false);
     let value = run(template.program(), scope).and_then(|value| convert::to_json(&value));
-    let (value, tainted) = settle(template, guard, value)?;
-    Ok(Rendered { value, tainted })
+    let (value, session) = settle(template, guard, value)?;
+    let found = taint::of_value(template, &value, &session);
+    Ok(Rendered {
+        value,
+        taint: found.taint,
+        secrets: found.secrets,
+    })
 }
 
 /// The value inside a body that a template names by one plain path, if it does no more than that.
@@ -99,18 +99,6 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
     Some(value)
 }
 
-/// Whether a scalar is `{{ a.b['c'][0] }}` and nothing else.
-fn is_plain_path(source: &str) -> bool {
-    let inner = source.trim().strip_prefix("{{");
-    let inner = inner.and_then(|inner| inner.strip_suffix("}}"));
-    let Some(path) = inner.map(|inner| inner.trim_matches(|c: char| c == '-' || c.is_whitespace()))
-    else {
-        return false;
-    };
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '\'' | '"');
-    path.starts_with(|c: char| c.is_alphabetic() || c == '_') && path.chars().all(is_part)
-}
-
 /// Renders a template as a condition.
 pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderError> {
     if template.program().form == Form::Plain {
@@ -122,18 +110,21 @@ pub(crate) fn truth(template: &Template, scope: &Scope) -> Result<bool, RenderEr
 }
 
 /// Renders a template to the author's text and the values between, with the origin of each.
-pub(crate) fn pieces(
-    template: &Template,
-    scope: &Scope,
-) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
+pub(crate) fn pieces(template: &Template, scope: &Scope) -> Result<RenderedPieces, RenderError> {
     let program = template.program();
     let source = template.source();
     if program.form == Form::Plain {
         let written = WrittenPiece {
             piece: Piece::Text(source.to_owned()),
             range: 0..source.len(),
+            is_json: false,
         };
-        return Ok(origin::join(vec![written], source));
+        let (pieces, origins) = origin::join(vec![written], source);
+        return Ok(RenderedPieces {
+            pieces,
+            origins,
+            ..RenderedPieces::default()
+        });
     }
     if program.captures {
         return Err(RenderError::Failed {
@@ -147,12 +138,33 @@ pub(crate) fn pieces(
         Form::Value => Ok(vec![WrittenPiece {
             piece: operators::piece(&value)?,
             range: 0..source.len(),
+            is_json: value.is_safe(),
         }]),
         Form::Plain | Form::Text => Ok(session::with(|session| {
             session.pieces.take().unwrap_or_default()
         })),
     });
-    settle(template, guard, ran).map(|(written, _)| origin::join(written, source))
+    let (written, session) = settle(template, guard, ran)?;
+    let (shown, secrets) = taint::of_pieces(template, &written, &session);
+    let (pieces, origins) = origin::join(written, source);
+    Ok(RenderedPieces {
+        pieces,
+        origins,
+        shown: shown.map(merge),
+        secrets,
+    })
+}
+
+/// Texts side by side are one text.
+fn merge(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match (merged.last_mut(), piece) {
+            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
+            (_, piece) => merged.push(piece),
+        }
+    }
+    merged
 }
 
 /// Jinja's truth, with the texts `true` and `false` as booleans.
@@ -201,25 +213,25 @@ fn settle<T>(
     template: &Template,
     guard: Guard,
     result: Result<T, Error>,
-) -> Result<(T, bool), RenderError> {
+) -> Result<(T, Session), RenderError> {
     let session = session::finish(guard);
     if !session.needs.is_empty() {
         return Err(RenderError::Needs(session.needs));
     }
-    if let Some(Unavailable { code, message }) = session.unavailable {
+    if let Some(Unavailable { code, message }) = &session.unavailable {
         return Err(RenderError::Failed {
             code,
-            message,
+            message: message.clone(),
             span: template.span(),
         });
     }
     match result {
-        Ok(value) => Ok((value, session.tainted)),
-        Err(error) => Err(failure(template, &error, session.tainted)),
+        Ok(value) => Ok((value, session)),
+        Err(error) => Err(failure(template, &error, session.origin)),
     }
 }
 
-fn failure(template: &Template, error: &Error, tainted: bool) -> RenderError {
+fn failure(template: &Template, error: &Error, origin: Origin) -> RenderError {
     let code = match error.kind() {
         ErrorKind::UndefinedError => "TEMPLATE_UNDEFINED",
         ErrorKind::OutOfFuel => "TEMPLATE_LIMIT",
@@ -229,7 +241,7 @@ fn failure(template: &Template, error: &Error, tainted: bool) -> RenderError {
         .detail()
         .map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
     // The library's messages quote operands, and one of them may be a secret.
-    let detail = if tainted && code == "TEMPLATE_ERROR" {
+    let detail = if origin != Origin::Plain && code == "TEMPLATE_ERROR" {
         "the expression failed; it reads a secret, so no more is said".to_owned()
     } else {
         detail

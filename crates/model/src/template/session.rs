@@ -19,15 +19,28 @@ use crate::template::budget::{
 use crate::template::convert;
 use crate::template::origin::WrittenPiece;
 use crate::template::scope::{Loaded, Need, Scope, Unavailable};
+use crate::template::taint::Origin;
+use crate::template::tree::Piece;
 use crate::time::Time;
 
 /// One rendering.
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag is a fact of its own about the rendering"
+)]
 pub(crate) struct Session {
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) now: Option<Time>,
     pub(crate) reveals_secrets: bool,
-    pub(crate) tainted: bool,
+    /// How far the rendering depends on secrets so far.
+    pub(crate) origin: Origin,
+    /// The same for the value that is printed next.
+    origin_of_value: Origin,
+    /// Where in the text values stand that came of secrets.
+    pub(crate) printed_secrets: Vec<(Range<usize>, Origin)>,
+    /// Which of the pieces came of secrets.
+    pub(crate) secret_pieces: Vec<(usize, Origin)>,
     pub(crate) needs: Vec<Need>,
     /// Whether an HTTP response used whole has `body` beside `data`.
     pub(crate) names_http_body: bool,
@@ -45,6 +58,35 @@ pub(crate) struct Session {
     written: usize,
     worked: usize,
     resulted: usize,
+}
+
+impl Session {
+    /// Notes that a secret was read.
+    pub(crate) fn touch(&mut self, origin: Origin) {
+        self.origin = self.origin.max(origin);
+        self.origin_of_value = self.origin_of_value.max(origin);
+    }
+
+    /// Notes that a value was printed, as so many bytes of the text that were accounted for just now.
+    fn note_printed(&mut self, bytes: usize) {
+        let origin = std::mem::take(&mut self.origin_of_value);
+        if origin != Origin::Plain {
+            let range = self.written.saturating_sub(bytes)..self.written;
+            self.printed_secrets.push((range, origin));
+        }
+    }
+
+    /// Adds a piece: the author's text, or a value that was just evaluated.
+    fn add_piece(&mut self, written: WrittenPiece) {
+        let pieces = self.pieces.get_or_insert_default();
+        if !matches!(written.piece, Piece::Text(_)) {
+            let origin = std::mem::take(&mut self.origin_of_value);
+            if origin != Origin::Plain {
+                self.secret_pieces.push((pieces.len(), origin));
+            }
+        }
+        pieces.push(written);
+    }
 }
 
 /// How many outcomes a thread keeps converted.
@@ -120,6 +162,20 @@ pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
         }
         Ok(())
     })
+}
+
+/// Accounts for the text of a value that is about to be printed.
+pub(crate) fn charge_printed(bytes: usize) -> Result<(), Error> {
+    charge_output(bytes)?;
+    with(|session| session.note_printed(bytes));
+    Ok(())
+}
+
+/// Adds a piece, accounted for.
+pub(crate) fn add_piece(written: WrittenPiece) -> Result<(), Error> {
+    charge_output(written.piece.size())?;
+    with(|session| session.add_piece(written));
+    Ok(())
 }
 
 /// Accounts for `bytes` of a value that is about to leave as data.

@@ -1,5 +1,6 @@
 //! Templates in their places: single scalars and the trees of lists and maps that hold them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -12,6 +13,7 @@ use crate::template::reference::Bound;
 use crate::template::render;
 use crate::template::rewrite::PathUse;
 use crate::template::scope::{Need, Scope};
+use crate::template::taint::Taint;
 
 /// A compiled template. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -39,8 +41,57 @@ pub enum Tree {
 pub struct Rendered {
     /// The value, with its native type.
     pub value: Value,
-    /// Whether a secret took part in it: it may go into a tool's call and nowhere else.
-    pub tainted: bool,
+    /// Which parts of it came of a secret: those may go into a tool's call and nowhere else.
+    pub taint: Taint,
+    /// The texts and numbers in it that came of a secret, as far as they do not stand in the template itself.
+    pub secrets: Vec<String>,
+}
+
+impl Rendered {
+    /// A value that came of no secret.
+    pub fn clean(value: Value) -> Self {
+        Self {
+            value,
+            taint: Taint::Clean,
+            secrets: Vec::new(),
+        }
+    }
+
+    /// Whether a secret took part in it.
+    pub fn is_tainted(&self) -> bool {
+        !self.taint.is_clean()
+    }
+
+    /// What may be shown of it.
+    pub fn shown(&self) -> Value {
+        self.taint.shown(&self.value)
+    }
+}
+
+/// A template as the author's text and the values between.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RenderedPieces {
+    /// The pieces.
+    pub pieces: Vec<Piece>,
+    /// Where each of them comes from.
+    pub origins: Vec<PieceOrigin>,
+    /// What may be shown of them; none where they may be shown as they are.
+    pub shown: Option<Vec<Piece>>,
+    /// The texts and numbers in them that came of a secret, as far as they do not stand in the template itself.
+    pub secrets: Vec<String>,
+}
+
+impl RenderedPieces {
+    /// The pieces of a program, with which of the values are JSON that a filter wrote.
+    pub fn code_pieces(&self) -> Vec<CodePiece> {
+        let marked = self.pieces.iter().zip(&self.origins);
+        marked
+            .map(|(piece, origin)| CodePiece {
+                piece: piece.clone(),
+                is_json: origin.is_json,
+            })
+            .collect()
+    }
 }
 
 /// A part of a rendered text: what the author wrote, or what a template put in.
@@ -52,8 +103,17 @@ pub enum Piece {
     Value(Value),
     /// A value the author marked as an identifier, `| ident`.
     Ident(Value),
-    /// A value the author marked as text of the language itself, `| raw_sql` or `| raw_sh`.
+    /// A value the author marked as text of the language itself, `| raw_sql`, `| raw_sh` or `| raw_py`.
     Raw(String),
+}
+
+/// A part of a rendered program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodePiece {
+    /// The part.
+    pub piece: Piece,
+    /// Whether it is JSON that `tojson` or `to_json` wrote: a language with literals of its own may write the value.
+    pub is_json: bool,
 }
 
 /// A template that does not parse.
@@ -133,6 +193,12 @@ impl Template {
         self.program.paths.iter().any(root)
     }
 
+    /// Whether it is one expression and nothing else, and is not marked as text of the language itself.
+    pub fn is_one_value(&self) -> bool {
+        let marks = ["raw_sql", "raw_py"];
+        self.program.form == Form::Value && !marks.iter().any(|mark| self.source.contains(mark))
+    }
+
     /// Renders it to a value.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
         render::value(self, scope)
@@ -151,7 +217,7 @@ impl Template {
 
     /// Renders it to the author's text and the values between, for languages that quote or bind by place.
     pub fn pieces(&self, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
-        render::pieces(self, scope).map(|(pieces, _)| pieces)
+        render::pieces(self, scope).map(|rendered| rendered.pieces)
     }
 
     /// The same pieces, each with where it comes from.
@@ -159,12 +225,12 @@ impl Template {
         &self,
         scope: &Scope,
     ) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
-        render::pieces(self, scope)
+        render::pieces(self, scope).map(|rendered| (rendered.pieces, rendered.origins))
     }
 
-    /// Whether it is one expression and nothing else, and is not marked as text of the language by `| raw_sql`.
-    pub fn is_one_value(&self) -> bool {
-        self.program.form == Form::Value && !self.source.contains("raw_sql")
+    /// The same pieces, with where they come from and what may be shown of them.
+    pub fn rendered_pieces(&self, scope: &Scope) -> Result<RenderedPieces, RenderError> {
+        render::pieces(self, scope)
     }
 
     pub(crate) fn program(&self) -> &Program {
@@ -175,13 +241,16 @@ impl Template {
 impl Tree {
     /// Renders every template inside; tainted if any was.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
-        let mut needs = Vec::new();
-        let mut tainted = false;
-        let value = self.render_into(scope, &mut needs, &mut tainted)?;
-        if needs.is_empty() {
-            Ok(Rendered { value, tainted })
+        let mut found = Findings::default();
+        let (value, taint) = self.render_into(scope, &mut found)?;
+        if found.needs.is_empty() {
+            Ok(Rendered {
+                value,
+                taint,
+                secrets: found.secrets,
+            })
         } else {
-            Err(RenderError::Needs(needs))
+            Err(RenderError::Needs(found.needs))
         }
     }
 
@@ -217,41 +286,72 @@ impl Tree {
     fn render_into(
         &self,
         scope: &Scope,
-        needs: &mut Vec<Need>,
-        tainted: &mut bool,
-    ) -> Result<Value, RenderError> {
+        found: &mut Findings,
+    ) -> Result<(Value, Taint), RenderError> {
         Ok(match self {
-            Self::Literal(value) => value.clone(),
+            Self::Literal(value) => (value.clone(), Taint::Clean),
             Self::Template(template) => match template.render(scope) {
                 Ok(rendered) => {
-                    *tainted |= rendered.tainted;
-                    rendered.value
+                    found.secrets.extend(rendered.secrets);
+                    (rendered.value, rendered.taint)
                 }
                 Err(RenderError::Needs(missing)) => {
-                    needs.extend(
-                        missing
-                            .into_iter()
-                            .filter(|need| !needs.contains(need))
-                            .collect::<Vec<_>>(),
-                    );
-                    Value::Null
+                    found.add_needs(missing);
+                    (Value::Null, Taint::Clean)
                 }
                 Err(failed) => return Err(failed),
             },
-            Self::List(items) => Value::Array(
-                items
-                    .iter()
-                    .map(|tree| tree.render_into(scope, needs, tainted))
-                    .collect::<Result<_, _>>()?,
-            ),
+            Self::List(items) => {
+                let (mut values, mut taints) = (Vec::new(), Vec::new());
+                for tree in items {
+                    let (value, taint) = tree.render_into(scope, found)?;
+                    values.push(value);
+                    taints.push(taint);
+                }
+                let is_clean = taints.iter().all(Taint::is_clean);
+                let taint = if is_clean {
+                    Taint::Clean
+                } else {
+                    Taint::List(taints)
+                };
+                (Value::Array(values), taint)
+            }
             Self::Map(entries) => {
                 let mut map = serde_json::Map::new();
+                let mut taints = BTreeMap::new();
                 for (key, tree) in entries {
-                    map.insert(key.clone(), tree.render_into(scope, needs, tainted)?);
+                    let (value, taint) = tree.render_into(scope, found)?;
+                    map.insert(key.clone(), value);
+                    if !taint.is_clean() {
+                        taints.insert(key.clone(), taint);
+                    }
                 }
-                Value::Object(map)
+                let is_clean = taints.is_empty();
+                let taint = if is_clean {
+                    Taint::Clean
+                } else {
+                    Taint::Map(taints)
+                };
+                (Value::Object(map), taint)
             }
         })
+    }
+}
+
+/// What the templates of a tree need and came to, beside their values.
+#[derive(Default)]
+struct Findings {
+    needs: Vec<Need>,
+    secrets: Vec<String>,
+}
+
+impl Findings {
+    fn add_needs(&mut self, missing: Vec<Need>) {
+        for need in missing {
+            if !self.needs.contains(&need) {
+                self.needs.push(need);
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::config::CacheConfig;
 use crate::draft::Draft;
 use crate::files::{CHUNK_BYTES, in_turn, name, sweep};
+use crate::private::make_private_dir;
 use crate::stage::{Held, Staged};
 
 /// A body up to this size is a small one: it has the pool `meta`, and a place in memory.
@@ -68,9 +69,10 @@ impl Cache {
             data: Lru::new(config.bytes_max - meta_max),
             rate: Rate::new(ADMITTED_PER_SECOND),
         };
+        make_private_dir(dir).map_err(|error| name(dir, error))?;
         for part in ["new", "meta", "data"] {
             let part = dir.join(part);
-            fs::create_dir_all(&part).map_err(|error| name(&part, error))?;
+            make_private_dir(&part).map_err(|error| name(&part, error))?;
         }
         sweep(&dir.join("new"));
         recover(&dir.join("meta"), &mut pools.meta);

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +14,7 @@ use model::time::Time;
 use super::{Local, name};
 use crate::bodies::Old;
 use crate::error::Error;
+use crate::wish::Kind;
 
 /// What the file that is locked ends with; it stands beside the bodies.
 const LOCK: &str = "lock";
@@ -25,7 +27,12 @@ impl Local {
 
     fn locked(&self, lock: fn(&File) -> io::Result<()>) -> Result<File, Error> {
         let path = self.dir.with_extension(LOCK);
-        let file = File::options().create(true).append(true).open(&path);
+        let mut options = File::options();
+        options.create(true).append(true);
+        if self.kind == Kind::Disk {
+            options.mode(0o600);
+        }
+        let file = options.open(&path);
         let locked = file.and_then(|file| lock(&file).map(|()| file));
         locked.map_err(|error| name(&path, error))
     }

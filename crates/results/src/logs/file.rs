@@ -1,8 +1,9 @@
 //! Task logs in files of JSON lines, one per execution. A place in the log is a place in its file.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +14,7 @@ use model::task_log::LogLine;
 use super::keep::{FULL, LOG_BYTES_MAX, LogAsk, LogPage, TaskLogs};
 use crate::Error;
 use crate::files::in_turn;
+use crate::private::make_private_dir;
 
 /// Files kept open at once.
 const OPEN_MAX: usize = 64;
@@ -34,7 +36,7 @@ impl FileLogs {
     /// Logs in that folder, which is made if it is not there.
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
-        fs::create_dir_all(&dir)?;
+        make_private_dir(&dir)?;
         Ok(Self {
             dir,
             open: Arc::default(),
@@ -74,6 +76,7 @@ impl LogFile {
         let file = OpenOptions::new()
             .create(true)
             .append(true)
+            .mode(0o600)
             .open(path(dir, execution))?;
         let bytes = file.metadata()?.len();
         Ok(Self { file, bytes })
@@ -197,7 +200,7 @@ mod tests {
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read.len(), 16);
         assert!(read.last().unwrap().text.contains("the log is full"));
-        let bytes = fs::metadata(path(dir.path(), ExecutionId(7)))
+        let bytes = std::fs::metadata(path(dir.path(), ExecutionId(7)))
             .unwrap()
             .len();
         assert!(bytes <= LOG_BYTES_MAX);

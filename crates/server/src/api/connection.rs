@@ -168,7 +168,7 @@ impl AsyncRead for Connection {
             Poll::Ready(Ok(())) if this.is_late() => {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
-            ready => ready,
+            ready @ Poll::Ready(_) => ready,
         }
     }
 }

@@ -173,6 +173,7 @@ impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::TooLarge
+            | Refusal::Default(_)
             | Refusal::StepUnknown(_)
             | Refusal::NotALoop
             | Refusal::Claims

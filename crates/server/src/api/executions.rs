@@ -1,5 +1,7 @@
 //! Runs: started, listed, shown, read.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::HeaderMap;
 use model::id::{ExecutionId, Name, Seq};
@@ -250,6 +252,9 @@ pub(crate) async fn row(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiE
 }
 
 /// Show a run and its result.
+///
+/// A result of more than 1 MiB, or of a loop with more than 1,000 iterations, is not in the answer: `result` is null and
+/// `result_href` is the path to read it from.
 #[utoipa::path(get, path = "/api/executions/{id}", tag = "runs", params(("id" = String, Path)),
     responses((status = 200, description = "the run", body = RunAnswer), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -259,11 +264,13 @@ pub(crate) async fn show(
     Id(id): Id,
 ) -> Answer<RunAnswer> {
     let execution = shown(row(&api, id).await?);
-    let run = api.server.result(id).await?;
+    let run = api.server.small_result(id).await?;
+    let omitted = run.omitted.as_ref();
     Ok(Json(RunAnswer {
         execution_id: id,
         status: run.status,
         result: run.result,
+        result_href: omitted.map(|step| format!("/api/result/{id}/{step}")),
         error: run.error,
         execution,
     }))
@@ -390,8 +397,13 @@ pub(crate) async fn graph(
     let row = row(&api, id).await?;
     let net = api.server.shared.playbooks.net(&row.hash).await?;
     let states = api.store().steps(id).await?;
+    let states: BTreeMap<&Name, _> = states
+        .iter()
+        .rev()
+        .map(|state| (&state.step, state))
+        .collect();
     let steps = net.playbook.steps.iter().map(|step| {
-        let state = states.iter().find(|state| state.step == step.name);
+        let state = states.get(&step.name);
         json!({
             "step": step.name,
             "loop": step.loop_.is_some(),

@@ -32,7 +32,7 @@ pub(crate) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     let authority = request
         .uri()
         .authority()
-        .map(|authority| authority.as_str());
+        .map(axum::http::uri::Authority::as_str);
     let checked = check(&api, request.method(), request.headers(), authority);
     let mut response = match checked {
         Ok(()) => next.run(request).await,

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Input, State, Undecided};
+use engine::{Decision, Input, Net, Undecided};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use model::id::{ExecutionId, IdBlock, Seq};
 use model::template::Need;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use wire::Verdict;
 
 use crate::Shared;
@@ -17,7 +18,7 @@ use crate::drive::claims::Claims;
 use crate::drive::commits::Outcome;
 use crate::drive::fetch::Fetched;
 use crate::drive::handle::{Extras, Order, Posted, Reply};
-use crate::drive::slot::{Slot, Waiting};
+use crate::drive::slot::{DecisionId, Slot, Waiting};
 use crate::error::Error;
 use crate::loading::{self, Mark, OpenQuestions, Opened, Opening};
 
@@ -30,6 +31,9 @@ const ORDERS_AT_ONCE: usize = 256;
 /// Ids that one decision may draw beyond those of the events reported to it.
 const IDS_PER_DECISION: usize = 1_200;
 
+/// After a decision that took longer, the execution's next one is made on a thread of its own.
+const DECISION_TIME_MAX: Duration = Duration::from_millis(5);
+
 pub(super) struct Drive {
     pub(super) shared: Arc<Shared>,
     pub(super) slots: HashMap<ExecutionId, Slot>,
@@ -39,6 +43,8 @@ pub(super) struct Drive {
     pub(super) gathering: BTreeSet<ExecutionId>,
     /// Batches that the store is writing.
     pub(super) batches: usize,
+    /// Counts the decisions made on threads of their own.
+    decisions: u64,
     drains: Vec<oneshot::Sender<()>>,
 }
 
@@ -52,6 +58,7 @@ pub(super) enum Done {
         wire::Ask,
         oneshot::Sender<Result<Vec<wire::Claimed>, Error>>,
     ),
+    Decided(ExecutionId, DecisionId, Box<TimedDecision>),
     Fetched(
         Fetched,
         wire::Ask,
@@ -68,6 +75,12 @@ pub(super) struct Loading {
     number: u64,
 }
 
+/// What was decided on a thread of its own.
+pub(super) struct TimedDecision {
+    result: Result<Decision, Undecided>,
+    is_slow: bool,
+}
+
 /// Runs until every handle is gone or the server stops.
 pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) {
     let stop = shared.stop.clone();
@@ -78,6 +91,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::Receiver<Order>) 
         work: FuturesUnordered::new(),
         gathering: BTreeSet::new(),
         batches: 0,
+        decisions: 0,
         drains: Vec::new(),
     };
     // One that never ends: when all have been polled and none is done, they wake their task to be polled again, and what
@@ -176,6 +190,7 @@ impl Drive {
             Done::Committed(outcomes) => self.batch_committed(outcomes),
             Done::Claimed(claims, ask, reply) => self.claimed(claims, ask, reply),
             Done::Fetched(fetched, ask, reply) => self.fetched(fetched, ask, reply),
+            Done::Decided(execution, id, decision) => self.decided(execution, id, *decision),
             Done::Again(Loading { execution, .. }) => {
                 if let Some(slot) = self.slots.remove(&execution) {
                     self.reopen(execution, slot);
@@ -323,7 +338,7 @@ impl Drive {
 
     pub(super) fn line_up(&mut self, execution: ExecutionId, waiting: Waiting) {
         if let Some(slot) = self.slots.get_mut(&execution) {
-            slot.queue.push_back(waiting);
+            slot.line_up(waiting);
             self.decide(execution);
         }
     }
@@ -334,51 +349,135 @@ impl Drive {
             let Some(slot) = self.slots.get_mut(&execution) else {
                 return;
             };
-            if slot.is_loading || slot.waits_for_commit {
+            if slot.is_loading || slot.waits_for_commit || slot.deciding.is_some() {
                 return;
             }
-            let Some(waiting) = slot.queue.pop_front() else {
+            let Some(waiting) = slot.queue.front() else {
                 return;
             };
             let is_submission = matches!(waiting.input, Input::Submit(_));
             if is_submission && slot.state.is_some() {
-                slot.join_submission(waiting);
+                if let Some(waiting) = slot.queue.pop_front() {
+                    slot.join_submission(waiting);
+                }
                 continue;
             }
             if !is_submission && slot.state.is_none() {
                 // The submission before it was refused; the store knows whether there is such an execution.
-                slot.queue.push_front(waiting);
                 if let Some(slot) = self.slots.remove(&execution) {
                     self.reopen(execution, slot);
                 }
                 return;
             }
-            let Some((net, input)) = slot.decided_with(&waiting) else {
-                slot.queue.push_front(waiting);
+            let Some((net, input)) = slot.decided_with(waiting) else {
                 return;
             };
             let stamp = stamp(&self.shared, &waiting.input);
-            let state: Option<&State> = slot.state.as_ref();
-            match engine::decide(&net, state, input, stamp, &slot.loaded) {
-                Ok(decision) => {
-                    slot.loaded = model::template::Loaded::default();
-                    slot.net = Some(net);
-                    if matches!(waiting.input, Input::GoOn) && decision.is_nothing() {
-                        waiting.done();
-                    } else {
-                        self.gather(execution, waiting, decision);
-                    }
-                }
-                Err(Undecided::Needs(needs)) => {
-                    slot.queue.push_front(waiting);
-                    return self.load(execution, needs);
-                }
-                Err(Undecided::Refused(_)) if state.is_some() && self.may_lag(&waiting) => {
-                    return self.check(execution, waiting);
-                }
-                Err(Undecided::Refused(refusal)) => self.refuse(execution, waiting, refusal),
+            if slot.needs_thread() {
+                return self.decide_on_thread(execution, net, input, stamp);
+            }
+            let start = Instant::now();
+            let result = engine::decide(&net, slot.state.as_ref(), input, stamp, &slot.loaded);
+            slot.is_slow = start.elapsed() > DECISION_TIME_MAX;
+            if !self.take_decision(execution, result) {
+                return;
             }
         }
+    }
+
+    /// Decides the input in front while other executions go on.
+    fn decide_on_thread(
+        &mut self,
+        execution: ExecutionId,
+        net: Arc<Net>,
+        input: Input,
+        stamp: engine::Stamp,
+    ) {
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        self.decisions += 1;
+        let id = DecisionId(self.decisions);
+        slot.deciding = Some(id);
+        let state = slot.state.clone();
+        let loaded = slot.loaded.clone();
+        let deciding = tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
+            let result = engine::decide(&net, state.as_ref(), input, stamp, &loaded);
+            TimedDecision {
+                result,
+                is_slow: start.elapsed() > DECISION_TIME_MAX,
+            }
+        });
+        self.work.push(Box::pin(async move {
+            match deciding.await {
+                Ok(decision) => Done::Decided(execution, id, Box::new(decision)),
+                Err(error) => match error.try_into_panic() {
+                    // A decision that panics ends the drive, wherever it is made.
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The process ends.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        }));
+    }
+
+    fn decided(&mut self, execution: ExecutionId, id: DecisionId, decision: TimedDecision) {
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return;
+        };
+        // The slot was loaded anew meanwhile; its inputs are still in line.
+        if slot.deciding != Some(id) {
+            return;
+        }
+        slot.deciding = None;
+        slot.is_slow = decision.is_slow;
+        if self.take_decision(execution, decision.result) {
+            self.decide(execution);
+        }
+    }
+
+    /// Takes up what was decided about the input in front. False: the slot waits for something.
+    fn take_decision(
+        &mut self,
+        execution: ExecutionId,
+        result: Result<Decision, Undecided>,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(&execution) else {
+            return false;
+        };
+        let decision = match result {
+            Ok(decision) => decision,
+            Err(Undecided::Needs(needs)) => {
+                self.load(execution, needs);
+                return false;
+            }
+            Err(Undecided::Refused(refusal)) => {
+                let is_known = slot.state.is_some();
+                let Some(waiting) = slot.queue.pop_front() else {
+                    return false;
+                };
+                if is_known && self.may_lag(&waiting) {
+                    self.check(execution, waiting);
+                    return false;
+                }
+                self.refuse(execution, waiting, refusal);
+                return true;
+            }
+        };
+        let Some(waiting) = slot.queue.pop_front() else {
+            return false;
+        };
+        slot.loaded = model::template::Loaded::default();
+        if let Some((net, _)) = slot.decided_with(&waiting) {
+            slot.net = Some(net);
+        }
+        if matches!(waiting.input, Input::GoOn) && decision.is_nothing() {
+            waiting.done();
+        } else {
+            self.gather(execution, waiting, decision);
+        }
+        true
     }
 
     /// Whether others may have moved what the input was decided on.

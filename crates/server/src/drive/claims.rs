@@ -425,9 +425,9 @@ impl Drive {
 
     /// A command is on offer to whoever asks.
     pub(super) fn offer(&mut self, pool: &Name, kinds: Arc<[Name]>, command: CommandId) {
-        let shelf = self.claims.shelf.entry(pool.clone()).or_default();
-        shelf.push_back((command, kinds));
-        if shelf.len() >= SHELF_CHECKED_MIN && shelf.len().is_power_of_two() {
+        let offered = self.claims.shelf.entry(pool.clone()).or_default();
+        offered.push_back((command, kinds));
+        if offered.len() >= SHELF_CHECKED_MIN && offered.len().is_power_of_two() {
             self.clear_shelf(pool);
         }
         self.serve(pool);
@@ -470,11 +470,11 @@ impl Drive {
 
     /// Takes off a shelf what may not be handed out any more.
     fn clear_shelf(&mut self, pool: &Name) {
-        let Some(mut shelf) = self.claims.shelf.remove(pool) else {
+        let Some(mut offered) = self.claims.shelf.remove(pool) else {
             return;
         };
-        shelf.retain(|(command, _)| self.is_on_offer(*command));
-        self.claims.shelf.insert(pool.clone(), shelf);
+        offered.retain(|(command, _)| self.is_on_offer(*command));
+        self.claims.shelf.insert(pool.clone(), offered);
     }
 
     /// What a worker elsewhere needs to run commands that it holds.

@@ -112,7 +112,9 @@ impl Drive {
         slot.state = Some(decision.state);
         slot.snapshot_if_due();
         if more {
-            slot.queue.push_front(Waiting::new(Input::GoOn));
+            // What follows waits until this part is durable, so that other executions and other inputs have their turn.
+            slot.continue_later();
+            slot.waits_for_commit = true;
         }
     }
 
@@ -283,6 +285,7 @@ impl Drive {
         slot.state = None;
         slot.offers_again = true;
         slot.waits_for_commit = false;
+        slot.deciding = None;
         for seq in assigned {
             self.unassign(CommandId { execution, seq });
         }

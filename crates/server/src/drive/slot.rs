@@ -18,7 +18,14 @@ use crate::loading::{DoubtfulCommit, Mark};
 /// How many recent events are kept at hand for templates.
 const TAIL_MAX: usize = 512;
 
+/// A step with more arcs has conditions enough to hold up other executions while they are evaluated.
+const WIDE_STEP_ARCS: usize = 64;
+
 /// One execution in memory.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a slot waits for and how it was fenced are facts of their own"
+)]
 pub(super) struct Slot {
     /// The playbook; none while the slot is being opened.
     pub(super) net: Option<Arc<Net>>,
@@ -31,8 +38,12 @@ pub(super) struct Slot {
     pub(super) is_loading: bool,
     /// Goes up whenever the execution is to be loaded anew: what was being loaded before that is not used.
     pub(super) load_number: u64,
-    /// Whether the input in front needs something that the commit under way may hold.
+    /// Whether the input in front needs something that the commit under way may hold, or continues what it holds.
     pub(super) waits_for_commit: bool,
+    /// The decision about the input in front that a thread of its own is making.
+    pub(super) deciding: Option<DecisionId>,
+    /// Whether the latest decision took so long that the next one gets a thread of its own.
+    pub(super) is_slow: bool,
     /// Decided, not handed to the store yet.
     pub(super) gathered: Option<Gathered>,
     /// Handed to the store: the inputs, to be put back in line should the commit not happen.
@@ -49,6 +60,10 @@ pub(super) struct Slot {
     /// The latest context, and the latest of a loop that sees an older `ctx`.
     contexts: [Option<(ContextKey, Arc<Context>)>; 2],
 }
+
+/// One decision that is made on a thread of its own; its result counts only while the slot waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DecisionId(pub(super) u64);
 
 /// What a context depends on.
 #[derive(PartialEq)]
@@ -134,6 +149,8 @@ impl Slot {
             is_loading: false,
             load_number: 0,
             waits_for_commit: false,
+            deciding: None,
+            is_slow: false,
             gathered: None,
             under_way: None,
             is_fenced: false,
@@ -151,6 +168,36 @@ impl Slot {
             && self.gathered.is_none()
             && self.under_way.is_none()
             && !self.is_loading
+    }
+
+    /// Whether the next decision may take so long that other executions would have to wait for it.
+    pub(super) fn needs_thread(&self) -> bool {
+        let is_wide = |net: &Arc<Net>| net.arcs_of_a_step_max() > WIDE_STEP_ARCS;
+        self.is_slow || self.net.as_ref().is_some_and(is_wide)
+    }
+
+    /// Puts an input in line. A request to stop goes before the continuation of a long decision, which may follow
+    /// itself without end.
+    pub(super) fn line_up(&mut self, waiting: Waiting) {
+        let decided = usize::from(self.deciding.is_some());
+        let mut undecided = self.queue.iter().skip(decided);
+        let continuation = undecided.position(|other| matches!(other.input, Input::GoOn));
+        match continuation {
+            Some(place) if matches!(waiting.input, Input::Cancel(_)) => {
+                self.queue.insert(decided + place, waiting);
+            }
+            _ => self.queue.push_back(waiting),
+        }
+    }
+
+    /// Puts the continuation of a decision in front of what waits, but behind requests to stop.
+    pub(super) fn continue_later(&mut self) {
+        let inputs = std::mem::take(&mut self.queue).into_iter();
+        let (stops, others): (Vec<_>, Vec<_>) =
+            inputs.partition(|waiting| matches!(waiting.input, Input::Cancel(_)));
+        self.queue.extend(stops);
+        self.queue.push_back(Waiting::new(Input::GoOn));
+        self.queue.extend(others);
     }
 
     /// Whether the execution is only being submitted.

@@ -210,12 +210,12 @@ async fn find_claim(
     let open = open.map_err(Error::from)?;
     let speaker = incoming.worker.as_ref();
     let step = incoming.events.iter().find_map(WireEvent::step);
-    let is_meant = |open: &&store::OpenCommand| match named {
-        Some(id) => open.command.id == id,
-        None => {
-            let is_theirs = speaker.is_none() || open.worker.as_ref() == speaker;
-            step.as_ref() == Some(&open.command.run.step) && is_theirs
+    let is_meant = |open: &&store::OpenCommand| {
+        if let Some(id) = named {
+            return open.command.id == id;
         }
+        let is_theirs = speaker.is_none() || open.worker.as_ref() == speaker;
+        step.as_ref() == Some(&open.command.run.step) && is_theirs
     };
     let Some(found) = open.iter().find(is_meant) else {
         // The command is over; its claim still tells the ids of what was said under it.

@@ -1,11 +1,9 @@
 //! Before step 1: a run whose credentials cannot be had does not begin.
 
-use engine::Net;
 use model::id::ExecutionId;
 use model::playbook::{KeychainKind, Playbook};
-use model::raw::Raw;
 use model::template::{Data, Scope};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::keychain::cached::Owner;
 use crate::keychain::entries::Resolving;
@@ -14,23 +12,26 @@ use crate::keychain::lookup::Keychain;
 
 /// A run that is about to begin.
 pub(crate) struct Beginning<'a> {
-    pub(crate) net: &'a Net,
+    pub(crate) playbook: &'a Playbook,
     pub(crate) execution: ExecutionId,
     pub(crate) parent: Option<ExecutionId>,
     pub(crate) path: &'a str,
-    pub(crate) payload: Option<&'a Raw>,
+    pub(crate) workload: Map<String, Value>,
 }
 
 impl Keychain {
-    /// Resolves the playbook's keychain, and finds every credential that its tasks name.
+    /// Whether a playbook has entries or names credentials.
+    pub(crate) fn has_names(&self, playbook: &Playbook) -> bool {
+        let declared = self.declared(playbook);
+        !declared.entries.is_empty() || !declared.names.is_empty()
+    }
+
+    /// Resolves every entry of the keychain and every credential that the playbook's tasks name. Entries that nothing
+    /// names are left alone: a run must not wait for an endpoint that it does not use.
     pub(crate) async fn check(&self, run: Beginning<'_>) -> Result<(), Error> {
-        let declared = self.declared(&run.net.playbook);
-        if declared.entries.is_empty() && declared.names.is_empty() {
-            return Ok(());
-        }
-        let workload = run.net.workload_with(run.payload);
+        let declared = self.declared(run.playbook);
         let scope = Scope {
-            workload: Data::new(Value::Object(workload)),
+            workload: Data::new(Value::Object(run.workload)),
             ..Scope::default()
         };
         let owner = Owner {
@@ -38,10 +39,9 @@ impl Keychain {
             parent: run.parent,
             path: run.path.to_owned(),
         };
-        let entries = declared.entries.iter().map(|entry| entry.name.as_str());
-        let named = declared.names.iter().map(String::as_str);
+        let names = declared.opened_names(&scope);
         let mut resolving = Resolving::new(self, declared.clone(), owner, scope);
-        for name in entries.chain(named) {
+        for name in &names {
             resolving.resolve(name).await?;
         }
         Ok(())

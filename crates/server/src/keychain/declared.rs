@@ -36,6 +36,25 @@ impl Declared {
         self.entries.iter().find(|entry| entry.name == *name)
     }
 
+    /// What the steps open, as far as it can be told before the run: entries in their order, then credentials.
+    pub(super) fn opened_names(&self, scope: &Scope) -> Vec<String> {
+        let reads_any = self.steps.values().any(|(opens, _)| opens.any_entry);
+        let mut rendered = BTreeSet::new();
+        for (opens, kinds) in self.steps.values() {
+            let values = opens.rendered.iter();
+            for value in values.filter_map(|tree| tree.render(scope).ok()) {
+                let names = kinds.iter();
+                rendered.extend(names.flat_map(|kind| named_in(kind.as_str(), &value.value)));
+            }
+        }
+        let is_opened =
+            |name: &str| reads_any || self.names.contains(name) || rendered.contains(name);
+        let entries = self.entries.iter().map(|entry| entry.name.to_string());
+        let entries = entries.filter(|name| is_opened(name));
+        let credentials = self.names.iter().filter(|name| self.entry(name).is_none());
+        entries.chain(credentials.cloned()).collect()
+    }
+
     /// Whether the step writes the name out, or reads any entry and it is one.
     pub(super) fn names(&self, step: &Name, name: &str) -> bool {
         let Some((opens, _)) = self.steps.get(step) else {

@@ -9,6 +9,7 @@ mod found;
 mod lookup;
 mod parts;
 mod pieces;
+mod quoted;
 mod reader;
 
 pub use address::{ResultAddress, ResultPlace};

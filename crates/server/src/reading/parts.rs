@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use model::event::{Body, Event, ReusedItems};
-use model::id::{ExecutionId, Seq};
+use model::id::{ExecutionId, Seq, StepRunId};
 use model::manifest::{Rule, is_pipeline_outcome};
+use roaring::RoaringTreemap;
 use store::Store;
 
 use crate::error::Error;
@@ -24,6 +25,25 @@ pub(crate) struct Parts {
     places: Vec<Option<(u32, Seq)>>,
     /// The page of each, where they are pages.
     pages: Vec<i64>,
+    /// What of the log of a loop is still to be read.
+    scan: Option<Scan>,
+}
+
+/// The way through the log of a loop, which goes only as far as its results are asked for.
+#[derive(Debug)]
+struct Scan {
+    execution: ExecutionId,
+    run: Option<StepRunId>,
+    /// The place in `logs`.
+    log: u32,
+    after: Seq,
+    until: Seq,
+    /// Whether an iteration that failed may have gone on in a later generation.
+    was_retried: bool,
+    /// Iterations whose outcome cannot change any more.
+    settled: RoaringTreemap,
+    /// Outcomes that were just read; the others are read again when they are wanted.
+    recent: BTreeMap<Seq, Event>,
 }
 
 impl Parts {
@@ -40,15 +60,27 @@ impl Parts {
 
     /// The events of the next parts from one on, in order.
     pub(crate) async fn events(
-        &self,
+        &mut self,
         store: &dyn Store,
         from: usize,
     ) -> Result<VecDeque<Option<Event>>, Error> {
         let until = (from + BATCH).min(self.len());
+        self.scan_for(store, from, until).await?;
         let places: Vec<_> = (from..until).map(|index| self.place(index)).collect();
         let mut found: BTreeMap<(ExecutionId, Seq), Event> = BTreeMap::new();
+        if let Some(scan) = &mut self.scan {
+            for (log, seq) in places.iter().flatten() {
+                if *log == scan.execution
+                    && let Some(event) = scan.recent.remove(seq)
+                {
+                    found.insert((*log, *seq), event);
+                }
+            }
+        }
         for log in &self.logs {
-            let wanted = places.iter().flatten().filter(|(of, _)| of == log);
+            let is_wanted =
+                |place: &&(ExecutionId, Seq)| place.0 == *log && !found.contains_key(*place);
+            let wanted = places.iter().flatten().filter(is_wanted);
             let seqs: Vec<Seq> = wanted.map(|(_, seq)| *seq).collect();
             if seqs.is_empty() {
                 continue;
@@ -74,6 +106,7 @@ impl Parts {
         if !rule.pages.is_empty() {
             return Ok(Self {
                 logs: vec![execution],
+                scan: None,
                 pages: rule.pages.iter().map(|(page, _)| *page).collect(),
                 places: rule.pages.iter().map(|(_, seq)| Some((0, *seq))).collect(),
             });
@@ -99,6 +132,7 @@ impl Parts {
         .await?;
         Ok(Self {
             logs: vec![execution],
+            scan: None,
             pages: by_page.keys().copied().collect(),
             places: by_page.into_values().map(|seq| Some((0, seq))).collect(),
         })
@@ -112,24 +146,96 @@ impl Parts {
     ) -> Result<Self, Error> {
         let (started, until) = ends;
         let said = store.events_at(execution, &[started]).await?;
-        let Some(Body::LoopStarted(begun)) = said.into_iter().next().map(|event| event.body) else {
+        let Some(said) = said.into_iter().next() else {
+            return Ok(Self::default());
+        };
+        let run = said.at.step_run_id();
+        let Body::LoopStarted(begun) = said.body else {
             return Ok(Self::default());
         };
         let mut parts = Self {
             places: vec![None; usize::try_from(begun.total).unwrap_or(0)],
             ..Self::default()
         };
+        let mut settled = RoaringTreemap::new();
         for items in loading::items_elsewhere(store, execution, begun.reused).await? {
             parts.fill(store, &items).await?;
+            for (from, to) in &items.ranges {
+                settled.insert_range(*from..(*to).min(begun.total));
+            }
         }
-        let own = ReusedItems {
-            execution_id: execution,
-            started,
+        if begun.more {
+            // A loop that claims its rows begins before it knows how many there are.
+            let own = ReusedItems {
+                execution_id: execution,
+                started,
+                until,
+                ranges: vec![(0, u64::MAX)],
+            };
+            parts.fill(store, &own).await?;
+            return Ok(parts);
+        }
+        let row = store.execution(execution).await?;
+        parts.scan = Some(Scan {
+            execution,
+            run,
+            log: u32::try_from(parts.logs.len()).unwrap_or(u32::MAX),
+            after: started,
             until,
-            ranges: vec![(0, u64::MAX)],
-        };
-        parts.fill(store, &own).await?;
+            was_retried: row.is_none_or(|row| row.generation > 1),
+            settled,
+            recent: BTreeMap::new(),
+        });
+        parts.logs.push(execution);
         Ok(parts)
+    }
+
+    /// Reads the log of a loop until it is known where the outcomes of these iterations are.
+    async fn scan_for(
+        &mut self,
+        store: &dyn Store,
+        from: usize,
+        until: usize,
+    ) -> Result<(), Error> {
+        let Some(scan) = &mut self.scan else {
+            return Ok(());
+        };
+        let wanted = (from as u64)..(until as u64);
+        let is_settled = |scan: &Scan| {
+            let count = scan.settled.range_cardinality(wanted.clone());
+            count == wanted.end - wanted.start
+        };
+        while scan.after < scan.until && !is_settled(scan) {
+            let page = store.events(scan.execution, scan.after, PAGE).await?;
+            let Some(last) = page.last().map(|event| event.seq) else {
+                break;
+            };
+            scan.after = last;
+            scan.recent.clear();
+            for event in page {
+                let Some(index) = event.at.iteration.filter(|_| event.seq <= scan.until) else {
+                    continue;
+                };
+                if event.at.step_run_id() != scan.run {
+                    continue;
+                }
+                let is_end = match &event.body {
+                    Body::IterationDone(_) => true,
+                    Body::IterationFailed(_) => !scan.was_retried,
+                    _ => false,
+                };
+                if is_end {
+                    scan.settled.insert(index);
+                }
+                let place = usize::try_from(index).ok();
+                let place = place.and_then(|place| self.places.get_mut(place));
+                if let Some(place) = place.filter(|_| is_pipeline_outcome(&event)) {
+                    *place = Some((scan.log, event.seq));
+                    scan.recent.insert(event.seq, event);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Notes where these iterations are recorded.

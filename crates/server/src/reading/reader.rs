@@ -6,6 +6,7 @@ use ::results::{Bodies, Pieces};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
+use model::event::Body;
 use model::id::{ExecutionId, Name, Seq};
 use model::manifest::{Rule, Strategy, execution_of};
 use model::result_ref::{HELD_BYTES_MAX, ResultRef};
@@ -17,7 +18,14 @@ use crate::error::Error;
 use crate::loading;
 use crate::reading::address::Best;
 use crate::reading::parts::{self, Parts};
+use crate::reading::quoted::quoted;
 use crate::reading::{Found, ResultAddress, pieces};
+
+/// A result up to this size stands in the description of its run.
+const SMALL_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The results of a loop with more iterations are not small, whatever their size.
+const SMALL_PARTS_MAX: u64 = 1_000;
 
 /// Reads results. Cheap to clone.
 #[derive(Clone)]
@@ -117,11 +125,40 @@ impl Reader {
     }
 
     /// A result as JSON text even where its body is none: then it is text that a task stored.
-    pub(crate) async fn json_pieces(&self, found: Found) -> Result<Pieces, Error> {
-        if found.content_type() == "application/json" {
-            return self.pieces(found).await;
+    pub async fn json_pieces(&self, found: Found) -> Result<Pieces, Error> {
+        let is_json = found.content_type() == "application/json";
+        let pieces = self.pieces(found).await?;
+        Ok(if is_json { pieces } else { quoted(pieces) })
+    }
+
+    /// A result as JSON text if it is small, without reading the rest of one that is not.
+    pub(crate) async fn small_text(&self, found: Found) -> Result<Option<Vec<u8>>, Error> {
+        if self.is_known_to_be_large(&found).await? {
+            return Ok(None);
         }
-        Ok(pieces::one(self.value(found).await?.to_string()))
+        let mut pieces = self.json_pieces(found).await?;
+        let mut text = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            text.extend_from_slice(&piece.map_err(Error::broken_off)?);
+            if text.len() as u64 > SMALL_BYTES_MAX {
+                return Ok(None);
+            }
+        }
+        Ok(Some(text))
+    }
+
+    async fn is_known_to_be_large(&self, found: &Found) -> Result<bool, Error> {
+        match found {
+            Found::Value(_) => Ok(false),
+            Found::Body(reference) | Found::Manifest(reference, _) => {
+                Ok(reference.meta.bytes > SMALL_BYTES_MAX)
+            }
+            Found::Loop(log, pointer) => {
+                let done = self.store.events_at(*log, &[pointer.done]).await?;
+                let done = done.into_iter().next().map(|event| event.body);
+                Ok(matches!(done, Some(Body::LoopDone(done)) if done.stats.total > SMALL_PARTS_MAX))
+            }
+        }
     }
 
     /// A manifest with the address of each part, piece by piece.

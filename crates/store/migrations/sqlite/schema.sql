@@ -127,13 +127,14 @@ CREATE TABLE result_index (
     step_run_id TEXT GENERATED ALWAYS AS ('step:' || step_name || ':run:' || run) VIRTUAL,
     task_label TEXT,
     visit INTEGER NOT NULL,
-    task_run_id TEXT GENERATED ALWAYS AS ('task:' || task_label || ':run:' || visit) VIRTUAL,
     iteration INTEGER,
     page INTEGER,
     attempt INTEGER NOT NULL,
     result_ref TEXT NOT NULL,
     status TEXT NOT NULL,
-    created_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL, task_run_id TEXT GENERATED ALWAYS AS (
+    'task:' || step_name || '.' || task_label || ':run:' || run || iif(iteration IS NULL, '', '.' || iteration) || '.' || visit
+) VIRTUAL,
     PRIMARY KEY (execution_id, seq)
 ) STRICT;
 
@@ -213,6 +214,7 @@ WITH record AS (
         nullif(coalesce(item.value ->> '$.w', iif(item.value ->> '$.o' = 1, log.body ->> '$.w', NULL)), '') AS worker_id,
         nullif(coalesce(item.value ->> '$.s', log.body ->> '$.s'), '') AS step,
         coalesce(item.value ->> '$.n', iif(item.value ->> '$.s' IS NULL, log.body ->> '$.n', 0), 0) AS run,
+        log.body ->> '$.z' AS trace_given,
         item.value ->> '$.x' AS iteration,
         item.value ->> '$.l' AS task_label,
         coalesce(item.value ->> '$.v', item.value ->> '$.l' IS NOT NULL) AS visit,
@@ -227,7 +229,8 @@ placed AS (
     SELECT
         *,
         iif(step IS NOT NULL AND run > 0, 'step:' || step || ':run:' || run, NULL) AS step_run_id,
-        'task:' || task_label || ':run:' || visit AS task_run_id
+        'task:' || coalesce(step, '') || '.' || task_label || ':run:' || run || iif(iteration IS NULL, '', '.' || iteration) || '.' || visit
+            AS task_run_id
     FROM record
 )
 SELECT
@@ -279,7 +282,7 @@ SELECT
         ELSE 'success'
     END AS status,
     duration_ms,
-    iif(event_type = 'playbook.execution.requested', payload ->> '$.trace_id', NULL) AS trace_id,
+    coalesce(trace_given, printf('%032x', execution_id)) AS trace_id,
     worker_id,
     payload,
     meta

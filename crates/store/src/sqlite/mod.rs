@@ -11,6 +11,7 @@ mod failure;
 mod filesystem;
 mod open;
 mod owners;
+mod private;
 mod read;
 mod readers;
 mod rows;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use crate::error::Error;
-use crate::sqlite::{failure, filesystem};
+use crate::sqlite::{failure, filesystem, private};
 
 /// Numbered from 1; never edited.
 pub(super) const MIGRATIONS: [&str; 5] = [
@@ -30,9 +30,10 @@ const STATEMENTS_KEPT: usize = 64;
 /// Prepares the directory; answers the database file.
 pub(super) fn prepare(dir: &Path) -> Result<PathBuf, Error> {
     let owners = dir.join("owners");
-    fs::create_dir_all(&owners).map_err(|error| failure::name_io(&owners, &error))?;
-    filesystem::check(dir)?;
     let file = dir.join("noetl.db");
+    let prepared = private::prepare(dir, &owners, &file);
+    prepared.map_err(|error| failure::name_io(&owners, &error))?;
+    filesystem::check(dir)?;
     check_header(&file)?;
     Ok(file)
 }

@@ -8,7 +8,7 @@ use model::time::Time;
 use crate::error::Error;
 use crate::ids::SLOTS;
 use crate::rows::OwnerId;
-use crate::sqlite::failure;
+use crate::sqlite::{failure, private};
 
 /// The lock files of a store.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Owners {
         let file = self.path(&owner);
         let fresh = self.dir.join(format!("{owner}.new"));
         let name = |error| failure::name_io(&fresh, &error);
-        let Ok(lock) = File::create_new(&fresh) else {
+        let Ok(lock) = private::create_new(&fresh) else {
             return match fresh.try_exists() {
                 Ok(true) => Ok(None),
                 _ => Err(name(std::io::ErrorKind::PermissionDenied.into())),
@@ -94,7 +94,7 @@ impl Owners {
     /// A place for ids that no other living process has, with the lock that keeps it; none if all are taken.
     pub(super) fn id_slot(&self) -> Option<(u8, File)> {
         (0..SLOTS).find_map(|slot| {
-            let file = File::create(self.dir.join(format!("ids-{slot}"))).ok()?;
+            let file = private::open_new(&self.dir.join(format!("ids-{slot}"))).ok()?;
             file.try_lock().ok()?;
             Some((slot, file))
         })

@@ -20,6 +20,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Rows of all statements but the last are held, up to this size.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Statements that change nothing.
+const READING: [&str; 4] = ["SELECT", "FROM", "VALUES", "TABLE"];
+/// So often a statement is run again to learn why it failed.
+const CAUSE_TRIES: usize = 20;
+
 /// Statements that begin with these manage transactions by themselves, or cannot run inside one.
 const OWN_TRANSACTION: [&str; 16] = [
     "BEGIN",
@@ -149,7 +154,8 @@ fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), B
             statement,
             sent: &sent,
         };
-        let told = |fault: &Fault| outcome(fault, &run);
+        let is_alone = last == 0;
+        let told = |fault: &Fault| outcome(&true_cause(connection, &run, fault, is_alone), &run);
         work.guard.statement(statement, &work.base)?;
         let rows = connection.run(&sent.text, &sent.params);
         let rows = rows.map_err(|fault| told(&fault))?;
@@ -162,6 +168,33 @@ fn run_each(connection: &Connection, work: &Work, out: &mut Out) -> Result<(), B
         work.guard.after(statement, connection)?;
     }
     Ok(())
+}
+
+/// The error of a statement. The library stops all threads of a statement that failed on one of them, and at times tells
+/// that instead of the error. Then a statement that only reads is run again, to learn what is wrong with it.
+fn true_cause(
+    connection: &Connection,
+    run: &RunStatement<'_>,
+    fault: &Fault,
+    is_alone: bool,
+) -> Fault {
+    let is_unasked = |fault: &Fault| fault.is_interrupt() && !connection.is_interrupted();
+    if !is_unasked(fault) {
+        return fault.clone();
+    }
+    if is_alone && READING.contains(&run.statement.verb.as_str()) {
+        for _ in 0..CAUSE_TRIES {
+            match connection.drain(&run.sent.text, &run.sent.params) {
+                Err(fault) if is_unasked(&fault) => {}
+                Err(fault) => return fault,
+                Ok(()) => break,
+            }
+        }
+    }
+    Fault::new(
+        "Execution Error: the statement failed on one of its threads, and the library does not tell why; run it with `threads: 1`"
+            .to_owned(),
+    )
 }
 
 /// Why an answer is not whole.

@@ -1,9 +1,11 @@
 //! `python`: user code in the user's own interpreter, kept warm between calls.
 
 mod answer;
+mod code;
 mod environments;
 mod facts;
 mod libs;
+mod place;
 mod pool;
 mod process;
 pub(crate) mod request;
@@ -12,6 +14,9 @@ mod tool;
 mod version;
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod tests;
 
+pub use code::python_code;
 pub(crate) use tool::Python;

@@ -1,12 +1,17 @@
 //! Warm interpreters, kept per python and per sandbox: checked out for one call, put back if they can go on.
 //!
 //! No more rest than may work at once, whatever they are for: the one that has rested longest makes room.
+//!
+//! Starting an interpreter keeps a core busy. No more are started at once than there are cores, and a call that waits for
+//! its start takes an interpreter that is put back meanwhile: many short calls share a few interpreters, while calls that
+//! block get one each in the end.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::isolation::{Confines, Limits, SandboxLevel};
 use crate::process::NotStarted;
@@ -16,6 +21,10 @@ use crate::registry::PythonConfig;
 /// Interpreters at rest, and how many may work at once.
 pub(crate) struct Pool {
     slots: Semaphore,
+    /// How many may be started at once.
+    starts: Semaphore,
+    /// Tells those who wait for a start that an interpreter was put back.
+    put_back: Notify,
     /// The one that has rested longest first.
     idle: Mutex<VecDeque<(Kept, Interpreter)>>,
     idle_max: usize,
@@ -34,6 +43,8 @@ impl Pool {
     pub(crate) fn new(config: &PythonConfig, env: BTreeMap<String, String>) -> Self {
         Self {
             slots: Semaphore::new(config.pool_max.max(1)),
+            starts: Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
+            put_back: Notify::new(),
             idle: Mutex::default(),
             idle_max: config.pool_max.max(1),
             calls_max: config.calls_max.max(1),
@@ -50,28 +61,67 @@ impl Pool {
     }
 
     /// A warm interpreter, or a new one.
-    pub(crate) fn check_out(
+    pub(crate) async fn check_out(
         &self,
         kept: &Kept,
         confines: &Confines,
     ) -> Result<Interpreter, NotStarted> {
-        while let Some(mut interpreter) = self.take_idle(kept) {
-            // One that was killed while at rest must not cost a call its outcome.
-            if interpreter.is_alive() {
+        loop {
+            let put_back = self.put_back.notified();
+            tokio::pin!(put_back);
+            // From here on nothing that is put back is missed.
+            put_back.as_mut().enable();
+            if let Some(interpreter) = self.take_alive(kept) {
                 return Ok(interpreter);
             }
+            let start = tokio::select! {
+                () = put_back => continue,
+                start = self.start_permit() => start,
+            };
+            if let Some(interpreter) = self.take_alive(kept) {
+                return Ok(interpreter);
+            }
+            return self.begin(start, kept, &Limits::default(), confines).await;
         }
-        self.start(kept, &Limits::default(), confines)
     }
 
     /// A new interpreter.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         &self,
         kept: &Kept,
         limits: &Limits,
         confines: &Confines,
     ) -> Result<Interpreter, NotStarted> {
-        Interpreter::start(&kept.python, &self.env, limits, confines)
+        let start = self.start_permit().await;
+        self.begin(start, kept, limits, confines).await
+    }
+
+    async fn start_permit(&self) -> SemaphorePermit<'_> {
+        let permit = self.starts.acquire().await;
+        permit.expect("the pool's starts are never closed")
+    }
+
+    /// Starts an interpreter, and holds the right to do so until it takes calls.
+    async fn begin(
+        &self,
+        _start: SemaphorePermit<'_>,
+        kept: &Kept,
+        limits: &Limits,
+        confines: &Confines,
+    ) -> Result<Interpreter, NotStarted> {
+        let mut interpreter = Interpreter::start(&kept.python, &self.env, limits, confines)?;
+        interpreter.wait_for_start().await;
+        Ok(interpreter)
+    }
+
+    /// An interpreter at rest. One that was killed meanwhile must not cost a call its outcome.
+    fn take_alive(&self, kept: &Kept) -> Option<Interpreter> {
+        while let Some(mut interpreter) = self.take_idle(kept) {
+            if interpreter.is_alive() {
+                return Some(interpreter);
+            }
+        }
+        None
     }
 
     /// Keeps an interpreter that answered for the next call.
@@ -87,6 +137,7 @@ impl Pool {
             None
         };
         drop(idle);
+        self.put_back.notify_waiters();
         // Ending a process takes longer than anyone should hold the lock.
         drop(over);
     }

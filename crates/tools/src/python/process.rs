@@ -26,6 +26,12 @@ const BOOT: &str = "import sys; exec(compile(sys.argv.pop(), '<noetl>', 'exec'))
 /// An interpreter that has seen this many different programs is replaced, which frees them.
 const PROGRAMS_MAX: usize = 1_000;
 
+/// What the runner writes first.
+const STARTED: &[u8] = b"\n";
+
+/// How long the start of an interpreter is waited for before it is given its call.
+const START_MAX: Duration = Duration::from_secs(10);
+
 /// An answer larger than this ends the interpreter.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
@@ -33,6 +39,8 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub(crate) struct Interpreter {
     group: Group,
     channel: BufReader<UnixStream>,
+    /// Whether the line that the runner begins with has come.
+    has_started: bool,
     programs: HashMap<Source, usize>,
     calls: u64,
     line: Vec<u8>,
@@ -88,10 +96,22 @@ impl Interpreter {
         Ok(Self {
             group,
             channel: BufReader::with_capacity(64 * 1024, UnixStream::from_std(ours)?),
+            has_started: false,
             programs: HashMap::new(),
             calls: 0,
             line: Vec::new(),
         })
+    }
+
+    /// Waits until the interpreter takes calls, but not for long: one that hangs or ends is noticed by its first call.
+    pub(crate) async fn wait_for_start(&mut self) {
+        let started = tokio::time::timeout(START_MAX, self.channel.fill_buf()).await;
+        if let Ok(Ok(chunk)) = started
+            && !chunk.is_empty()
+        {
+            self.channel.consume(STARTED.len());
+            self.has_started = true;
+        }
     }
 
     /// Whether the process still runs.
@@ -179,6 +199,7 @@ impl Interpreter {
             group,
             channel,
             line,
+            has_started,
             ..
         } = self;
         if channel.get_mut().write_all(line).await.is_err() {
@@ -192,6 +213,10 @@ impl Interpreter {
                     let Ok(chunk) = chunk else { return Reply::Died(None) };
                     if chunk.is_empty() {
                         return Reply::Died(None);
+                    }
+                    if !std::mem::replace(has_started, true) {
+                        channel.consume(STARTED.len());
+                        continue;
                     }
                     // The answer is one line, and nothing follows it until the next call.
                     let is_whole = chunk.last() == Some(&b'\n');

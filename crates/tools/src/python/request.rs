@@ -8,7 +8,7 @@ use model::outcome::{ErrorKind, TaskError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::call::{Call, type_name};
+use crate::call::Call;
 use crate::python::libs::module_of;
 
 /// Code and where it stands; the same code in two places has two tracebacks.
@@ -35,16 +35,6 @@ pub(crate) struct Request {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
     cwd: PathBuf,
-}
-
-/// Where the code of a call comes from.
-pub(crate) enum Origin {
-    /// It is in the playbook.
-    Inline(Source),
-    /// It is in a file.
-    File(PathBuf),
-    /// It is fetched.
-    Url(String),
 }
 
 impl Request {
@@ -125,64 +115,17 @@ fn libs(call: &Call) -> Result<Option<Value>, TaskError> {
     }
 }
 
-/// Where the code is: `code`, else `script`.
-pub(crate) fn origin(call: &Call) -> Result<Origin, TaskError> {
-    if let Some(code) = call.text("code")? {
-        return Ok(Origin::Inline(Source {
-            code: code.into(),
-            file: call.place.file.clone(),
-            line: call.place.code_line.unwrap_or(1),
-        }));
-    }
-    match call.field("script") {
-        None => Err(call.missing("code", "write the code, or name a `script`")),
-        Some(Value::String(uri)) => by_uri(call, uri),
-        Some(Value::Object(script)) => by_map(call, script),
-        Some(other) => Err(call.wrong_type("script", "a map {uri} or {source}", other)),
-    }
-}
-
-fn by_map(call: &Call, script: &Map<String, Value>) -> Result<Origin, TaskError> {
-    let text = |map: &Map<String, Value>, key: &str| {
-        map.get(key).and_then(Value::as_str).map(str::to_owned)
-    };
-    let uri = text(script, "uri");
-    let Some(Value::Object(source)) = script.get("source") else {
-        return match uri.or_else(|| text(script, "path")) {
-            Some(uri) => by_uri(call, &uri),
-            None => Err(call.missing("script.uri", "name the file or address of the script")),
+/// The code of a call that has it in the playbook; none where it is a script.
+pub(crate) fn inline(call: &Call) -> Result<Option<Source>, TaskError> {
+    let Some(code) = call.text("code")? else {
+        return match call.field("script") {
+            Some(_) => Ok(None),
+            None => Err(call.missing("code", "write the code, or name a `script`")),
         };
     };
-    let place = text(source, "path")
-        .or_else(|| text(source, "url"))
-        .or_else(|| text(source, "endpoint"))
-        .or(uri);
-    let Some(place) = place else {
-        return Err(call.missing("script.source.path", "name the file of the script"));
-    };
-    match source.get("type") {
-        Some(Value::String(kind)) if kind == "file" => Ok(Origin::File(call.resolve(&place))),
-        Some(Value::String(kind)) if kind == "http" => by_uri(call, &place),
-        Some(Value::String(kind)) => Err(unsupported(kind)),
-        None => by_uri(call, &place),
-        Some(other) => Err(unsupported(type_name(other))),
-    }
-}
-
-fn by_uri(call: &Call, uri: &str) -> Result<Origin, TaskError> {
-    match uri.split_once("://") {
-        None => Ok(Origin::File(call.resolve(uri))),
-        Some(("file", path)) => Ok(Origin::File(call.resolve(path))),
-        Some(("http" | "https", _)) => Ok(Origin::Url(uri.to_owned())),
-        Some((scheme, _)) => Err(unsupported(scheme)),
-    }
-}
-
-fn unsupported(kind: &str) -> TaskError {
-    TaskError::new(
-        ErrorKind::ClientError,
-        "SCRIPT_SOURCE",
-        format!("scripts cannot be read from `{kind}`; use a file or an http(s) address"),
-    )
-    .with("key", "script")
+    Ok(Some(Source {
+        code: code.into(),
+        file: call.place.file.clone(),
+        line: call.place.code_line.unwrap_or(1),
+    }))
 }

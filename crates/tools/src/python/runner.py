@@ -527,6 +527,8 @@ def answer_to(request):
 
 
 def main():
+    # Says that the interpreter has started; calls are answered from here on.
+    CHANNEL.sendall(b"\n")
     while True:
         line = READER.readline()
         if not line:

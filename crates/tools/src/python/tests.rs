@@ -457,3 +457,41 @@ async fn what_is_printed_is_logged_while_the_code_runs() {
     assert_eq!(log.1.of(Stream::Stdout), ["first", "last"]);
     assert_eq!(log.1.of(Stream::Stderr), ["err"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_short_calls_share_a_few_interpreters() {
+    const CALLS: usize = 64;
+    let tool = with(PythonConfig {
+        pool_max: CALLS,
+        ..PythonConfig::default()
+    });
+    let code = json!({"code": "import os\nreturn os.getpid()"});
+    let calls = (0..CALLS).map(|_| run(&tool, call("python", code.clone(), json!({}))));
+    let outcomes = futures_util::future::join_all(calls).await;
+    let pids: std::collections::BTreeSet<u64> = outcomes
+        .into_iter()
+        .map(|outcome| result(outcome).as_u64().unwrap())
+        .collect();
+    assert!(pids.len() <= CALLS / 2, "{} interpreters", pids.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_block_all_run_at_once_in_the_end() {
+    const CALLS: usize = 12;
+    let tool = with(PythonConfig {
+        pool_max: CALLS,
+        ..PythonConfig::default()
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let code = "import os, time\nopen(str(n), 'w').close()\nwhile len(os.listdir('.')) < total:\n    time.sleep(0.001)\nreturn n";
+    let calls = (0..CALLS).map(|n| {
+        let input = json!({"n": n, "total": CALLS});
+        let mut call = call("python", json!({"code": code}), input);
+        call.place.base_dir = dir.path().to_owned();
+        run(&tool, call)
+    });
+    let outcomes = futures_util::future::join_all(calls).await;
+    let numbers: Vec<Value> = outcomes.into_iter().map(result).collect();
+    let expected: Vec<Value> = (0..CALLS).map(|n| json!(n)).collect();
+    assert_eq!(numbers, expected);
+}

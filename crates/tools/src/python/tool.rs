@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -20,18 +19,16 @@ use crate::python::environments::{Absent, Environments, Wanted};
 use crate::python::facts::Known;
 use crate::python::libs::Needs;
 use crate::python::pool::{Kept, Pool};
-use crate::python::request::{Origin, Request, Source, origin};
+use crate::python::request::{Request, Source, inline};
 use crate::python::shut_in::{Finder, Housed};
 use crate::registry::PythonConfig;
-
-/// The largest script that is read.
-const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+use crate::script::Scripts;
 
 /// The python tool.
 pub(crate) struct Python {
     pool: Pool,
     command: PathBuf,
-    clients: Arc<Clients>,
+    scripts: Scripts,
     known: Known,
     environments: Environments,
     demanded: SandboxLevel,
@@ -53,7 +50,7 @@ impl Python {
         Self {
             pool: Pool::new(config, env),
             command,
-            clients,
+            scripts: Scripts::new(clients),
             known: Known::default(),
             environments: Environments::new(config.environments_dir.clone(), pip),
             demanded,
@@ -100,10 +97,16 @@ impl Python {
             python,
             level: sandbox.level,
         };
-        let started = if isolate {
-            self.pool.start(&kept, &limits, &confines)
-        } else {
-            self.pool.check_out(&kept, &confines)
+        let starting = async {
+            if isolate {
+                self.pool.start(&kept, &limits, &confines).await
+            } else {
+                self.pool.check_out(&kept, &confines).await
+            }
+        };
+        let started = tokio::select! {
+            started = starting => started,
+            () = stop.cancelled() => return Err(cancelled()),
         };
         let mut interpreter = started.map_err(|error| not_started(&kept.python, &error))?;
         let reply = interpreter.run(&request, timeout, stop, log).await;
@@ -161,19 +164,15 @@ impl Python {
     }
 
     async fn source(&self, call: &Call, stop: &CancellationToken) -> Result<Source, TaskError> {
-        match origin(call)? {
-            Origin::Inline(source) => Ok(source),
-            Origin::File(path) => load(&path).await,
-            Origin::Url(url) => {
-                let limit = call.timeout.total.unwrap_or(Duration::from_secs(60));
-                let code = self.clients.fetch_text(&url, limit, stop).await?;
-                Ok(Source {
-                    code: code.into(),
-                    file: url.into(),
-                    line: 1,
-                })
-            }
+        if let Some(source) = inline(call)? {
+            return Ok(source);
         }
+        let script = self.scripts.load(call, stop).await?;
+        Ok(Source {
+            code: script.text.into(),
+            file: script.name.into(),
+            line: 1,
+        })
     }
 
     /// Which python: `venv`, `python`, else the configured one.
@@ -216,22 +215,6 @@ fn is_isolated(call: &Call) -> Result<bool, TaskError> {
         Some(Value::Bool(isolate)) => Ok(*isolate),
         _ => Ok(call.flag("isolate")?.unwrap_or(false)),
     }
-}
-
-async fn load(path: &Path) -> Result<Source, TaskError> {
-    let shown = path.display();
-    let failed = |message: String| {
-        TaskError::new(ErrorKind::NotFound, "SCRIPT_NOT_READABLE", message).with("key", "script")
-    };
-    let bytes = crate::regular::read(path, SCRIPT_BYTES_MAX).await;
-    let bytes = bytes.map_err(|error| failed(format!("script `{shown}`: {error}")))?;
-    let code = String::from_utf8(bytes)
-        .map_err(|_| failed(format!("script `{shown}` is not text in UTF-8")))?;
-    Ok(Source {
-        code: code.into(),
-        file: shown.to_string().into(),
-        line: 1,
-    })
 }
 
 /// The error of an interpreter that does not start.

@@ -5,9 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::sql::body::{Bodies, OpenQuotes};
 use crate::sql::place::{Dialect, Place, is_word};
-use crate::sql::quote::{
-    Sign, is_escaped_already, is_typed_literal, literal, quoted_names, text_of,
-};
+use crate::sql::quote::{Sign, escaped, is_typed_literal, literal, quoted_names, text_of};
 use crate::sql::statement::{LineMark, Slot, SlotSource, Statement};
 use crate::sql::words::{QuotedText, Words};
 
@@ -581,27 +579,4 @@ fn precedes_dot(after: &str) -> bool {
     let mut rest = after.chars();
     let goes_on = |c: char| c == '"' || c == '*' || (is_word(c) && !c.is_ascii_digit());
     rest.next() == Some('.') && rest.next().is_none_or(goes_on)
-}
-
-/// A text for the quotes or the comment it stands in.
-fn escaped(place: &Place, text: String) -> Result<String, BindError> {
-    Ok(match place {
-        Place::Code => unreachable!("values among tokens are placed elsewhere"),
-        Place::Text { escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
-        Place::Text { .. } if is_escaped_already(&text) => text,
-        Place::Text { .. } => text.replace('\'', "''"),
-        Place::Escape => {
-            return Err(BindError::Place(
-                "right after a backslash in `E'…'`; write a backslash of the text as `\\\\`",
-            ));
-        }
-        Place::Unicode(_) => {
-            return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
-        }
-        Place::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
-        Place::Ident(']') => text,
-        Place::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
-        Place::Line | Place::Block(_) => text.replace(['\n', '\r', '*', '/'], " "),
-        Place::Dollar(_) => text,
-    })
 }

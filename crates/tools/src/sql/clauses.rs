@@ -71,6 +71,10 @@ pub(crate) struct Clauses {
 
 /// What stands between one pair of parentheses, so far.
 #[derive(Debug, Clone, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag is a fact of its own about the words so far"
+)]
 struct Level {
     /// Whether a query began here.
     is_query: bool,

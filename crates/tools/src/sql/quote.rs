@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::sql::bind::BindError;
-use crate::sql::place::Dialect;
+use crate::sql::place::{Dialect, Place};
 
 /// How a negative number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +102,30 @@ pub(crate) fn fitting_tag(tag: &str, content: &str) -> String {
     fitting.next().expect("a text holds finitely many tags")
 }
 
+/// A text for the quotes or the comment it stands in.
+pub(crate) fn escaped(place: &Place, text: String) -> Result<String, BindError> {
+    Ok(match place {
+        Place::Code => unreachable!("values among tokens are placed elsewhere"),
+        Place::Text { escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
+        Place::Text { .. } if is_escaped_already(&text) => text,
+        Place::Text { .. } => text.replace('\'', "''"),
+        Place::Escape => {
+            return Err(BindError::Place(
+                "right after a backslash in `E'…'`; write a backslash of the text as `\\\\`",
+            ));
+        }
+        Place::Unicode(_) => {
+            return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
+        }
+        Place::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
+        Place::Ident(']') | Place::Dollar(_) => text,
+        Place::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
+        Place::Line | Place::Block(_) => text.replace(['\n', '\r', '*', '/'], " "),
+    })
+}
+
 /// Whether every quote in a text is doubled, so that it can stand in a literal and not end it.
-pub(crate) fn is_escaped_already(text: &str) -> bool {
+fn is_escaped_already(text: &str) -> bool {
     text.contains('\'')
         && text
             .split(|c| c != '\'')

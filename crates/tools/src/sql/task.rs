@@ -58,9 +58,9 @@ pub(crate) fn bound(
             origins: commands.origins.get(at).map_or(&[], Vec::as_slice),
         };
         let mut bound = bind(command, dialect, &params).map_err(|error| refused(&error))?;
-        bound
-            .iter_mut()
-            .for_each(|statement| statement.command = at);
+        for statement in &mut bound {
+            statement.command = at;
+        }
         statements.extend(bound);
     }
     if statements.is_empty() {

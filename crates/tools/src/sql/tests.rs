@@ -15,8 +15,10 @@ fn bind(pieces: &[Piece], dialect: Dialect, params: &Params) -> Result<Vec<State
 
 /// The statement of a template over a map, in which the places of expressions are known.
 fn of_template(source: &str, workload: Value, dialect: Dialect) -> Statement {
-    let mut scope = Scope::default();
-    scope.workload = Data::new(workload);
+    let scope = Scope {
+        workload: Data::new(workload),
+        ..Scope::default()
+    };
     let template = Template::parse(source, Span::default()).unwrap();
     let (pieces, origins) = template.pieces_with_origins(&scope).unwrap();
     let command = Command {
@@ -298,8 +300,10 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
         }
         let marked = "SELECT * FROM \"s\"{{ a | ident }}";
         for source in ["SELECT * FROM {{ a }}{{ b }}", marked] {
-            let mut scope = Scope::default();
-            scope.workload = Data::new(json!({"a": "x", "b": "y"}));
+            let scope = Scope {
+                workload: Data::new(json!({"a": "x", "b": "y"})),
+                ..Scope::default()
+            };
             let pieces = Template::parse(source, Span::default()).unwrap();
             let pieces = pieces.pieces(&scope).unwrap();
             let refused = bind(&pieces, dialect, &Params::None);
@@ -335,7 +339,7 @@ fn bodies_of_routines_take_values_by_where_they_stand_in_them() {
         body(
             "CREATE FUNCTION f(a text DEFAULT '{{ t }}') RETURNS text LANGUAGE sql AS $f$ SELECT {{ v }} || $q${{ t }}$q$ $f$"
         ),
-        r#"CREATE FUNCTION f(a text DEFAULT 'a.b') RETURNS text LANGUAGE sql AS $f$ SELECT  E'it''s $$ \\'  || $q$a.b$q$ $f$"#
+        r"CREATE FUNCTION f(a text DEFAULT 'a.b') RETURNS text LANGUAGE sql AS $f$ SELECT  E'it''s $$ \\'  || $q$a.b$q$ $f$"
     );
     assert_eq!(
         body(

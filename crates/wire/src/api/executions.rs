@@ -125,9 +125,12 @@ pub struct RunAnswer {
     /// How it stands.
     #[schema(value_type = String)]
     pub status: RunStatus,
-    /// Its result, any JSON value; null while it goes on.
+    /// Its result, any JSON value; null while it goes on, and where `result_href` is set.
     #[schema(value_type = Value)]
     pub result: Value,
+    /// The path that a large result is read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_href: Option<String>,
     /// Why it failed.
     #[schema(value_type = Option<Object>)]
     pub error: Option<TaskError>,

@@ -9,6 +9,7 @@ const BROKEN: char = '\u{FFFD}';
 
 /// The forms of an execution's secrets, found by how they begin and end.
 pub(super) struct Edges {
+    /// In lower case and in order.
     forms: Vec<Vec<u8>>,
     longest: usize,
     first: HashMap<[u8; BYTES_MIN], Vec<usize>>,
@@ -17,8 +18,9 @@ pub(super) struct Edges {
 
 impl Edges {
     pub(super) fn of(forms: &BTreeSet<Vec<u8>>) -> Self {
+        let lower: BTreeSet<Vec<u8>> = forms.iter().map(|form| form.to_ascii_lowercase()).collect();
         let mut edges = Self {
-            forms: forms.iter().cloned().collect(),
+            forms: lower.into_iter().collect(),
             longest: forms.iter().map(Vec::len).max().unwrap_or_default(),
             first: HashMap::new(),
             last: HashMap::new(),
@@ -36,21 +38,38 @@ impl Edges {
     pub(super) fn before(&self, text: &str) -> usize {
         let whole = text.trim_start_matches(BROKEN).as_bytes();
         let reach = whole.len().min(self.longest);
+        let lower = whole[..reach].to_ascii_lowercase();
         let found = (BYTES_MIN..=reach).rev().find(|end| {
-            let part = &whole[..*end];
+            let part = &lower[..*end];
             let known = part.last_chunk().and_then(|last| self.last.get(last));
             known.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].ends_with(part)))
         });
         found.map_or(0, |end| text.len() - whole.len() + end)
     }
 
+    /// Where in some bytes a secret may begin that goes on behind them; their length where none does.
+    pub(super) fn open_from(&self, bytes: &[u8]) -> usize {
+        let from = bytes.len().saturating_sub(self.longest);
+        let tail = bytes[from..].to_ascii_lowercase();
+        let is_open = |at: &usize| {
+            let part = &tail[*at..];
+            // The forms that begin with the part follow it, in order.
+            let next = self.forms.partition_point(|form| form.as_slice() <= part);
+            let next = self.forms.get(next);
+            next.is_some_and(|form| form.starts_with(part))
+        };
+        let found = (0..tail.len()).find(is_open);
+        found.map_or(bytes.len(), |at| from + at)
+    }
+
     /// Where in a text the beginning of a secret stands that reaches to its end.
     pub(super) fn after(&self, text: &str) -> usize {
         let whole = text.trim_end_matches(BROKEN).as_bytes();
         let from = whole.len().saturating_sub(self.longest);
+        let lower = whole[from..].to_ascii_lowercase();
         let mut places = from..(whole.len() + 1).saturating_sub(BYTES_MIN);
         let found = places.find(|at| {
-            let part = &whole[*at..];
+            let part = &lower[*at - from..];
             let known = part.first_chunk().and_then(|first| self.first.get(first));
             known.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].starts_with(part)))
         });

@@ -4,62 +4,17 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use model::playbook::credentials;
 use serde_json::Value;
 
 /// Shorter texts are too common to be masked wherever they show.
 pub(super) const BYTES_MIN: usize = 6;
 
-/// Keys of a credential whose values say where and who, not how to get in.
-const OPEN_KEYS: &[&str] = &[
-    "type",
-    "kind",
-    "host",
-    "hostname",
-    "db_host",
-    "port",
-    "db_port",
-    "user",
-    "username",
-    "db_user",
-    "login",
-    "database",
-    "db_name",
-    "dbname",
-    "db_database",
-    "schema",
-    "sslmode",
-    "region",
-    "endpoint",
-    "token_url",
-    "auth_url",
-    "auth_uri",
-    "token_uri",
-    "bucket",
-    "account",
-    "warehouse",
-    "role",
-    "driver",
-    "provider",
-    "service",
-    "scheme",
-    "header",
-    "header_name",
-    "in",
-    "location",
-    "grant_type",
-    "token_type",
-    "scope",
-    "scopes",
-    "expires_in",
-    "audience",
-    "issuer",
-    "client_id",
-    "project_id",
-    "project",
-    "client_email",
-    "private_key_id",
-    "universe_domain",
-];
+/// A longer text that a template made of a secret is not searched for in its encodings.
+const ENCODED_BYTES_MAX: usize = 4 * 1024;
+
+/// Shorter lines of a text that a template made of a secret may well be the author's.
+const DERIVED_LINE_BYTES_MIN: usize = 16;
 
 /// Signs that stay as they are in a part of a URL, by who writes it: nothing but what never needs an escape, Python,
 /// scripts in a browser, and URLs that were read and written again, in their query, path and userinfo.
@@ -81,7 +36,7 @@ pub(super) fn texts(value: &Value, into: &mut BTreeSet<String>) {
         Value::Array(items) => items.iter().for_each(|item| texts(item, into)),
         Value::Object(map) => {
             for (key, value) in map {
-                let is_open = OPEN_KEYS.contains(&key.to_ascii_lowercase().as_str());
+                let is_open = credentials::is_open_field(key);
                 if !is_open || value.is_object() {
                     texts(value, into);
                 }
@@ -168,6 +123,24 @@ pub(super) fn forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     }
     for shift in 0..3 {
         into.extend(inside_base64(bytes, shift));
+    }
+}
+
+/// The forms of a text that a template made of a secret: a long one as it is and as JSON, and its long lines.
+pub(super) fn derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
+    let mut parts = vec![text];
+    if text.contains('\n') {
+        let lines = text.lines().map(str::trim);
+        parts.extend(lines.filter(|line| line.len() >= DERIVED_LINE_BYTES_MIN));
+    }
+    for part in parts {
+        if part.len() <= ENCODED_BYTES_MAX {
+            forms(part, into);
+        } else {
+            into.insert(part.as_bytes().to_vec());
+            let quoted = Value::from(part).to_string();
+            into.insert(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
+        }
     }
 }
 

@@ -1,19 +1,25 @@
 //! What this worker was given, by execution: used again until it expires, masked as long as the execution may speak.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use model::id::{ExecutionId, Name};
+use model::template::MASK;
 use tokio::time::Instant;
 use wire::{Secret, SecretValue};
 
 use crate::secrets::Masks;
-use crate::secrets::forms::texts;
+use crate::secrets::forms::{BYTES_MIN, texts};
 
 /// What no command holds and nobody asked for so long is forgotten.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
+
+/// So many texts that came of secrets are searched for beside those of the call that is made next.
+const DERIVED_MAX: usize = 128;
+/// And so many bytes of them.
+const DERIVED_BYTES_MAX: usize = 256 * 1024;
 
 /// The secrets of every execution this worker runs.
 #[derive(Default)]
@@ -30,6 +36,8 @@ struct Known {
     /// By the step that declares it, and its name.
     values: HashMap<(Name, String), (SecretValue, Instant)>,
     texts: BTreeSet<String>,
+    /// What templates made of secrets, oldest first.
+    derived: VecDeque<String>,
     masks: Option<Arc<Masks>>,
     heard: Instant,
 }
@@ -51,6 +59,7 @@ impl Secrets {
             let known = Known {
                 values: HashMap::new(),
                 texts: BTreeSet::new(),
+                derived: VecDeque::new(),
                 masks: None,
                 heard: Instant::now(),
             };
@@ -108,12 +117,61 @@ impl RunSecrets {
             known.values.insert(key, (secret.value.clone(), until));
         }
         if known.texts.len() != before {
-            known.masks = Masks::of(&known.texts).map(Arc::new);
+            known.build_masks();
         }
+    }
+
+    /// Masks what the templates of a call made of secrets too, from now on. The oldest of earlier calls make room; what
+    /// comes back masks all of this call's for as long as it is held.
+    pub(super) fn add_derived(&self, found: &[String]) -> Option<Arc<Masks>> {
+        let mut known = self.known();
+        known.heard = Instant::now();
+        let (mut newest, mut is_changed) = (0, false);
+        for text in found {
+            let before = known.derived.iter().position(|known| known == text);
+            if let Some(at) = before {
+                known.derived.remove(at);
+            } else if known.masks_all_of(text) {
+                continue;
+            } else {
+                is_changed = true;
+            }
+            known.derived.push_back(text.clone());
+            newest += 1;
+        }
+        if is_changed {
+            known.make_room(newest);
+            known.build_masks();
+        }
+        known.masks.clone()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().expect("no holder of the secrets panics")
+    }
+}
+
+impl Known {
+    fn build_masks(&mut self) {
+        self.masks = Masks::with_derived(&self.texts, &self.derived).map(Arc::new);
+    }
+
+    /// Whether too little of a text is left to be a secret once what is known is masked.
+    fn masks_all_of(&self, text: &str) -> bool {
+        let masked = self.masks.as_ref().and_then(|masks| masks.text(text));
+        let left = masked.as_deref().unwrap_or(text);
+        left.split(MASK).all(|part| part.len() < BYTES_MIN)
+    }
+
+    /// Forgets the oldest texts, but none of the newest so many.
+    fn make_room(&mut self, newest: usize) {
+        let mut bytes: usize = self.derived.iter().map(String::len).sum();
+        while self.derived.len() > newest
+            && (self.derived.len() > DERIVED_MAX || bytes > DERIVED_BYTES_MAX)
+            && let Some(oldest) = self.derived.pop_front()
+        {
+            bytes -= oldest.len();
+        }
     }
 }
 
@@ -122,6 +180,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_templates_make_of_secrets_is_masked_and_bounded() {
+        let secrets = Secrets::default();
+        let run = secrets.hold(ExecutionId(1));
+        let secret = Secret {
+            name: "api".to_owned(),
+            value: SecretValue::new(json!({"token": "canary-1"})),
+            valid_for: Duration::from_secs(60),
+        };
+        run.keep(&"s".into(), &[secret]);
+        let add = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            run.add_derived(&texts).unwrap()
+        };
+        let first = add(&["1-yranac", "true", "17", "n: canary-1"]);
+        let shown = first.text("1-yranac true 17 n: canary-1");
+        assert_eq!(shown.as_deref(), Some("*** true 17 n: ***"));
+        assert!(Arc::ptr_eq(&first, &add(&["1-yranac", "canary-1"])));
+        for n in 0..DERIVED_MAX {
+            let text = format!("derived-{n:03}-text");
+            let masks = add(&[&text]);
+            assert_eq!(masks.text(&text).as_deref(), Some("***"));
+        }
+        let last = run.masks().unwrap();
+        assert_eq!(last.text("1-yranac"), None);
+        assert_eq!(last.text("canary-1").as_deref(), Some("***"));
+        let huge = "x".repeat(DERIVED_BYTES_MAX * 2);
+        assert_eq!(add(&[&huge]).text(&huge).as_deref(), Some("***"));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_command_holds_is_masked_however_long_it_runs() {

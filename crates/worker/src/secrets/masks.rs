@@ -1,15 +1,15 @@
 //! Masking by value: every form of every secret of an execution becomes `***`, found in one pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-use model::outcome::{Facets, Outcome, TaskError};
+use model::outcome::{Facets, Failure, Outcome, TaskError};
 use model::result_ref::ResultRef;
 use serde_json::{Map, Value};
 
 use crate::secrets::edges::Edges;
-use crate::secrets::forms::forms;
+use crate::secrets::forms::{BYTES_MIN, derived_forms, forms};
 
 /// What stands in place of a secret.
 const MASK: &[u8] = b"***";
@@ -26,14 +26,28 @@ pub(crate) struct Masks {
 
 impl Masks {
     /// Masks for these texts; none where there are none.
+    #[cfg(test)]
     pub(super) fn of(texts: &BTreeSet<String>) -> Option<Self> {
+        Self::with_derived(texts, &VecDeque::new())
+    }
+
+    /// Masks for secrets and for what templates made of them; none where there is nothing to mask.
+    pub(super) fn with_derived(
+        texts: &BTreeSet<String>,
+        derived: &VecDeque<String>,
+    ) -> Option<Self> {
         let mut all = BTreeSet::new();
         for text in texts {
             forms(text, &mut all);
         }
+        for text in derived {
+            derived_forms(text, &mut all);
+        }
         let longest = all.iter().map(Vec::len).max()?;
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
+            // A URL's host is written in lower case, whatever it was made of.
+            .ascii_case_insensitive(true)
             // Held for every run: small matters more than the last bit of speed.
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&all)
@@ -53,6 +67,10 @@ impl Masks {
 
     /// Masks what begins before `cut`; answers what came out and how much went in.
     pub(super) fn pass(&self, bytes: &[u8], cut: usize) -> (Vec<u8>, usize) {
+        self.pass_with(bytes, cut, mask)
+    }
+
+    fn pass_with(&self, bytes: &[u8], cut: usize, mask: fn(&[u8]) -> Vec<u8>) -> (Vec<u8>, usize) {
         let mut out = Vec::with_capacity(cut);
         let mut at = 0;
         for found in self.finder.find_iter(bytes) {
@@ -90,6 +108,20 @@ impl Masks {
         found.retain(|range| !range.is_empty());
         found.sort_by_key(|range| (range.start, range.end));
         (!found.is_empty()).then(|| masked(text, found.into_iter()))
+    }
+
+    /// Masks parts of some texts in an error, from 6 bytes on: programs quote the word that they stumbled over.
+    pub(crate) fn parts_in_failure(secrets: &[String], failure: &mut Failure) {
+        if secrets.is_empty() {
+            return;
+        }
+        let parts = Parts::of(secrets);
+        parts.text(&mut failure.error.message);
+        let details = failure.error.details.values_mut();
+        details.for_each(|value| parts.value(value));
+        let Facets { http, pg, py } = &mut failure.facets;
+        let facets = [http, pg, py].into_iter().flatten();
+        facets.for_each(|value| parts.value(value));
     }
 
     /// Masks every text, number and key in a value.
@@ -161,6 +193,97 @@ impl Masks {
     }
 }
 
+impl tools::OutputMask for Masks {
+    fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize) {
+        let cut = if is_end {
+            bytes.len()
+        } else {
+            self.edges.open_from(bytes)
+        };
+        self.pass_with(bytes, cut, |_| MASK.to_vec())
+    }
+}
+
+/// The parts of some texts, in lower case.
+#[derive(Default)]
+struct Parts {
+    /// Every run of 6 bytes.
+    runs: HashSet<[u8; BYTES_MIN]>,
+    /// Every word: databases quote the one at which they stopped.
+    words: HashSet<String>,
+}
+
+/// Shorter words are too common.
+const WORD_BYTES_MIN: usize = 3;
+
+/// Longer texts are not taken apart.
+const PARTED_BYTES_MAX: usize = 64 * 1024;
+
+impl Parts {
+    fn of(texts: &[String]) -> Self {
+        let short = texts.iter().filter(|text| text.len() <= PARTED_BYTES_MAX);
+        let mut parts = Self::default();
+        for text in short {
+            let lower = text.to_ascii_lowercase();
+            let runs = lower.as_bytes().windows(BYTES_MIN);
+            let runs = runs.filter_map(|run| <[u8; BYTES_MIN]>::try_from(run).ok());
+            parts.runs.extend(runs);
+            let words = words(&lower).map(|range| lower[range].to_owned());
+            parts.words.extend(words);
+        }
+        parts
+    }
+
+    fn value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(map) => map.values_mut().for_each(|value| self.value(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn text(&self, text: &mut String) {
+        let lower = text.to_ascii_lowercase();
+        let runs = lower.as_bytes().windows(BYTES_MIN).enumerate();
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for (at, _) in runs.filter(|(_, run)| self.runs.contains(*run)) {
+            let end = at + BYTES_MIN;
+            match ranges.last_mut() {
+                Some(last) if last.end >= at => last.end = end,
+                _ => ranges.push(at..end),
+            }
+        }
+        ranges.extend(words(&lower).filter(|word| self.words.contains(&lower[word.clone()])));
+        if ranges.is_empty() {
+            return;
+        }
+        ranges.sort_by_key(|range| (range.start, range.end));
+        for range in &mut ranges {
+            while !text.is_char_boundary(range.start) {
+                range.start -= 1;
+            }
+            while !text.is_char_boundary(range.end) {
+                range.end += 1;
+            }
+        }
+        *text = masked(text, ranges.into_iter());
+    }
+}
+
+/// Where the words of a text are, apart from short ones.
+fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut from = 0;
+    let parts = text.split_inclusive(move |c: char| !is_part(c));
+    let ranges = parts.map(move |part| {
+        let begin = from;
+        from += part.len();
+        begin..begin + part.trim_end_matches(move |c: char| !is_part(c)).len()
+    });
+    ranges.filter(|range| range.len() >= WORD_BYTES_MIN)
+}
+
 /// A text with some ranges masked, which come in order and may overlap.
 fn masked(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String {
     let bytes = text.as_bytes();
@@ -214,6 +337,49 @@ mod tests {
         assert_eq!(masks.cut_text("canary-o").as_deref(), Some("***"));
         assert_eq!(masks.cut_text("canary-of-a-secret").as_deref(), Some("***"));
         assert_eq!(masks.cut_text("plain"), None);
+    }
+
+    #[test]
+    fn a_secret_is_found_in_either_case_and_in_parts_where_an_error_quotes_it() {
+        let masks = masks(&["Canary-7F3a"]);
+        assert_eq!(
+            masks.text("at canary-7f3a.org").as_deref(),
+            Some("at ***.org")
+        );
+        let mut error = TaskError::new(
+            model::outcome::ErrorKind::ClientError,
+            "X",
+            "near \"canary\": no such ä-column: -7f3a or 7f3ab",
+        );
+        error = error.with("statement", json!(["select canary from plain"]));
+        let Outcome::Error(mut failure) = Outcome::error(error) else {
+            panic!("an error is an error");
+        };
+        failure.facets.py = Some(json!({"traceback": "at canary"}));
+        let secrets = ["Canary-7F3a".to_owned(), "xä-column".to_owned()];
+        Masks::parts_in_failure(&secrets, &mut failure);
+        assert_eq!(failure.facets.py, Some(json!({"traceback": "at ***"})));
+        let error = failure.error;
+        assert_eq!(error.message, "near \"***\": no such ***: -*** or 7f3ab");
+        assert_eq!(error.details["statement"], json!(["select *** from plain"]));
+    }
+
+    #[test]
+    fn output_is_passed_on_as_far_as_no_secret_may_go_on_in_it() {
+        use tools::OutputMask as _;
+        let masks = masks(&["canary-of-a-secret", "1234567"]);
+        let clean = |bytes: &str, is_end| {
+            let (clean, taken) = masks.mask(bytes.as_bytes(), is_end);
+            (String::from_utf8(clean).unwrap(), taken)
+        };
+        assert_eq!(clean("one line\n", false), ("one line\n".to_owned(), 9));
+        assert_eq!(clean("a Canary-of", false), ("a ".to_owned(), 2));
+        assert_eq!(clean("a c", false), ("a ".to_owned(), 2));
+        assert_eq!(clean("a c", true), ("a c".to_owned(), 3));
+        assert_eq!(
+            clean("canary-of-a-secret 1234567", false),
+            ("*** ***".to_owned(), 26)
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::hand::{Hand, Trouble};
 use crate::load;
 use crate::render::Ready;
 use crate::run::Pipeline;
-use crate::secrets::{Masks, RunSecrets, without_userinfo};
+use crate::secrets::{Masks, RunSecrets, strip_userinfo};
 
 impl Hand {
     /// What masks the secrets of the execution; none where it has none.
@@ -107,6 +107,7 @@ impl Pipeline<'_> {
         run: &TaskRun<'_>,
         mut ready: Ready,
     ) -> Result<Ready, Trouble> {
+        self.add_derived(&mut ready);
         if !self.opens(run).is_empty() {
             let kind = run.task.kind.as_str();
             let names = credentials::named(kind, &ready.fields);
@@ -124,6 +125,17 @@ impl Pipeline<'_> {
             ready.inputs = Some(Raw::of(&shown));
         }
         Ok(ready)
+    }
+
+    /// Masks what the call's templates made of secrets, before anybody sees it.
+    fn add_derived(&mut self, ready: &mut Ready) {
+        self.derived = std::mem::take(&mut ready.secrets);
+        self.call_masks = None;
+        if !self.derived.is_empty() {
+            let hold = || self.hand.shared.secrets.hold(self.hand.execution());
+            let secrets = self.hand.secrets.get_or_init(hold);
+            self.call_masks = secrets.add_derived(&self.derived);
+        }
     }
 
     /// A template may come to a secret instead of a name; it is not asked for, since the server writes down who asks for
@@ -155,6 +167,7 @@ impl Pipeline<'_> {
 
     /// What leaves the worker without a tool: another run's input is in its log.
     pub(crate) fn mask_ready(&self, ready: &mut Ready) {
+        ready.show_only();
         let Some(masks) = self.hand.masks() else {
             return;
         };
@@ -169,11 +182,15 @@ impl Pipeline<'_> {
     /// Masks what an attempt came to, before anything is made of it.
     pub(crate) fn mask_outcome(&mut self, outcome: &mut Outcome) {
         let masks = self.hand.masks();
-        if let Some(masks) = &masks {
+        // Other calls may have made room for theirs meanwhile.
+        let own = self.call_masks.take();
+        for masks in own.iter().chain(&masks) {
             masks.outcome(outcome);
         }
+        let derived = std::mem::take(&mut self.derived);
         if let Outcome::Error(failure) = outcome {
-            without_userinfo(&mut failure.error);
+            Masks::parts_in_failure(&derived, failure);
+            strip_userinfo(&mut failure.error);
         }
         let Some(masks) = masks else {
             return;

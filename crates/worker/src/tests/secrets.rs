@@ -88,3 +88,33 @@ async fn what_cannot_be_had_now_is_asked_for_again_and_fails_so_that_a_policy_ma
     assert_eq!(failed["error"]["retryable"], true);
     assert!(house.server.asked.lock().unwrap().len() > 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_template_makes_of_a_secret_is_masked_wherever_it_comes_back() {
+    let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x, input: {t: '{{ keychain.api.token | reverse }}', \
+        n: '{{ keychain.api.token | length }}'}, set: {ctx.n: '{{ input.n }}'}}\n  \
+        - b: {kind: shell, command: x, cwd: '/x/{{ keychain.api.token | b64encode | reverse }}'}\n";
+    let reversed: String = CANARY.chars().rev().collect();
+    let expected = reversed.clone();
+    let house = house(steps, move |call| {
+        if let Some(text) = call.input.get("t") {
+            assert_eq!(*text, expected);
+            let count = CANARY.len();
+            return Behaviour::Answers(Outcome::ok(json!({"said": text, "number": count})));
+        }
+        let message = format!("no folder {}", call.fields["cwd"].as_str().unwrap());
+        let error = TaskError::new(ErrorKind::ClientError, "X", message);
+        Behaviour::Answers(Outcome::error(error))
+    });
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let started = payload(&of_kind(&reports, Kind::TaskStarted)[0]);
+    assert_eq!(started["inputs"], json!({"t": "***", "n": "***"}));
+    let done = payload(&of_kind(&reports, Kind::TaskDone)[0]);
+    let expected = json!({"said": "***", "number": CANARY.len()});
+    assert_eq!(done["outcome"]["result"], expected);
+    let failed = payload(&of_kind(&reports, Kind::StepFailed)[0]);
+    assert_eq!(failed["error"]["message"], "no folder /x/***");
+    let all = format!("{reports:?}");
+    assert!(!all.contains(CANARY) && !all.contains(&reversed), "{all}");
+}

@@ -187,7 +187,7 @@ fn a_row_in_the_place_of_another_is_noticed() {
 
 #[test]
 fn a_row_without_a_checksum_is_read_as_before() {
-    let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.done","m":{"a":1,"z":2}}]}"#;
+    let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.done","m":{"a":1,"y":2}}]}"#;
     assert_eq!(unpack(RUN, Seq(1), body).unwrap().len(), 1);
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::playbook::check::words::is_always;
 use crate::playbook::read::Reader;
-use crate::playbook::{Jump, Playbook, RouteMode, Rule, Step};
+use crate::playbook::{Arc, Jump, Playbook, RouteMode, Rule, Step};
 use crate::source::Span;
 use crate::yaml::Node;
 
@@ -40,6 +40,7 @@ pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Re
         for step in &playbook.steps {
             unreachable_arcs(step, reader);
         }
+        endless_cycles(playbook, &index, reader);
         unreached(playbook, &index, reader);
     }
 }
@@ -82,6 +83,74 @@ fn unreachable_arcs(step: &Step, reader: &mut Reader) {
             .help("give that arc a `when`, move it last, or use `spec: {mode: inclusive}`   noetl explain W205");
         reader.report(warning);
     }
+}
+
+/// The arcs that surely fire when a step ends well.
+fn sure_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a Arc> {
+    let is_final = playbook.executor.final_step.as_ref() == Some(&step.name);
+    if is_final || !step.admission.rules.is_empty() {
+        return Vec::new();
+    }
+    let is_sure = |arc: &&Arc| is_always(arc.when.as_ref());
+    match step.next.mode {
+        RouteMode::Exclusive => step.next.arcs.first().filter(is_sure).into_iter().collect(),
+        RouteMode::Inclusive => step.next.arcs.iter().filter(is_sure).collect(),
+    }
+}
+
+/// Warns about cycles in which every arc surely fires.
+fn endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut Reader) {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        Not,
+        OnPath,
+        Done,
+    }
+    let arcs: Vec<Vec<&Arc>> = playbook
+        .steps
+        .iter()
+        .map(|step| sure_arcs(playbook, step))
+        .collect();
+    let mut seen = vec![Seen::Not; arcs.len()];
+    for start in 0..arcs.len() {
+        if seen[start] != Seen::Not {
+            continue;
+        }
+        seen[start] = Seen::OnPath;
+        let mut path = vec![(start, 0)];
+        while let Some((at, next)) = path.last_mut() {
+            let at = *at;
+            let Some(arc) = arcs[at].get(*next) else {
+                seen[at] = Seen::Done;
+                path.pop();
+                continue;
+            };
+            *next += 1;
+            let Some(target) = index.get(arc.step.as_str()).copied() else {
+                continue;
+            };
+            match seen[target] {
+                Seen::Not => {
+                    seen[target] = Seen::OnPath;
+                    path.push((target, 0));
+                }
+                Seen::OnPath => endless_cycle(&playbook.steps[at], arc, reader),
+                Seen::Done => {}
+            }
+        }
+    }
+}
+
+fn endless_cycle(step: &Step, arc: &Arc, reader: &mut Reader) {
+    let message = format!(
+        "the arc from `{}` to `{}` closes a cycle that nothing ends",
+        step.name, arc.step
+    );
+    let warning = reader
+        .diagnostic("W240", message, arc.span)
+        .label("every arc of the cycle always fires")
+        .help("give an arc of the cycle a `when`   noetl explain W240");
+    reader.report(warning);
 }
 
 fn first_has_no_previous(step: &Step, reader: &mut Reader) {

@@ -9,3 +9,4 @@ mod statements;
 mod words;
 
 pub(crate) use all::check;
+pub(crate) use lint::RESERVED;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::playbook::check::lint::RESERVED;
-use crate::playbook::read::{Reader, Use};
+use crate::playbook::read::{Place, Reader, Use};
 use crate::playbook::{Playbook, Step, WriteTarget};
 use crate::source::Span;
 use crate::template::{PathUse, Tree};
@@ -49,6 +49,10 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
     let shared = Shared::of(playbook);
     let mut current: Option<(usize, Known<'_>)> = None;
     for found in &uses {
+        if found.place == Place::Default {
+            look_before_run(found, &shared, reader);
+            continue;
+        }
         let Some((at, step)) = found
             .step
             .and_then(|at| Some((at, playbook.steps.get(at)?)))
@@ -62,6 +66,50 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut Reader) {
             for path in found.template.path_uses() {
                 look(&path, found, known, reader);
             }
+        }
+    }
+}
+
+/// Names of what exists only once the run has begun.
+const LATER: &[&str] = &[
+    "iter",
+    "args",
+    "input",
+    "event",
+    "outcome",
+    "output",
+    "keychain",
+    "steps",
+    "results",
+    "loop",
+    "loop_index",
+    "now",
+    "idempotency_key",
+];
+
+/// Looks at a template among the defaults, which are rendered before the run begins.
+fn look_before_run(found: &Use, shared: &Shared<'_>, reader: &mut Reader) {
+    for used in found.template.path_uses() {
+        if reader.is_full() {
+            return;
+        }
+        let name = root(&used.path);
+        let is_given = shared.given.contains(name);
+        let is_later =
+            LATER.contains(&name) || name.starts_with('_') || shared.steps.contains(name);
+        let range = found.as_written(&used.range);
+        let span = found.node.locate(&reader.source.text, &range);
+        if is_later && !is_given {
+            let message = format!("there is no `{name}` before the run begins");
+            let advice = "defaults can read `workload`, `ctx`, `execution_id`, `job` and `env`";
+            reader.error("E0141", message, span, advice);
+        } else if !is_given
+            && !used.guarded
+            && !is_prepared(&used, found)
+            && !RESERVED.contains(&name)
+            && !BUILT_IN.contains(&name)
+        {
+            undefined(name, span, shared.given.iter().copied(), reader);
         }
     }
 }
@@ -125,7 +173,9 @@ impl<'p> Known<'p> {
 
 /// What every step knows.
 struct Shared<'p> {
-    /// Workload keys, step names and everything written to `ctx`.
+    /// Keys of `workload` and `ctx`.
+    given: BTreeSet<&'p str>,
+    /// Those, step names and everything written to `ctx`.
     names: BTreeSet<&'p str>,
     steps: BTreeSet<&'p str>,
     /// What arcs pass on, by the step they lead to.
@@ -136,8 +186,10 @@ impl<'p> Shared<'p> {
     fn of(playbook: &'p Playbook) -> Self {
         let steps = playbook.steps.iter().map(|step| step.name.as_str());
         let steps: BTreeSet<&str> = steps.collect();
+        let given = playbook.workload.keys().chain(playbook.ctx.keys());
+        let given: BTreeSet<&str> = given.map(String::as_str).collect();
         let mut names = steps.clone();
-        names.extend(playbook.workload.keys().map(String::as_str));
+        names.extend(&given);
         let mut args: BTreeMap<&str, Vec<&Tree>> = BTreeMap::new();
         for step in &playbook.steps {
             let tasks = step.tasks.iter();
@@ -152,7 +204,12 @@ impl<'p> Shared<'p> {
                 args.entry(arc.step.as_str()).or_default().extend(&arc.args);
             }
         }
-        Self { names, steps, args }
+        Self {
+            given,
+            names,
+            steps,
+            args,
+        }
     }
 }
 
@@ -167,7 +224,8 @@ fn look(used: &PathUse, found: &Use, known: &Known<'_>, reader: &mut Reader) {
     let name = root(&used.path);
     let rest = used.path.strip_prefix(name).unwrap_or("");
     let second = rest.strip_prefix('.').map(root);
-    let span = |reader: &Reader| found.node.locate(&reader.source.text, &used.range);
+    let range = found.as_written(&used.range);
+    let span = |reader: &Reader| found.node.locate(&reader.source.text, &range);
     match (name, second) {
         ("iter", Some(key)) if !known.has_iter(key) => iter(key, span(reader), known, reader),
         ("steps", Some(step)) if !known.shared.steps.contains(step) => {
@@ -238,6 +296,15 @@ fn steps(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
 
 fn bare(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
     let names = known.shared.names.iter().chain(&known.bare).copied();
+    undefined(name, span, names, reader);
+}
+
+fn undefined<'a>(
+    name: &str,
+    span: Span,
+    names: impl Iterator<Item = &'a str>,
+    reader: &mut Reader,
+) {
     let label = match reader.suggest(name, names) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => "it must come with the request; add a default under `workload`".to_owned(),
@@ -256,7 +323,9 @@ fn bare(name: &str, span: Span, known: &Known<'_>, reader: &mut Reader) {
 /// comparison also bears a missing value, but one that is always missing is a mistake.
 fn is_prepared(used: &PathUse, found: &Use) -> bool {
     let text = found.node.as_str().unwrap_or_default();
-    let rest = text.get(used.range.end..).unwrap_or_default();
+    let rest = text
+        .get(found.as_written(&used.range).end..)
+        .unwrap_or_default();
     let rest = rest.trim_start_matches([')', ' ', '\n']);
     if let Some(filter) = rest.strip_prefix('|') {
         let filter = filter.trim_start();

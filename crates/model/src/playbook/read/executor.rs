@@ -31,6 +31,7 @@ impl Default for Settings {
                 no_next_is_error: false,
                 failure: FailureMode::BestEffort,
                 payload_bytes_max: None,
+                step_runs_max: None,
             },
             defaults: None,
             entry: None,
@@ -85,6 +86,9 @@ impl Reader {
             let max = limits.get("max_payload_bytes");
             settings.executor.payload_bytes_max =
                 max.and_then(|node| self.size(node, "max_payload_bytes"));
+            let runs = limits.get("max_step_runs");
+            settings.executor.step_runs_max =
+                runs.and_then(|node| self.whole_number(node, "max_step_runs"));
         }
         if let Some(failure) = fields.get("failure") {
             settings.executor.failure = self.failure(failure, FailureMode::BestEffort);

@@ -147,6 +147,9 @@ impl Reader {
 
     fn frame(&mut self, node: &Node) -> Frame {
         let fields = self.fields(node, &LOOP_FRAME, "loop.spec.frame");
+        if let Some(process) = fields.get("process") {
+            self.word(process, "loop.spec.frame.process", &[("row", ())]);
+        }
         let mut count = |key: &str| self.count(fields.get(key)?, key);
         Frame {
             max_rows: count("max_rows"),

@@ -1,4 +1,4 @@
-//! `metadata` and `workload`: what is kept as data.
+//! `metadata`: names, and what is kept as data.
 
 use serde_json::{Map, Value as Json};
 
@@ -59,13 +59,5 @@ impl Reader {
             ("tags", _) => self.wrong_type(value, "metadata.tags", "a list or text"),
             _ => {}
         }
-    }
-
-    pub(crate) fn workload(&mut self, node: &Node) -> Map<String, Json> {
-        let Json::Object(map) = node.to_json() else {
-            self.wrong_type(node, "workload", "a map");
-            return Map::new();
-        };
-        map
     }
 }

@@ -5,12 +5,15 @@
 
 mod admission;
 mod cursor;
+mod defaults;
 mod executor;
 mod keychain;
 mod layers;
 mod looping;
 mod metadata;
 mod next;
+mod placement;
+mod programs;
 mod reader;
 mod result;
 mod root;
@@ -27,4 +30,4 @@ mod writes;
 
 pub(crate) use reader::Reader;
 pub(crate) use root::{Draft, read};
-pub(crate) use uses::Use;
+pub(crate) use uses::{Place, Use};

@@ -19,6 +19,7 @@ const NO_MATCH: &[(&str, bool)] = &[
     ("continue", false),
     ("complete", false),
     ("ignore", false),
+    ("quiet", false),
     ("error", true),
     ("fail", true),
 ];

@@ -38,6 +38,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) keys: &'a [(&'a str, &'a [&'a str])],
     /// Keys that are refused, each with what to use instead.
     pub(crate) refused: &'a [(&'a str, &'a str)],
+    /// Keys that tune another runtime: accepted, without an effect.
+    pub(crate) ignored: &'a [&'a str],
 }
 
 /// A map whose keys have been checked against a shape.
@@ -206,6 +208,8 @@ impl Reader {
         for entry in entries {
             if let Some(name) = canonical(shape, &entry.key) {
                 self.found(&mut fields, name, entry);
+            } else if shape.ignored.contains(&&*entry.key) {
+                self.no_effect(entry, title);
             } else {
                 fields.bad.push(&entry.key);
                 self.unknown_key(entry, shape, title);
@@ -221,6 +225,15 @@ impl Reader {
             return;
         }
         fields.found.push((name.to_owned(), entry));
+    }
+
+    /// Warns about a key that only another runtime reads.
+    pub(crate) fn no_effect(&mut self, entry: &Entry, title: &str) {
+        let message = format!("`{}` of {title} has no effect here", entry.key);
+        let warning = self
+            .diagnostic("W230", message, entry.span)
+            .label("it tunes another runtime; remove it");
+        self.report(warning);
     }
 
     /// Reports a key that `shape` does not have.

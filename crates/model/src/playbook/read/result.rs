@@ -8,7 +8,7 @@ use crate::playbook::read::reader::{Fields, Reader};
 use crate::playbook::read::shapes::{ACCUMULATE, RESULT, RESULT_STORE, SELECT};
 use crate::playbook::{ResultControl, Select};
 use crate::result_ref::Scope;
-use crate::yaml::{Node, Value};
+use crate::yaml::{Entry, Node, Value};
 
 const SCOPES: &[(&str, Scope)] = &[
     ("step", Scope::Step),
@@ -61,7 +61,7 @@ impl Reader {
             self.result_store(store, &mut control);
         }
         self.life(&fields, &mut control);
-        if let Some(select) = fields.get("select") {
+        if let Some(select) = fields.entry("select") {
             control.select = self.select(select);
         }
         control.accumulate = fields
@@ -122,13 +122,45 @@ impl Reader {
         })
     }
 
-    pub(crate) fn select(&mut self, node: &Node) -> Vec<Select> {
-        let Value::List(items) = &node.value else {
-            self.wrong_type(node, "select", "a list of paths, or of `{path, as}`");
-            return Vec::new();
-        };
-        let items = items.iter();
-        items.filter_map(|item| self.selected(item)).collect()
+    /// A list of paths or of `{path, as}`, or a map of names and paths.
+    pub(crate) fn select(&mut self, entry: &Entry) -> Vec<Select> {
+        let (key, node) = (&*entry.key, &entry.value);
+        match &node.value {
+            Value::List(items) => {
+                let items = items.iter();
+                items.filter_map(|item| self.selected(item)).collect()
+            }
+            Value::Map(pairs) if pairs.iter().all(is_threshold) && !pairs.is_empty() => {
+                let message = format!("`{key}` by size has no effect here");
+                let warning = self
+                    .diagnostic("W230", message, entry.span)
+                    .label("it tunes another runtime; a list of paths selects fields");
+                self.report(warning);
+                Vec::new()
+            }
+            Value::Map(pairs) if is_one_selection(pairs) => {
+                self.selected(node).into_iter().collect()
+            }
+            Value::Map(pairs) => {
+                let pairs = pairs.iter();
+                pairs.filter_map(|pair| self.selected_as(pair)).collect()
+            }
+            Value::Null => Vec::new(),
+            _ => {
+                let wanted = "a list of paths or of `{path, as}`, or a map of names and paths";
+                self.wrong_type(node, key, wanted);
+                Vec::new()
+            }
+        }
+    }
+
+    /// One `name: path` of a map.
+    fn selected_as(&mut self, pair: &Entry) -> Option<Select> {
+        let path = self.text(&pair.value, &format!("the path of `{}`", pair.key))?;
+        Some(Select {
+            name: pair.key.to_string().into(),
+            path: self.json_path(&pair.value, &path)?,
+        })
     }
 
     fn selected(&mut self, node: &Node) -> Option<Select> {
@@ -175,6 +207,17 @@ impl Reader {
         }
         Some(path)
     }
+}
+
+/// Whether a key says when another runtime selects, not what.
+fn is_threshold(pair: &Entry) -> bool {
+    matches!(&*pair.key, "strategy" | "threshold_kb" | "threshold_bytes")
+}
+
+/// Whether a map is one `{path, as}` without its list.
+fn is_one_selection(pairs: &[Entry]) -> bool {
+    let has = |key: &str| pairs.iter().any(|pair| &*pair.key == key);
+    pairs.len() == 2 && has("path") && has("as")
 }
 
 /// What a path is called where no name is given: its last name.

@@ -36,10 +36,7 @@ pub(crate) fn read(root: &Node, source: &Source) -> Draft {
     let keychain = keychain
         .map(|node| reader.keychain(node))
         .unwrap_or_default();
-    let workload = fields.get("workload");
-    let workload = workload
-        .map(|node| reader.workload(node))
-        .unwrap_or_default();
+    let defaults = reader.defaults(fields.get("workload"), fields.get("ctx"));
     let book = fields.get("workbook");
     let book = book.map(|node| reader.workbook(node)).unwrap_or_default();
     let steps = reader.steps(&fields, root, &settings, &book);
@@ -58,8 +55,10 @@ pub(crate) fn read(root: &Node, source: &Source) -> Draft {
             metadata: metadata.rest,
             executor: settings.executor,
             keychain,
-            workload,
-            steps,
+            workload: defaults.workload,
+            ctx: defaults.ctx,
+            default_templates: defaults.templates,
+            steps: steps.into(),
             source: source.clone(),
             hash: hash(&source.text),
         },
@@ -71,6 +70,11 @@ pub(crate) fn read(root: &Node, source: &Source) -> Draft {
     }
 }
 
+/// Whether a version is an older name of this language.
+fn is_older_version(node: &Node) -> bool {
+    matches!(node.as_str(), Some("noetl.io/v1" | "noetl.io/v10"))
+}
+
 fn hash(text: &str) -> PlaybookHash {
     PlaybookHash(hex::encode(Sha256::digest(text.as_bytes())).into())
 }
@@ -78,6 +82,12 @@ fn hash(text: &str) -> PlaybookHash {
 impl Reader {
     fn version(&mut self, fields: &Fields<'_>, root: &Node) {
         match fields.get("apiVersion") {
+            Some(version) if is_older_version(version) => {
+                let written = version.as_str().unwrap_or_default();
+                let message = format!("`{written}` is read as `noetl.io/v2`");
+                let note = self.diagnostic("N101", message, version.span);
+                self.report(note.label("write `noetl.io/v2`"));
+            }
             Some(version) => {
                 self.word(version, "apiVersion", &[("noetl.io/v2", ())]);
             }

@@ -20,6 +20,7 @@ const DIRECTIVES: &[(&str, Directive)] = &[
 
 const BACKOFFS: &[(&str, Backoff)] = &[
     ("none", Backoff::None),
+    ("fixed", Backoff::None),
     ("linear", Backoff::Linear),
     ("exponential", Backoff::Exponential),
 ];

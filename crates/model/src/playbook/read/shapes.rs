@@ -10,10 +10,18 @@ const fn shape(noun: &'static str, keys: Keys, refused: Refused) -> Shape<'stati
         noun,
         keys,
         refused,
+        ignored: &[],
     }
 }
 
-pub(crate) const ROOT: Shape<'static> = shape(
+/// The shape with keys that only another runtime reads.
+const fn ignoring(shape: Shape<'static>, ignored: &'static [&'static str]) -> Shape<'static> {
+    Shape { ignored, ..shape }
+}
+
+pub(crate) const ROOT: Shape<'static> = ignoring(ROOT_KEYS, &["tracing"]);
+
+const ROOT_KEYS: Shape<'static> = shape(
     "playbook",
     &[
         ("apiVersion", &[]),
@@ -22,13 +30,14 @@ pub(crate) const ROOT: Shape<'static> = shape(
         ("keychain", &[]),
         ("executor", &[]),
         ("workload", &[]),
+        ("ctx", &[]),
         ("workflow", &[]),
         ("workbook", &[]),
     ],
     &[
         (
             "vars",
-            "inputs go under `workload`; state is written to `ctx` with `set`",
+            "inputs go under `workload`, first values of state under `ctx`; steps write state with `set: {ctx.x: …}`",
         ),
         ("jobs", "steps go under `workflow: [{step: …}]`"),
         ("steps", "steps go under `workflow: [{step: …}]`"),
@@ -56,7 +65,9 @@ pub(crate) const ROOT: Shape<'static> = shape(
     ],
 );
 
-pub(crate) const STEP: Shape<'static> = shape(
+pub(crate) const STEP: Shape<'static> = ignoring(STEP_KEYS, &["tracing"]);
+
+const STEP_KEYS: Shape<'static> = shape(
     "step",
     &[
         ("step", &[]),
@@ -66,8 +77,9 @@ pub(crate) const STEP: Shape<'static> = shape(
         ("tool", &[]),
         ("next", &[]),
         ("set", &[]),
+        ("set_ctx", &[]),
         ("input", &["args"]),
-        ("output", &[]),
+        ("output", &["result"]),
     ],
     &[
         (
@@ -128,7 +140,9 @@ pub(crate) const STEP: Shape<'static> = shape(
     ],
 );
 
-pub(crate) const STEP_SPEC: Shape<'static> = shape(
+pub(crate) const STEP_SPEC: Shape<'static> = ignoring(STEP_SPEC_KEYS, &["tracing"]);
+
+const STEP_SPEC_KEYS: Shape<'static> = shape(
     "step spec",
     &[
         ("policy", &[]),
@@ -211,7 +225,9 @@ pub(crate) const LOOP: Shape<'static> = shape(
     ],
 );
 
-pub(crate) const LOOP_SPEC: Shape<'static> = shape(
+pub(crate) const LOOP_SPEC: Shape<'static> = ignoring(LOOP_SPEC_KEYS, &["tracing"]);
+
+const LOOP_SPEC_KEYS: Shape<'static> = shape(
     "loop spec",
     &[
         ("mode", &[]),
@@ -229,8 +245,23 @@ pub(crate) const LOOP_SPEC: Shape<'static> = shape(
     &[],
 );
 
-pub(crate) const LOOP_FRAME: Shape<'static> =
-    shape("frame", &[("max_rows", &[]), ("row_concurrency", &[])], &[]);
+pub(crate) const LOOP_FRAME: Shape<'static> = ignoring(
+    shape(
+        "frame",
+        &[
+            ("max_rows", &[]),
+            ("row_concurrency", &[]),
+            ("process", &[]),
+        ],
+        &[],
+    ),
+    &[
+        "max_seconds",
+        "max_bytes",
+        "lease_seconds",
+        "heartbeat_seconds",
+    ],
+);
 
 pub(crate) const LOOP_POLICY: Shape<'static> = shape(
     "loop policy",
@@ -294,9 +325,14 @@ pub(crate) const TASK_REFUSED: Refused = &[
         "next",
         "arcs belong to the step; within it a rule may `jump`",
     ),
+    ("set_ctx", "write with `set: {ctx.x: …}`"),
+    ("set_iter", "write with `set: {iter.x: …}`"),
     ("register", "results are read by the task's label"),
     ("label", "write `- <label>: {kind: …}` or `- name: <label>`"),
 ];
+
+/// Keys of every task and of its `spec` that only another runtime reads.
+pub(crate) const TASK_IGNORED: &[&str] = &["tracing"];
 
 /// The keys of a task's `spec` besides those of its kind.
 pub(crate) const TASK_SPEC: Keys = &[
@@ -450,7 +486,12 @@ pub(crate) const NEXT_SPEC: Shape<'static> = shape(
 
 pub(crate) const ARC: Shape<'static> = shape(
     "arc",
-    &[("step", &[]), ("when", &[]), ("args", &[]), ("set", &[])],
+    &[
+        ("step", &[]),
+        ("when", &["cond"]),
+        ("args", &[]),
+        ("set", &[]),
+    ],
     &[
         ("if", "guards are written as `when`"),
         ("expr", "guards are written as `when`"),
@@ -460,13 +501,18 @@ pub(crate) const ARC: Shape<'static> = shape(
         ("with", "what an arc passes on is called `args`"),
         ("name", "the step an arc leads to is called `step`"),
         ("vars", "write state with `set: {ctx.x: …}`"),
+        ("set_ctx", "write state with `set: {ctx.x: …}`"),
     ],
 );
 
-pub(crate) const EXECUTOR: Shape<'static> =
-    shape("executor", &[("kind", &["profile"]), ("spec", &[])], &[]);
+pub(crate) const EXECUTOR: Shape<'static> = ignoring(
+    shape("executor", &[("kind", &["profile"]), ("spec", &[])], &[]),
+    &["version", "requires", "tracing"],
+);
 
-pub(crate) const EXECUTOR_SPEC: Shape<'static> = shape(
+pub(crate) const EXECUTOR_SPEC: Shape<'static> = ignoring(EXECUTOR_SPEC_KEYS, &["tracing"]);
+
+const EXECUTOR_SPEC_KEYS: Shape<'static> = shape(
     "executor spec",
     &[
         ("pool", &[]),
@@ -491,4 +537,8 @@ pub(crate) const EXECUTOR_POLICY: Shape<'static> = shape(
 
 pub(crate) const RESULTS: Shape<'static> = shape("results", &[("reference_first", &[])], &[]);
 
-pub(crate) const LIMITS: Shape<'static> = shape("limits", &[("max_payload_bytes", &[])], &[]);
+pub(crate) const LIMITS: Shape<'static> = shape(
+    "limits",
+    &[("max_payload_bytes", &[]), ("max_step_runs", &[])],
+    &[],
+);

@@ -56,10 +56,7 @@ impl Reader {
             None => Vec::new(),
         };
         self.place = Place::Boundary;
-        let set = fields.get("set");
-        let set = set
-            .map(|set| self.writes(set, WriteTarget::Ctx))
-            .unwrap_or_default();
+        let set = self.step_writes(&fields);
         let set = match tasks.last_mut() {
             Some(last) => share(set, &mut last.set),
             None => self.only_ctx(set),
@@ -82,6 +79,18 @@ impl Reader {
             next: next.unwrap_or_default(),
             span: fields.get("step").map_or(node.span, |name| name.span),
         })
+    }
+
+    /// `set`, and `set_ctx` whose keys all go to `ctx`.
+    fn step_writes(&mut self, fields: &Fields<'_>) -> Vec<Write> {
+        let set = fields.get("set");
+        let mut writes = set
+            .map(|set| self.writes(set, WriteTarget::Ctx))
+            .unwrap_or_default();
+        if let Some(set) = fields.get("set_ctx") {
+            writes.extend(self.writes_to(set, WriteTarget::Ctx));
+        }
+        writes
     }
 
     fn step_name(&mut self, fields: &Fields<'_>, node: &Node) -> Option<Name> {

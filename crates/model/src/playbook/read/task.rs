@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use crate::id::Name;
 use crate::playbook::kinds::{self, EXTERNAL, KINDS, KeySpec, KindSpec, NOT_BUILT_IN};
 use crate::playbook::read::layers::stack;
+use crate::playbook::read::placement::{ignored_keys, lift, own_reference};
 use crate::playbook::read::reader::{Fields, Reader, Shape};
-use crate::playbook::read::shapes::{RESOURCES, SANDBOX, TASK, TASK_REFUSED, TASK_SPEC};
+use crate::playbook::read::shapes::{
+    RESOURCES, SANDBOX, TASK, TASK_IGNORED, TASK_REFUSED, TASK_SPEC,
+};
 use crate::playbook::read::uses::Place;
 use crate::playbook::read::workbook::Workbook;
 use crate::playbook::{Effect, FieldMode, ResultControl, Task, WriteTarget};
 use crate::template::Tree;
-use crate::yaml::{Entry, Node, Value, overlay};
+use crate::yaml::{Entry, Node, Value};
 
 const EFFECTS: &[(&str, Effect)] = &[
     ("at_least_once", Effect::AtLeastOnce),
@@ -35,11 +38,14 @@ impl Reader {
         let (name, kind) = self.kind(&node)?;
         let title = format!("task `{label}`");
         let (task, spec) = lift(&node, kind);
+        let task = self.own_program(&own_reference(&task, kind), kind);
         let keys = task_keys(kind, &task);
+        let ignored = ignored_keys(kind);
         let shape = Shape {
             noun: &name,
             keys: &keys,
             refused: TASK_REFUSED,
+            ignored: &ignored,
         };
         let fields = self.fields(&task, &shape, &title);
         let spec = self.layered(spec, home);
@@ -47,6 +53,7 @@ impl Reader {
             noun: "task spec",
             keys: TASK_SPEC,
             refused: &[],
+            ignored: TASK_IGNORED,
         };
         let knobs = self.fields(&spec, &spec_shape, &format!("spec of {title}"));
         self.required(kind, &fields, &title);
@@ -67,6 +74,11 @@ impl Reader {
             command_lines: fields.get("command").map(command_lines).unwrap_or_default(),
             span: node.span,
         };
+        if let (Some(node), Some(code)) = (fields.get("code"), read.fields.get("code"))
+            && kind.name == "python"
+        {
+            self.check_python_code(node, code, &title);
+        }
         read.result.selects_in_data = read.kind == "http";
         if let Some(policy) = knobs.get("policy") {
             read.policy = self.policy(policy);
@@ -133,7 +145,11 @@ impl Reader {
         let rivals = given(kind.at_most_one_of);
         let is_missing = choice.is_empty()
             && !kind.one_of.is_empty()
-            && !kind.one_of.iter().any(|name| fields.is_misspelled(name));
+            && !kind
+                .one_of
+                .iter()
+                .filter_map(|name| kind.key(name))
+                .any(|key| is_misspelled(key, fields));
         if is_missing {
             let message = format!("{title} (kind `{}`) needs one more key", kind.name);
             let label = format!("add one of: {}", kind.one_of.join(" "));
@@ -242,6 +258,7 @@ impl Reader {
             noun: "timeout",
             keys,
             refused: &[],
+            ignored: &[],
         };
         self.fields(node, &shape, "timeout");
         let parts = parts.iter();
@@ -256,33 +273,11 @@ impl Reader {
     fn result_control(&mut self, fields: &Fields<'_>, knobs: &Fields<'_>) -> ResultControl {
         let node = stack(knobs.get("result").cloned(), fields.get("output").cloned());
         let mut control = node.map(|node| self.result(&node)).unwrap_or_default();
-        if let Some(select) = fields.get("output_select") {
+        if let Some(select) = fields.entry("output_select") {
             control.select = self.select(select);
         }
         control
     }
-}
-
-/// The kind's keys placed under `spec` move up to the task; what is left is the task's own layer of `spec`.
-fn lift(node: &Node, kind: &KindSpec) -> (Node, Node) {
-    let empty = Node::empty_map(node.span);
-    let Some(spec) = node.get("spec").filter(|spec| spec.as_map().is_some()) else {
-        let spec = node.get("spec").filter(|spec| !spec.is_null());
-        return (node.clone(), spec.cloned().unwrap_or(empty));
-    };
-    let is_kinds = |entry: &&Entry| {
-        kind.key_spelled(&entry.key).is_some()
-            && !TASK_SPEC.iter().any(|(key, _)| *key == &*entry.key)
-    };
-    let entries = spec.as_map().unwrap_or_default();
-    let (lifted, kept): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(is_kinds);
-    let map = |entries: Vec<&Entry>| Node {
-        span: spec.span,
-        value: Value::Map(entries.into_iter().cloned().collect()),
-    };
-    let mut task = overlay(&map(lifted), node);
-    task.span = node.span;
-    (task, map(kept))
 }
 
 fn is_misspelled(key: &KeySpec, fields: &Fields<'_>) -> bool {

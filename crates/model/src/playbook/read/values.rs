@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::duration;
 use crate::id::Name;
 use crate::playbook::FieldMode;
+use crate::playbook::read::programs::Insertion;
 use crate::playbook::read::reader::Reader;
 use crate::playbook::read::uses::Use;
 use crate::template::{SyntaxError, Template, Tree};
@@ -99,6 +100,20 @@ impl Reader {
         value
     }
 
+    /// A count of at least one.
+    pub(crate) fn whole_number(&mut self, node: &Node, what: &str) -> Option<u32> {
+        let number = node
+            .to_json()
+            .as_u64()
+            .and_then(|count| u32::try_from(count).ok());
+        let number = number.filter(|count| *count > 0);
+        if number.is_none() {
+            let message = format!("{what} must be a whole number of at least 1");
+            self.error("E0105", message, node.span, "write a number");
+        }
+        number
+    }
+
     /// A count of at least one, or a template that gives it.
     pub(crate) fn count(&mut self, node: &Node, what: &str) -> Option<Tree> {
         let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
@@ -142,21 +157,22 @@ impl Reader {
     pub(crate) fn field(&mut self, node: &Node, mode: FieldMode) -> Tree {
         let is_comment_only = |text: &str| !text.contains("{{") && !text.contains("{%");
         match (mode, node.as_str()) {
-            (FieldMode::Verbatim, Some(text)) if is_comment_only(text) => {
+            (FieldMode::Verbatim | FieldMode::Code, Some(text)) if is_comment_only(text) => {
                 Tree::Literal(node.to_json())
             }
-            _ => self.tree(node),
+            (FieldMode::Verbatim | FieldMode::Code | FieldMode::Pieces, _) => self.program(node),
+            (FieldMode::Value | FieldMode::End | FieldMode::Reference, _) => self.tree(node),
         }
     }
 
-    fn template(&mut self, node: &Node) -> Tree {
+    pub(crate) fn template(&mut self, node: &Node) -> Tree {
         let text = node.as_str().unwrap_or_default();
         if !self.may_compile(node) {
             return Tree::Literal(node.to_json());
         }
         match Template::parse(text, node.span) {
             Ok(template) => {
-                self.remember(&template, node);
+                self.remember(&template, node, Vec::new());
                 Tree::Template(template)
             }
             Err(error) => {
@@ -181,7 +197,7 @@ impl Reader {
         }
         match Template::condition(&text, node.span) {
             Ok(template) => {
-                self.remember(&template, node);
+                self.remember(&template, node, Vec::new());
                 Some(template)
             }
             Err(error) => {
@@ -191,10 +207,16 @@ impl Reader {
         }
     }
 
-    fn remember(&mut self, template: &Template, node: &Node) {
+    pub(crate) fn remember(
+        &mut self,
+        template: &Template,
+        node: &Node,
+        insertions: Vec<Insertion>,
+    ) {
         self.uses.push(Use {
             template: template.clone(),
             node: node.clone(),
+            insertions,
             step: self.step,
             place: self.place,
         });
@@ -222,7 +244,7 @@ pub(crate) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%") || has_comment()
 }
 
-fn list(trees: Vec<Tree>) -> Tree {
+pub(crate) fn list(trees: Vec<Tree>) -> Tree {
     let literal = |tree: &Tree| matches!(tree, Tree::Literal(_));
     if !trees.iter().all(literal) {
         return Tree::List(trees);

@@ -17,12 +17,15 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter(
         "tojson",
         |value: &Native, indent: Option<usize>, kwargs: Kwargs| {
-            json(value, indent, &kwargs).map(|text| html_safe(&text))
+            let text = json(value, indent, &kwargs)?;
+            Ok::<_, Error>(Native::from_safe_string(html_safe(&text)))
         },
     );
     env.add_filter(
         "to_json",
-        |value: &Native, indent: Option<usize>, kwargs: Kwargs| json(value, indent, &kwargs),
+        |value: &Native, indent: Option<usize>, kwargs: Kwargs| {
+            json(value, indent, &kwargs).map(Native::from_safe_string)
+        },
     );
     env.add_filter("fromjson", from_json);
     env.add_filter("from_json", from_json);

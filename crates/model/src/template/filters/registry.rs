@@ -29,6 +29,7 @@ pub(crate) const NAMES: &[&str] = &[
     "list",
     "map",
     "quote",
+    "raw_py",
     "raw_sh",
     "raw_sql",
     "regex_findall",
@@ -55,6 +56,9 @@ pub(crate) const NAMES: &[&str] = &[
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("ident", |value: Native| {
         Native::from_object(Marked::Ident(value))
+    });
+    env.add_filter("raw_py", |value: Native| {
+        Native::from_object(Marked::Raw(value))
     });
     env.add_filter("raw_sql", |value: Native| {
         Native::from_object(Marked::Raw(value))

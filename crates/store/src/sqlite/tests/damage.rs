@@ -196,7 +196,7 @@ async fn rows_without_a_checksum_are_read_as_before() {
     let db = rusqlite::Connection::open(dir.path().join("noetl.db")).unwrap();
     db.execute_batch(
         "DROP TRIGGER log_is_never_changed;
-        UPDATE log SET body = json_remove(body, '$.z');",
+        UPDATE log SET body = json_remove(body, '$.y');",
     )
     .unwrap();
     let store = Sqlite::open(dir.path()).unwrap();

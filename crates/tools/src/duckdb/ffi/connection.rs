@@ -1,6 +1,7 @@
 //! An open database, and a connection to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::symbols::{Handle, Symbols};
 use crate::duckdb::failure::Fault;
@@ -15,6 +16,8 @@ pub(crate) struct Database {
 pub(crate) struct Connection {
     pub(super) handle: Handle,
     pub(super) database: Arc<Database>,
+    /// Whether somebody has stopped what runs on it.
+    interrupted: AtomicBool,
 }
 
 // SAFETY: DuckDB's database object has locks of its own and may be used from any thread.
@@ -40,6 +43,7 @@ impl Database {
         Ok(Connection {
             handle,
             database: self.clone(),
+            interrupted: AtomicBool::new(false),
         })
     }
 }
@@ -58,8 +62,14 @@ impl Connection {
 
     /// Stops whatever runs on this connection.
     pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
         // SAFETY: the connection is open as long as this value lives.
         unsafe { (self.api().interrupt)(self.handle) };
+    }
+
+    /// Whether somebody has stopped what runs on this connection.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 }
 

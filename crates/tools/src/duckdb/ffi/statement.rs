@@ -43,7 +43,12 @@ impl Connection {
 
     /// Runs a text whose answer does not matter.
     pub(crate) fn execute(&self, sql: &str) -> Result<(), Fault> {
-        let mut rows = self.run(sql, &[])?;
+        self.drain(sql, &[])
+    }
+
+    /// The same with parameters.
+    pub(crate) fn drain(&self, sql: &str, params: &[Value]) -> Result<(), Fault> {
+        let mut rows = self.run(sql, params)?;
         while rows.next()?.is_some() {}
         Ok(())
     }

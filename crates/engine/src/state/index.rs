@@ -1,0 +1,284 @@
+//! What decisions look up in the state, kept beside it so that no lookup walks through the whole run.
+//!
+//! The index follows from the runs, tokens and commands of the state, and from which steps of the playbook have tasks and
+//! loops. It is brought up to date by the difference between the maps it was computed from and the maps as they are.
+
+use std::collections::BTreeSet;
+
+use model::command::Stage;
+use model::id::{Name, PlaybookHash, Seq, StepRunId, TokenId};
+
+use crate::state::shared_map::SharedMap;
+use crate::state::{LiveCommand, Run, State, Token};
+
+type SharedSet<K> = SharedMap<K, ()>;
+
+/// What of a step's definition the index depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    /// It has tasks.
+    Plain,
+    /// It has tasks and a loop.
+    Loop,
+    /// It has no tasks.
+    Routing,
+}
+
+/// Where a step run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunPlace {
+    /// It failed and nothing handles that.
+    Held,
+    /// It ended, and its arcs have not been looked at.
+    Ended,
+    /// It lives and belongs to a step with a loop.
+    Looping,
+    /// It lives and belongs to a step without tasks.
+    Routing,
+    /// It lives; neither does a command carry its pipeline nor does it wait for anything.
+    Ready,
+    /// It lives, and a command carries its pipeline or the pipeline waits.
+    UnderWay,
+}
+
+/// Lookups into the state of one execution.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StateIndex {
+    playbook: Option<PlaybookHash>,
+    seq: Option<Seq>,
+    runs: SharedMap<StepRunId, Run>,
+    tokens: SharedMap<TokenId, Token>,
+    commands: SharedMap<Seq, LiveCommand>,
+    places: SharedMap<StepRunId, RunPlace>,
+    commands_by_run: SharedSet<(StepRunId, Seq)>,
+    pub(crate) ended_runs: SharedSet<StepRunId>,
+    pub(crate) loop_runs: SharedSet<StepRunId>,
+    pub(crate) routing_runs: SharedSet<StepRunId>,
+    pub(crate) ready_runs: SharedSet<StepRunId>,
+    /// How many runs of each step are not held.
+    pub(crate) busy_steps: SharedMap<Name, u32>,
+    /// How many runs of each step are held.
+    pub(crate) held_steps: SharedMap<Name, u32>,
+    /// How many tokens are parked before each step.
+    pub(crate) parked_steps: SharedMap<Name, u32>,
+    pub(crate) parked_tokens: SharedSet<TokenId>,
+    waiting_tokens: SharedSet<(Name, TokenId)>,
+    /// The oldest waiting token of each step, and the step.
+    pub(crate) oldest_tokens: SharedMap<TokenId, Name>,
+}
+
+impl StateIndex {
+    /// Whether the index describes this state.
+    pub(crate) fn is_current(&self, state: &State) -> bool {
+        self.seq == Some(state.seq)
+            && self.playbook.as_ref() == Some(&state.hash)
+            && self.tokens.len() == state.tokens.len()
+    }
+
+    /// Takes in what has changed in the state.
+    pub(crate) fn refresh(&mut self, state: &State, kind_of: impl Fn(&Name) -> StepKind) {
+        if self.playbook.as_ref() != Some(&state.hash) {
+            *self = Self {
+                playbook: Some(state.hash.clone()),
+                ..Self::default()
+            };
+        }
+        let mut touched = BTreeSet::new();
+        let commands = std::mem::replace(&mut self.commands, state.commands.clone());
+        commands.for_each_change(&state.commands, |change| {
+            let seq = *change.key;
+            if let Some(command) = change.before {
+                self.commands_by_run.remove(&(command.run.clone(), seq));
+                touched.insert(command.run.clone());
+            }
+            if let Some(command) = change.after {
+                self.commands_by_run.insert((command.run.clone(), seq), ());
+                touched.insert(command.run.clone());
+            }
+        });
+        let runs = std::mem::replace(&mut self.runs, state.runs.clone());
+        runs.for_each_change(&state.runs, |change| {
+            touched.insert(change.key.clone());
+        });
+        for id in touched {
+            let place = state
+                .runs
+                .get(&id)
+                .map(|run| self.place_of(&id, run, &kind_of));
+            self.put(id, place);
+        }
+        let tokens = std::mem::replace(&mut self.tokens, state.tokens.clone());
+        tokens.for_each_change(&state.tokens, |change| {
+            if let Some(token) = change.before {
+                self.remove_token(*change.key, token);
+            }
+            if let Some(token) = change.after {
+                self.add_token(*change.key, token);
+            }
+        });
+        self.seq = Some(state.seq);
+    }
+
+    /// The commands of a run, oldest first.
+    pub(crate) fn commands_of<'a>(
+        &'a self,
+        run: &'a StepRunId,
+    ) -> impl Iterator<Item = &'a LiveCommand> {
+        let first = (run.clone(), Seq(0));
+        let of_run = range_of(&self.commands_by_run, &first, move |(id, _)| id == run);
+        of_run.filter_map(|(_, seq)| self.commands.get(seq))
+    }
+
+    /// The tokens that wait to enter a step, oldest first.
+    pub(crate) fn tokens_before<'a>(
+        &'a self,
+        step: &'a Name,
+    ) -> impl Iterator<Item = TokenId> + 'a {
+        range_of(&self.waiting_tokens, &lowest(step), move |(name, _)| {
+            name == step
+        })
+        .map(|(_, id)| *id)
+    }
+
+    fn place_of(&self, id: &StepRunId, run: &Run, kind_of: impl Fn(&Name) -> StepKind) -> RunPlace {
+        if run.held {
+            return RunPlace::Held;
+        }
+        if run.boundary.is_some() {
+            return RunPlace::Ended;
+        }
+        match kind_of(&id.step) {
+            StepKind::Loop => RunPlace::Looping,
+            StepKind::Routing => RunPlace::Routing,
+            StepKind::Plain if waits(run) || self.commands_of(id).next().is_some() => {
+                RunPlace::UnderWay
+            }
+            StepKind::Plain => RunPlace::Ready,
+        }
+    }
+
+    fn put(&mut self, id: StepRunId, place: Option<RunPlace>) {
+        let before = self.places.get(&id).copied();
+        if before == place {
+            return;
+        }
+        if let Some(before) = before {
+            if let Some(set) = self.set_of(before) {
+                set.remove(&id);
+            }
+            count(self.counts_of(before), &id.step, false);
+            self.places.remove(&id);
+        }
+        if let Some(place) = place {
+            if let Some(set) = self.set_of(place) {
+                set.insert(id.clone(), ());
+            }
+            count(self.counts_of(place), &id.step, true);
+            self.places.insert(id, place);
+        }
+    }
+
+    fn set_of(&mut self, place: RunPlace) -> Option<&mut SharedSet<StepRunId>> {
+        match place {
+            RunPlace::Ended => Some(&mut self.ended_runs),
+            RunPlace::Looping => Some(&mut self.loop_runs),
+            RunPlace::Routing => Some(&mut self.routing_runs),
+            RunPlace::Ready => Some(&mut self.ready_runs),
+            RunPlace::Held | RunPlace::UnderWay => None,
+        }
+    }
+
+    fn counts_of(&mut self, place: RunPlace) -> &mut SharedMap<Name, u32> {
+        match place {
+            RunPlace::Held => &mut self.held_steps,
+            _ => &mut self.busy_steps,
+        }
+    }
+
+    fn add_token(&mut self, id: TokenId, token: &Token) {
+        if token.parked {
+            self.parked_tokens.insert(id, ());
+            count(&mut self.parked_steps, &token.step, true);
+            return;
+        }
+        let oldest = self.tokens_before(&token.step).next();
+        self.waiting_tokens.insert((token.step.clone(), id), ());
+        if oldest.is_none_or(|oldest| id < oldest) {
+            if let Some(oldest) = oldest {
+                self.oldest_tokens.remove(&oldest);
+            }
+            self.oldest_tokens.insert(id, token.step.clone());
+        }
+    }
+
+    fn remove_token(&mut self, id: TokenId, token: &Token) {
+        if token.parked {
+            self.parked_tokens.remove(&id);
+            count(&mut self.parked_steps, &token.step, false);
+            return;
+        }
+        self.waiting_tokens.remove(&(token.step.clone(), id));
+        if self.oldest_tokens.remove(&id).is_some() {
+            let oldest = self.tokens_before(&token.step).next();
+            if let Some(oldest) = oldest {
+                self.oldest_tokens.insert(oldest, token.step.clone());
+            }
+        }
+    }
+}
+
+/// Two states with the same content are equal, however far their indexes have come.
+impl PartialEq for StateIndex {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// Whether the run's own pipeline waits for a time, a child or a signal.
+pub(crate) fn waits(run: &Run) -> bool {
+    match run.pipeline.stage {
+        Stage::Awaiting { .. }
+        | Stage::Retrying {
+            suspended: true, ..
+        } => true,
+        Stage::Ready
+        | Stage::Started
+        | Stage::Retrying { .. }
+        | Stage::Answered { .. }
+        | Stage::Done
+        | Stage::Failed => false,
+    }
+}
+
+fn lowest(step: &Name) -> (Name, TokenId) {
+    let first = TokenId {
+        seq: Seq(0),
+        arc: 0,
+    };
+    (step.clone(), first)
+}
+
+/// The keys from `first` on, as long as they belong together.
+fn range_of<'a, K: Ord + Clone, F: Fn(&K) -> bool + 'a>(
+    set: &'a SharedSet<K>,
+    first: &K,
+    belongs: F,
+) -> impl Iterator<Item = &'a K> + use<'a, K, F> {
+    let keys = set.range_from(first).map(|(key, ())| key);
+    keys.take_while(move |key| belongs(key))
+}
+
+fn count(counts: &mut SharedMap<Name, u32>, step: &Name, is_one_more: bool) {
+    let known = counts.get(step).copied().unwrap_or(0);
+    match (known, is_one_more) {
+        (known, true) => {
+            counts.insert(step.clone(), known + 1);
+        }
+        (0 | 1, false) => {
+            counts.remove(step);
+        }
+        (known, false) => {
+            counts.insert(step.clone(), known - 1);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! First values: what a run's `workload` and `ctx` hold when it begins.
+//!
+//! Enters: the defaults as written, the templates among them in the order of their needs, and the request's payload.
+//! Leaves: [`FirstValues`], which the log records. What came with the request is data and is never rendered.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::merge::merge_into;
+use crate::playbook::Playbook;
+use crate::source::Span;
+use crate::template::{Data, RenderError, Scope, Template};
+
+/// A template among the defaults.
+#[derive(Debug, Clone)]
+pub struct DefaultTemplate {
+    /// The part of the playbook it stands in.
+    pub section: Section,
+    /// Its place there: keys, and positions in lists.
+    pub path: Vec<String>,
+    /// What is rendered.
+    pub template: Template,
+    /// How many other templates must be rendered before it, one after the other.
+    pub level: usize,
+}
+
+/// A part of a playbook that has first values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// `workload`.
+    Workload,
+    /// `ctx`.
+    Ctx,
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FirstValues {
+    /// The inputs.
+    pub workload: Map<String, Value>,
+    /// The state.
+    pub ctx: Map<String, Value>,
+}
+
+/// A default that could not be rendered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("`{name}` (line {}) cannot be rendered: {message}", span.line)]
+pub struct DefaultError {
+    /// The default: `workload.region`.
+    pub name: String,
+    /// Why.
+    pub message: String,
+    /// Where it stands in the playbook.
+    pub span: Span,
+}
+
+impl Section {
+    /// How playbooks and templates call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workload => "workload",
+            Self::Ctx => "ctx",
+        }
+    }
+}
+
+impl DefaultTemplate {
+    /// The default as templates name it: `workload.db.host`.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.section.name(), self.path.join("."))
+    }
+}
+
+impl Playbook {
+    /// The payload over the defaults, as written: maps merge deeply, lists and scalars replace.
+    pub fn merged_workload(&self, payload: Option<&Map<String, Value>>) -> Map<String, Value> {
+        let mut merged = self.workload.clone();
+        if let Some(payload) = payload {
+            merge_into(&mut merged, payload.clone());
+        }
+        merged
+    }
+
+    /// What a run begins with: the payload over the defaults, and every default that the payload does not replace
+    /// rendered. `scope` has the names of the run and the environment.
+    pub fn first_values(
+        &self,
+        payload: Option<&Map<String, Value>>,
+        scope: &Scope,
+    ) -> Result<FirstValues, DefaultError> {
+        let mut values = FirstValues {
+            workload: self.merged_workload(payload),
+            ctx: self.ctx.clone(),
+        };
+        for level in self.default_templates.chunk_by(|a, b| a.level == b.level) {
+            let scope = Scope {
+                workload: Data::new(Value::Object(values.workload.clone())),
+                ctx: Data::new(Value::Object(values.ctx.clone())),
+                ..scope.clone()
+            };
+            for default in level {
+                if default.section == Section::Workload && is_given(payload, &default.path) {
+                    continue;
+                }
+                let rendered = default.template.render(&scope);
+                let rendered = rendered.map_err(|error| failure(default, error))?;
+                values.put(default, rendered.value);
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl FirstValues {
+    fn put(&mut self, default: &DefaultTemplate, value: Value) {
+        let map = match default.section {
+            Section::Workload => &mut self.workload,
+            Section::Ctx => &mut self.ctx,
+        };
+        let Some((first, rest)) = default.path.split_first() else {
+            return;
+        };
+        let mut place = map.get_mut(first);
+        for part in rest {
+            place = place.and_then(|value| match value {
+                Value::Object(map) => map.get_mut(part),
+                Value::Array(items) => items.get_mut(part.parse::<usize>().ok()?),
+                _ => None,
+            });
+        }
+        if let Some(place) = place {
+            *place = value;
+        }
+    }
+}
+
+/// Whether the payload replaces the default at this path.
+fn is_given(payload: Option<&Map<String, Value>>, path: &[String]) -> bool {
+    let Some(mut map) = payload else {
+        return false;
+    };
+    for part in path {
+        match map.get(part) {
+            None => return false,
+            Some(Value::Object(inner)) => map = inner,
+            Some(_) => return true,
+        }
+    }
+    true
+}
+
+fn failure(default: &DefaultTemplate, error: RenderError) -> DefaultError {
+    let (message, span) = match error {
+        RenderError::Failed { message, span, .. } => (message, span),
+        RenderError::Needs(_) => (
+            "it reads what a run has only later".to_owned(),
+            default.template.span(),
+        ),
+    };
+    DefaultError {
+        name: default.name(),
+        message,
+        span,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::id::ExecutionId;
+    use crate::playbook::parse;
+    use crate::template::RunView;
+
+    fn first_values(defaults: &str, payload: &Value) -> Result<Value, String> {
+        let text = format!(
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: p}}\n{defaults}\n\
+             workflow: [{{step: start, tool: {{kind: noop}}}}]\n"
+        );
+        let parsed = parse("p", text.as_bytes());
+        let playbook = parsed.playbook.expect("the text is a playbook");
+        let run = RunView {
+            execution_id: Some(ExecutionId(7)),
+            ..RunView::default()
+        };
+        let scope = Scope {
+            run: Arc::new(run),
+            ..Scope::default()
+        };
+        let values = playbook.first_values(payload.as_object(), &scope);
+        let values = values.map_err(|error| error.to_string())?;
+        Ok(json!({"workload": values.workload, "ctx": values.ctx}))
+    }
+
+    #[test]
+    fn defaults_are_rendered_in_the_order_of_their_needs() {
+        let defaults = "workload: {url: 'http://{{ workload.db.host }}/{{ name }}', \
+             db: {host: '{{ region }}.example', port: 5432}, name: 'run_{{ execution_id }}', region: eu, list: ['{{ db.port }}']}\n\
+             ctx: {page: '{{ workload.db.port + 1 }}', next: '{{ ctx.page + 1 }}'}";
+        let values = first_values(defaults, &json!({})).expect("they can be rendered");
+        assert_eq!(values["workload"]["url"], "http://eu.example/run_7");
+        assert_eq!(values["workload"]["list"], json!([5432]));
+        assert_eq!(values["ctx"], json!({"page": 5433, "next": 5434}));
+    }
+
+    #[test]
+    fn what_comes_with_the_request_is_data() {
+        let defaults = "workload: {a: '{{ b }}', b: 1, c: {d: '{{ b }}', e: '{{ b }}'}}";
+        let payload = json!({"b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}"}, "f": "{{ g }}"});
+        let values = first_values(defaults, &payload).expect("they can be rendered");
+        let expected = json!({"a": "{{ 1 + 1 }}", "b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}", "e": "{{ 1 + 1 }}"}, "f": "{{ g }}"});
+        assert_eq!(values["workload"], expected);
+    }
+
+    #[test]
+    fn a_default_that_cannot_be_rendered_names_itself_and_its_line() {
+        let error = first_values("workload: {a: '{{ nobody.x }}'}", &json!({}));
+        let error = error.expect_err("nothing defines the name");
+        assert!(
+            error.starts_with("`workload.a` (line 4) cannot be rendered"),
+            "{error}"
+        );
+        let given = first_values("workload: {a: '{{ nobody.x }}'}", &json!({"a": 1}));
+        assert_eq!(given.expect("it is given")["workload"], json!({"a": 1}));
+    }
+}

@@ -1,0 +1,216 @@
+//! `workload` and `ctx`: first values, the templates among them, and the order in which these are rendered.
+
+use serde_json::{Map, Value as Json};
+
+use crate::playbook::read::reader::Reader;
+use crate::playbook::read::uses::Place;
+use crate::playbook::read::values::is_template;
+use crate::playbook::{DefaultTemplate, Section};
+use crate::template::Tree;
+use crate::yaml::{Node, Value};
+
+/// More templates among the defaults than this are refused: each is compared with the others.
+const TEMPLATES_MAX: usize = 1_000;
+/// How many defaults may need each other in a row.
+const LEVELS_MAX: usize = 32;
+
+/// The first values of a playbook.
+#[derive(Default)]
+pub(crate) struct Defaults {
+    pub(crate) workload: Map<String, Json>,
+    pub(crate) ctx: Map<String, Json>,
+    pub(crate) templates: Vec<DefaultTemplate>,
+}
+
+impl Reader {
+    pub(crate) fn defaults(&mut self, workload: Option<&Node>, ctx: Option<&Node>) -> Defaults {
+        let mut defaults = Defaults::default();
+        self.place = Place::Default;
+        if let Some(node) = workload {
+            defaults.workload = self.section(node, Section::Workload, &mut defaults.templates);
+        }
+        if let Some(node) = ctx {
+            defaults.ctx = self.section(node, Section::Ctx, &mut defaults.templates);
+        }
+        if defaults.templates.len() > TEMPLATES_MAX {
+            let span = defaults.templates[TEMPLATES_MAX].template.span();
+            let message = format!("the defaults have more than {TEMPLATES_MAX} templates");
+            self.error("E0005", message, span, "this one is too much");
+            defaults.templates.clear();
+        }
+        self.order(&mut defaults);
+        self.place = Place::Call;
+        defaults
+    }
+
+    fn section(
+        &mut self,
+        node: &Node,
+        section: Section,
+        templates: &mut Vec<DefaultTemplate>,
+    ) -> Map<String, Json> {
+        let Json::Object(map) = node.to_json() else {
+            self.wrong_type(node, section.name(), "a map");
+            return Map::new();
+        };
+        self.templates_in(node, section, &mut Vec::new(), templates);
+        map
+    }
+
+    fn templates_in(
+        &mut self,
+        node: &Node,
+        section: Section,
+        path: &mut Vec<String>,
+        found: &mut Vec<DefaultTemplate>,
+    ) {
+        match &node.value {
+            Value::Text(text) if !text.raw && is_template(&text.text) => {
+                if let Tree::Template(template) = self.template(node) {
+                    found.push(DefaultTemplate {
+                        section,
+                        path: path.clone(),
+                        template,
+                        level: 0,
+                    });
+                }
+            }
+            Value::Map(entries) => {
+                for entry in entries {
+                    path.push(entry.key.to_string());
+                    self.templates_in(&entry.value, section, path, found);
+                    path.pop();
+                }
+            }
+            Value::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    path.push(index.to_string());
+                    self.templates_in(item, section, path, found);
+                    path.pop();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+        }
+    }
+
+    /// Puts each template behind those it needs.
+    fn order(&mut self, defaults: &mut Defaults) {
+        let needs = needs(defaults);
+        let mut levels: Vec<Option<usize>> = vec![None; needs.len()];
+        for level in 0..LEVELS_MAX {
+            let is_ready = |at: &usize| {
+                levels[*at].is_none() && needs[*at].iter().all(|need| levels[*need].is_some())
+            };
+            let ready: Vec<usize> = (0..needs.len()).filter(is_ready).collect();
+            if ready.is_empty() {
+                break;
+            }
+            for at in ready {
+                levels[at] = Some(level);
+            }
+        }
+        if let Some(first) = levels.iter().position(Option::is_none) {
+            self.unordered(defaults, &needs, &levels, first);
+            defaults.templates.clear();
+            return;
+        }
+        for (template, level) in defaults.templates.iter_mut().zip(levels) {
+            template.level = level.unwrap_or_default();
+        }
+        defaults.templates.sort_by_key(|template| template.level);
+    }
+
+    /// Reports two templates that need each other, or the end of a chain that is too long.
+    fn unordered(
+        &mut self,
+        defaults: &Defaults,
+        needs: &[Vec<usize>],
+        levels: &[Option<usize>],
+        first: usize,
+    ) {
+        let mut seen = vec![false; needs.len()];
+        let mut at = first;
+        let open = |at: usize| {
+            needs[at]
+                .iter()
+                .copied()
+                .find(|need| levels[*need].is_none())
+        };
+        while let Some(next) = open(at).filter(|_| !seen[at]) {
+            seen[at] = true;
+            at = next;
+        }
+        let default = &defaults.templates[at];
+        let (message, label) = match open(at).map(|next| &defaults.templates[next]) {
+            Some(other) if other.name() == default.name() => (
+                format!("`{}` needs itself", default.name()),
+                "it cannot be rendered".to_owned(),
+            ),
+            Some(other) => (
+                format!(
+                    "`{}` and `{}` need each other",
+                    default.name(),
+                    other.name()
+                ),
+                format!(
+                    "`{}` stands on line {}",
+                    other.name(),
+                    other.template.span().line
+                ),
+            ),
+            None => (
+                format!("more than {LEVELS_MAX} defaults need each other in a row"),
+                "write this one without the others".to_owned(),
+            ),
+        };
+        self.error("E0142", message, default.template.span(), label);
+    }
+}
+
+/// For each template the others that it reads.
+fn needs(defaults: &Defaults) -> Vec<Vec<usize>> {
+    let names: Vec<String> = defaults
+        .templates
+        .iter()
+        .map(DefaultTemplate::name)
+        .collect();
+    let needs_of = |default: &DefaultTemplate| {
+        let uses = default.template.path_uses();
+        let read: Vec<String> = uses
+            .iter()
+            .flat_map(|found| defaults.read_by(&found.path))
+            .collect();
+        let is_read = |name: &str| read.iter().any(|path| overlaps(path, name));
+        let needed = names.iter().enumerate();
+        needed
+            .filter(|(_, name)| is_read(name))
+            .map(|(at, _)| at)
+            .collect()
+    };
+    defaults.templates.iter().map(needs_of).collect()
+}
+
+impl Defaults {
+    /// What a path in a template reads of the first values.
+    fn read_by(&self, path: &str) -> Vec<String> {
+        let path = path.split('[').next().unwrap_or(path);
+        let (root, rest) = path.split_once('.').unwrap_or((path, ""));
+        let key = rest.split('.').next().unwrap_or(rest);
+        match root {
+            "ctx" if rest.is_empty() => vec!["ctx".to_owned(), "workload".to_owned()],
+            "ctx" if !self.ctx.contains_key(key) => vec![format!("workload.{rest}")],
+            "ctx" | "workload" => vec![path.to_owned()],
+            _ if self.ctx.contains_key(root) => vec![format!("ctx.{path}")],
+            _ => vec![format!("workload.{path}")],
+        }
+    }
+}
+
+/// Whether one path is the other, or leads to it.
+fn overlaps(one: &str, other: &str) -> bool {
+    let leads = |short: &str, long: &str| {
+        let rest = long.strip_prefix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    leads(one, other) || leads(other, one)
+}

@@ -1,0 +1,224 @@
+//! The text of programs: `code`, `command`, `jq`. Braces in it that cannot be a template stay as they are.
+//!
+//! Python, shell and Go's formats use doubled braces themselves (`f"{{{x}}}"`, `{{.State}}`), and comments mention names
+//! such as `{{ ctx.* }}`. Such a text is put into a raw block, so that the templates beside it still work.
+
+use std::ops::Range;
+
+use crate::playbook::check::RESERVED;
+use crate::playbook::read::reader::Reader;
+use crate::playbook::read::values::{is_template, list};
+use crate::template::{Template, Tree, is_syntax};
+use crate::yaml::{Node, Value};
+
+const RAW_START: &str = "{% raw %}";
+const RAW_END: &str = "{% endraw %}";
+
+/// What an author puts before a remark, in the languages of programs.
+const REMARKS: &[&str] = &["#", "--", "//"];
+
+/// A text in which some braces were put into raw blocks.
+struct Protected {
+    text: String,
+    insertions: Vec<Insertion>,
+    /// The texts that stay as they are, in bytes of the author's text.
+    kept: Vec<Range<usize>>,
+}
+
+/// Bytes of a template that the author did not write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Insertion {
+    /// Where they begin, in bytes of the template.
+    start: usize,
+    bytes: usize,
+}
+
+/// Where a place of a template stands in the author's text.
+pub(crate) fn as_written(insertions: &[Insertion], range: &Range<usize>) -> Range<usize> {
+    let written = |at: usize| {
+        let before = insertions.iter().filter(|insertion| insertion.start < at);
+        at - before
+            .map(|insertion| insertion.bytes)
+            .sum::<usize>()
+            .min(at)
+    };
+    written(range.start)..written(range.end)
+}
+
+impl Reader {
+    /// The text of a program or a list of such texts, in which templates may stand.
+    pub(crate) fn program(&mut self, node: &Node) -> Tree {
+        match &node.value {
+            Value::Text(text) if !text.raw && is_template(&text.text) => self.program_text(node),
+            Value::List(items) => list(items.iter().map(|item| self.program(item)).collect()),
+            _ => self.tree(node),
+        }
+    }
+
+    fn program_text(&mut self, node: &Node) -> Tree {
+        let text = node.as_str().unwrap_or_default();
+        let Some(protected) = Protected::of(text) else {
+            return self.template(node);
+        };
+        for range in &protected.kept {
+            let written = &text[range.clone()];
+            let span = node.locate(&self.source.text, range);
+            let message = format!("`{written}` is not a template and stays as it is");
+            let warning = self.diagnostic("W231", message, span);
+            self.report(warning.label("correct it if it is meant as a template"));
+        }
+        if !protected.has_templates() {
+            return Tree::Literal(node.to_json());
+        }
+        if !self.may_compile(node) {
+            return Tree::Literal(node.to_json());
+        }
+        match Template::parse(&protected.text, node.span) {
+            Ok(template) => {
+                self.remember(&template, node, protected.insertions);
+                Tree::Template(template)
+            }
+            // The author's own text says where it is wrong.
+            Err(_) => self.template(node),
+        }
+    }
+}
+
+impl Reader {
+    /// Says how templates in Python code are read: their values are placed as literals.
+    pub(crate) fn check_python_code(&mut self, node: &Node, code: &Tree, title: &str) {
+        let Tree::Template(template) = code else {
+            return;
+        };
+        let text = node.as_str().unwrap_or_default();
+        if text.contains("raw_py") {
+            return;
+        }
+        if template.is_one_value() {
+            let message = format!("`code` of {title} is one template, whose value runs nothing");
+            let label = "write `{{ … | raw_py }}` to run a program that comes as a value";
+            self.error("E0140", message, node.span, label);
+            return;
+        }
+        let start = text.find("{{").or_else(|| text.find("{%")).unwrap_or(0);
+        let span = node.locate(&self.source.text, &(start..start + 2));
+        let message = format!("`code` of {title} has a template");
+        let warning = self
+            .diagnostic("W232", message, span)
+            .label("its value is placed as a Python literal; pass it under `input` instead");
+        self.report(warning);
+    }
+}
+
+impl Protected {
+    /// The text with raw blocks around what cannot be a template; none where there is nothing of that sort.
+    fn of(text: &str) -> Option<Self> {
+        if is_syntax(text) || text.contains("raw %}") {
+            return None;
+        }
+        let mut protected = Self {
+            text: String::with_capacity(text.len()),
+            insertions: Vec::new(),
+            kept: Vec::new(),
+        };
+        let mut at = 0;
+        while let Some(start) = text[at..].find("{{").map(|found| at + found) {
+            let end = start + text[start..].find("}}")? + "}}".len();
+            protected.text.push_str(&text[at..start]);
+            let segment = &text[start..end];
+            if is_syntax(segment) {
+                protected.text.push_str(segment);
+            } else if is_mistyped(text, start, segment) {
+                return None;
+            } else {
+                protected.insert(RAW_START);
+                protected.text.push_str(segment);
+                protected.insert(RAW_END);
+                protected.kept.push(start..end);
+            }
+            at = end;
+        }
+        protected.text.push_str(&text[at..]);
+        (!protected.kept.is_empty()).then_some(protected)
+    }
+
+    fn insert(&mut self, text: &str) {
+        self.insertions.push(Insertion {
+            start: self.text.len(),
+            bytes: text.len(),
+        });
+        self.text.push_str(text);
+    }
+
+    /// Whether something is left to render.
+    fn has_templates(&self) -> bool {
+        let blocks = self.text.matches("{%").count();
+        let values = self.text.matches("{{").count();
+        blocks > 2 * self.kept.len() || values > self.kept.len()
+    }
+}
+
+/// Whether a text was meant as a template: it begins with a name of the language, and stands in no remark.
+fn is_mistyped(text: &str, start: usize, segment: &str) -> bool {
+    let inner = segment.trim_start_matches(['{', '-', ' ', '\n']);
+    let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_');
+    let word = &inner[..end.unwrap_or(inner.len())];
+    RESERVED.contains(&word) && !is_remark(&text[..start])
+}
+
+/// Whether what follows this text stands in a comment, or in a Python text over several lines.
+fn is_remark(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let begins_word = |at: usize| line[..at].ends_with(char::is_whitespace) || at == 0;
+    let has = |mark: &&str| line.match_indices(*mark).any(|(at, _)| begins_word(at));
+    let is_open = |quotes: &str| before.matches(quotes).count() % 2 == 1;
+    REMARKS.iter().any(has) || is_open("\"\"\"") || is_open("'''")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn protected(text: &str) -> Option<String> {
+        Protected::of(text).map(|protected| protected.text)
+    }
+
+    #[test]
+    fn braces_that_cannot_be_a_template_are_put_into_raw_blocks() {
+        let raw = |text: &str| format!("{RAW_START}{text}{RAW_END}");
+        for (text, expected) in [
+            (
+                "# see {{ ctx.* }}\nx = {{ y }}",
+                format!("# see {}\nx = {{{{ y }}}}", raw("{{ ctx.* }}")),
+            ),
+            (
+                "docker ps --format '{{.Names}}'",
+                format!("docker ps --format '{}'", raw("{{.Names}}")),
+            ),
+            ("f'{{{x}}}'", format!("f'{}}}'", raw("{{{x}}"))),
+        ] {
+            assert_eq!(protected(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn templates_and_mistyped_templates_are_left_to_the_template_reader() {
+        for text in [
+            "x = {{ y }}",
+            "echo {{ workload.a | }}",
+            "y = {{ workload.a",
+            "{% raw %}{{ a b }}{% endraw %}{{",
+        ] {
+            assert_eq!(protected(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_behind_a_raw_block_is_found_in_the_authors_text() {
+        let text = "# {{ ctx.* }}\nx = {{ y }}";
+        let protected = Protected::of(text).expect("it has such braces");
+        let at = protected.text.rfind('y').expect("the name is there");
+        let range = as_written(&protected.insertions, &(at..at + 1));
+        assert_eq!(&text[range], "y");
+    }
+}

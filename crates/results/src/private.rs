@@ -1,0 +1,81 @@
+//! Directories that only their owner may read: bodies and lines are the users' data.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// What a group and everybody else may do with a file.
+const OTHERS: u32 = 0o077;
+/// In a directory with this bit everybody has files of their own, as in `/tmp`.
+const STICKY: u32 = 0o1000;
+
+/// Makes a directory that only its owner may read, with those above it that are missing. One that others may read is
+/// corrected, with all that is in it.
+pub fn make_private_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let mode = fs::metadata(dir)?.permissions().mode();
+    if mode & OTHERS != 0
+        && mode & STICKY == 0
+        && let Err(error) = close(dir, mode)
+    {
+        // It is another user's, who decides about it.
+        tracing::warn!(%error, dir = %dir.display(), "failed to make directory private");
+    }
+    Ok(())
+}
+
+/// Takes the rights of others from a directory and all that is in it; from itself last, so that a pass that was
+/// interrupted is made again.
+fn close(dir: &Path, mode: u32) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let Ok(metadata) = entry.metadata() else {
+            // Somebody else removed it meanwhile.
+            continue;
+        };
+        let mode = metadata.permissions().mode();
+        if metadata.is_dir() {
+            close(&entry.path(), mode)?;
+        } else if metadata.is_file() && mode & OTHERS != 0 {
+            restrict(&entry.path(), mode)?;
+        }
+    }
+    restrict(dir, mode)
+}
+
+fn restrict(path: &Path, mode: u32) -> io::Result<()> {
+    match fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_directory_is_made_private_and_one_that_was_open_is_closed() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("a/b");
+        make_private_dir(&dir).unwrap();
+        assert_eq!((mode(&dir), mode(&home.path().join("a"))), (0o700, 0o700));
+        fs::create_dir(dir.join("c")).unwrap();
+        for name in ["one", "c/two"] {
+            fs::write(dir.join(name), "x").unwrap();
+            fs::set_permissions(dir.join(name), Permissions::from_mode(0o664)).unwrap();
+        }
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        make_private_dir(&dir).unwrap();
+        let found = ["", "one", "c", "c/two"].map(|name| mode(&dir.join(name)));
+        assert_eq!(found, [0o700, 0o600, 0o700, 0o600]);
+        fs::set_permissions(&dir, Permissions::from_mode(0o1777)).unwrap();
+        make_private_dir(&dir).unwrap();
+        assert_eq!(mode(&dir), 0o1777);
+    }
+}

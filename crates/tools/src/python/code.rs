@@ -1,0 +1,267 @@
+//! From author text and values to Python code: each value is one literal, or a part of one, and never runs.
+//!
+//! In a string literal a value is escaped for that literal; in a raw one, which has no escapes, it stands in a literal of
+//! its own between two halves, which Python joins before anything runs. Elsewhere it is a literal: `None`, `True`, a
+//! number, a text, a list or a dictionary. No placed value has a line end, so that tracebacks name the author's lines.
+
+use std::fmt::Write as _;
+
+use model::outcome::{ErrorKind, TaskError};
+use model::template::{CodePiece, Piece};
+use serde_json::Value;
+
+use crate::python::place::{Literal, Place, Reader};
+
+/// Words that cannot be names.
+const KEYWORDS: &[&str] = &[
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
+    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
+    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+    "with", "yield",
+];
+
+/// The code of some pieces.
+pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
+    let mut reader = Reader::default();
+    let mut code = String::new();
+    for (at, CodePiece { piece, is_json }) in pieces.iter().enumerate() {
+        match piece {
+            Piece::Text(text) | Piece::Raw(text) => {
+                reader.text(text);
+                code.push_str(text);
+            }
+            Piece::Value(value) => {
+                let read = || serde_json::from_str(value.as_str()?).ok();
+                let is_literal = matches!(reader.place(), Place::Code | Place::Field { .. });
+                let json: Option<Value> = (*is_json && is_literal).then(read).flatten();
+                place(json.as_ref().unwrap_or(value), &mut reader, &mut code)?;
+                // Quotes right behind an empty text would begin a literal in triple quotes.
+                let mut next = pieces[at + 1..].iter().filter_map(text_of_piece);
+                let is_quoted = next
+                    .next()
+                    .is_some_and(|text| text.starts_with(['\'', '"']));
+                if reader.place() == Place::Code && code.ends_with('\'') && is_quoted {
+                    code.push(' ');
+                }
+            }
+            Piece::Ident(value) => {
+                let name = identifier(value, reader.place())?;
+                reader.text(&name);
+                code.push_str(&name);
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn text_of_piece(piece: &CodePiece) -> Option<&str> {
+    match &piece.piece {
+        Piece::Text(text) | Piece::Raw(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+        Piece::Value(_) | Piece::Ident(_) => None,
+    }
+}
+
+fn place(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), TaskError> {
+    match reader.place() {
+        Place::Code => return in_code(value, reader, code),
+        Place::Field { is_text } => code.push_str(&in_field(value, is_text)?),
+        Place::Comment => {
+            let text = text_of(value);
+            code.push_str(&text.replace(|c: char| c.is_control(), " "));
+        }
+        Place::Text(literal) if literal.is_raw => {
+            let tail = code.split_off(code.len() - reader.tail());
+            in_raw_text(&(tail + text_of(value).as_str()), literal, code);
+        }
+        Place::Text(literal) => {
+            // Quotes right before an empty text would stand side by side with those that end the literal.
+            let tail = code.split_off(code.len() - reader.tail());
+            code.push_str(&with_escaped_quotes(&tail, literal));
+            // The author's backslash means itself before a value, which has no character for it to escape.
+            if reader.is_escaped() {
+                code.push('\\');
+            }
+            code.push_str(&escaped(&text_of(value), literal));
+        }
+    }
+    reader.value(false);
+    Ok(())
+}
+
+/// The end of an author's text in a literal, every quote in it escaped.
+fn with_escaped_quotes(tail: &str, literal: Literal) -> String {
+    let mut out = String::with_capacity(tail.len());
+    let mut is_escaped = false;
+    for c in tail.chars() {
+        if c == literal.quote && !is_escaped {
+            out.push('\\');
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        out.push(c);
+    }
+    out
+}
+
+fn in_code(value: &Value, reader: &mut Reader, code: &mut String) -> Result<(), TaskError> {
+    let is_number = value.as_u64().is_some();
+    if reader.is_in_word() && !is_number {
+        let message =
+            "a value cannot be a part of a name: mark it with `| ident`, or pass it under `input`";
+        return Err(refused(message));
+    }
+    let literal = literal(value);
+    // Two quotes side by side would be an empty text, three the start of a longer one.
+    if code.ends_with(['\'', '"']) && literal.starts_with('\'') {
+        code.push(' ');
+    }
+    code.push_str(&literal);
+    reader.value(is_number);
+    Ok(())
+}
+
+/// A value inside the braces of an f-string: what has neither quotes nor braces, so that no version of Python can read it
+/// in another way.
+fn in_field(value: &Value, is_text: bool) -> Result<String, TaskError> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(literal(value)),
+        Value::String(text) if is_text && text.chars().all(is_plain) => Ok(text.clone()),
+        _ => Err(refused(
+            "only a number, or a plain word in quotes, can stand inside the braces of an f-string: pass the value under `input`",
+        )),
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// A raw literal ends before the text and goes on behind it.
+fn in_raw_text(text: &str, literal: Literal, code: &mut String) {
+    let quoted = Literal {
+        quote: '"',
+        is_triple: false,
+        is_raw: false,
+        ..literal
+    };
+    let _ = write!(
+        code,
+        "{} {}{}{} {}",
+        literal.end(),
+        quoted.start(),
+        escaped(text, quoted),
+        quoted.end(),
+        literal.start()
+    );
+}
+
+/// The text of a value inside a literal: its own, or as Python writes it; lists and dictionaries as JSON.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => literal(value),
+        Value::Array(_) | Value::Object(_) => json(value),
+    }
+}
+
+/// JSON with a space behind commas and colons, as Python writes it.
+fn json(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(json).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(map) => {
+            let pair = |(key, value): (&String, &Value)| {
+                format!("{}: {}", Value::from(key.as_str()), json(value))
+            };
+            let pairs: Vec<_> = map.iter().map(pair).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+/// A value as a Python literal.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        // A sign binds weaker than a power.
+        Value::Number(number) if number.to_string().starts_with('-') => format!("({number})"),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(literal).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(map) => {
+            let pair =
+                |(key, value): (&String, &Value)| format!("{}: {}", quoted(key), literal(value));
+            let pairs: Vec<_> = map.iter().map(pair).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let plain = Literal {
+        quote: '\'',
+        is_triple: false,
+        is_raw: false,
+        is_bytes: false,
+        has_fields: false,
+        is_template: false,
+    };
+    format!("'{}'", escaped(text, plain))
+}
+
+/// A text as it stands in a literal that has escapes.
+fn escaped(text: &str, literal: Literal) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == literal.quote => {
+                out.push('\\');
+                out.push(c);
+            }
+            '{' | '}' if literal.has_fields => {
+                out.push(c);
+                out.push(c);
+            }
+            c if literal.is_bytes && !c.is_ascii() => {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(out, "\\x{byte:02x}");
+                }
+            }
+            c if c.is_ascii_control() => {
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn identifier(value: &Value, place: Place) -> Result<String, TaskError> {
+    let text = value.as_str().unwrap_or_default();
+    let is_name = text.chars().all(is_plain)
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && !text.is_empty()
+        && !KEYWORDS.contains(&text);
+    if !is_name || place != Place::Code {
+        return Err(refused(
+            "`| ident` takes a name of Python, and stands outside of quotes and comments",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn refused(message: &str) -> TaskError {
+    TaskError::new(ErrorKind::Schema, "PYTHON_VALUE", message).with("key", "code")
+}

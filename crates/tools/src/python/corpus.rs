@@ -1,0 +1,330 @@
+//! The corpus of attacks: values that try to become code, in every place where a value can stand, read by real Python.
+//!
+//! The oracle is Python's own parser. The code with the attack and the code with a harmless value must give the same tree,
+//! apart from the constants, and the attack must come through exactly.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use model::template::{CodePiece, Piece};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::code::python_code;
+
+/// What an attacker sends.
+const ATTACKS: &[&str] = &[
+    "'; import os; os.system('touch x'); '",
+    "\"; import os; os.system('touch x'); \"",
+    "''' + __import__('os').system('x') + '''",
+    "\"\"\" + __import__('os').system('x') + \"\"\"",
+    "'''\nimport os\n'''",
+    "\"\"\"\nimport os\n\"\"\"",
+    "x\nimport os\n",
+    "x\r\nimport os\r\n",
+    "x\rimport os",
+    "\n",
+    "\r",
+    "\\",
+    "\\\\",
+    "\\'",
+    "\\\"",
+    "'\\",
+    "\"\\",
+    "\\\n",
+    "'",
+    "\"",
+    "''",
+    "'''",
+    "\"\"\"",
+    "''''",
+    "{__import__('os').system('x')}",
+    "{{x}}",
+    "{",
+    "}",
+    "{x!r:>{y}}",
+    "\\x27 + y",
+    "\\u0027 + y",
+    "\\N{APOSTROPHE}",
+    "N{APOSTROPHE}",
+    "#",
+    "# x",
+    "' # ",
+    "\" # ",
+    "%s' % y",
+    "\u{0}",
+    "\u{0c}import os",
+    "\u{2028}import os",
+    "\u{feff}",
+    "é ü 漢字 🦀",
+    ")",
+    "]",
+    "]; import os; [",
+    "}; import os; {",
+    "",
+    " ",
+    "\t",
+    "0",
+    "None",
+    "x = 1",
+    "r'",
+    "f'{y}'",
+    "b'",
+    "b\"\"\"",
+];
+
+/// Code around a value; `@` is where it stands. Each assigns what the value came to.
+const PLACES: &[&str] = &[
+    "v = @",
+    "v = [@]",
+    "v = {'k': @}",
+    "v = f(@, @)",
+    "if @:\n    v = @\nelse:\n    v = (@,)",
+    "v = ''@",
+    "v = @''",
+    "v = \"\"@\"\"",
+    "v = 'x'@'y'",
+    "v = '@'",
+    "v = \"@\"",
+    "v = 'a@b@c'",
+    "v = '''@'''",
+    "v = \"\"\"@\"\"\"",
+    "v = '''it's '@'''",
+    "v = \"\"\"a\n@\n\"b\" \"\"\"",
+    "v = '\\@'",
+    "v = '\\\\@'",
+    "v = \"C:\\\\dir\\@\"",
+    "v = r'@'",
+    "v = r\"@\"",
+    "v = r'\\@'",
+    "v = R'a\\\\@b'",
+    "v = r'''@'''",
+    "v = r'''a'@'b'''",
+    "v = r'''a''@b'''",
+    "v = r'''\\'\\@'''",
+    "v = r\"\"\"\n@\n\"\"\"",
+    "v = u'@'",
+    "v = b'@'",
+    "v = B\"\"\"@\"\"\"",
+    "v = rb'@'",
+    "v = bR'''x'@'''",
+    "v = f'@'",
+    "v = f'a{n}@b'",
+    "v = f\"{n:>5}@\"",
+    "v = F'''{n!r}@{n}'''",
+    "v = rf'a{n}@b'",
+    "v = fr'''@{n}'@'''",
+    "v = f'{n}' '@'",
+    "v = 1 # @",
+    "# @\nv = 1",
+    "v = 1 # '@' \"\"\" @\nw = '@'",
+    "v = '#@'",
+    "v = '@' # '@'",
+    "v = ('@'\n     \"@\")",
+    "v = {'a': '@', @: 1}",
+    "v = '@'.upper() + @",
+    "v = '%s' % @",
+    "\"\"\"doc @ doc\"\"\"\nv = @",
+];
+
+/// Reads pairs of programs and says which differ in more than their constants, and what each attack came to.
+const ORACLE: &str = r#"
+import ast, json, sys
+
+class Blank(ast.NodeTransformer):
+    def visit_Constant(self, node):
+        return ast.Constant(value=type(node.value).__name__)
+
+    # An f-string without text has no constant for it.
+    def visit_JoinedStr(self, node):
+        fields = [part for part in node.values if not isinstance(part, ast.Constant)]
+        return self.generic_visit(ast.JoinedStr(values=fields))
+
+def shape(code):
+    tree = Blank().visit(ast.parse(code))
+    return ast.dump(tree)
+
+def constants(code):
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Constant):
+            value = node.value
+            found.append(value.decode() if isinstance(value, bytes) else value)
+    return [value for value in found if isinstance(value, str)]
+
+answers = []
+for pair in json.load(sys.stdin.buffer):
+    try:
+        same = shape(pair["attack"]) == shape(pair["plain"])
+        held = not pair["wanted"] or any(pair["value"] in text for text in constants(pair["attack"]))
+        answers.append("" if same and held else "same=%s held=%s" % (same, held))
+    except Exception as error:
+        answers.append(repr(error))
+print(json.dumps(answers))
+"#;
+
+fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
+    let mut pieces = Vec::new();
+    for (at, text) in place.split('@').enumerate() {
+        if at > 0 {
+            pieces.push(Piece::Value(value.clone()));
+        }
+        pieces.push(Piece::Text(text.to_owned()));
+    }
+    let marked = pieces.into_iter().map(|piece| CodePiece {
+        piece,
+        is_json: false,
+    });
+    marked.collect()
+}
+
+fn placed(place: &str, value: &Value) -> String {
+    python_code(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
+}
+
+/// Whether the value must be found in the tree: not where it is a part of a comment, or is split by a field.
+fn is_in_tree(place: &str) -> bool {
+    !place.contains('#')
+}
+
+/// Asks Python about many pairs at once.
+fn differences(pairs: &[Value]) -> Vec<String> {
+    let mut python = Command::new("python3")
+        .args(["-c", ORACLE])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let mut stdin = python.stdin.take().expect("it was asked for");
+    let text = Value::from(pairs.to_vec()).to_string();
+    stdin.write_all(text.as_bytes()).expect("Python reads");
+    drop(stdin);
+    let output = python.wait_with_output().expect("Python ends");
+    serde_json::from_slice(&output.stdout).expect("Python answers")
+}
+
+fn check(cases: &[(String, String)]) {
+    let pair = |(place, attack): &(String, String)| {
+        json!({
+            "attack": placed(place, &json!(attack)),
+            "plain": placed(place, &json!("x")),
+            "value": attack,
+            "wanted": is_in_tree(place) && !attack.is_empty(),
+        })
+    };
+    let pairs: Vec<Value> = cases.iter().map(pair).collect();
+    let mut wrong = String::new();
+    for ((place, attack), said) in cases.iter().zip(differences(&pairs)) {
+        if !said.is_empty() {
+            let code = placed(place, &json!(attack));
+            let _ = writeln!(wrong, "{place:?} with {attack:?} is {code:?}: {said}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn no_value_becomes_code_wherever_it_stands() {
+    let mut cases = Vec::new();
+    for place in PLACES {
+        for attack in ATTACKS {
+            cases.push(((*place).to_owned(), (*attack).to_owned()));
+        }
+    }
+    check(&cases);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_text_changes_one_constant_only(
+        values in prop::collection::vec("[\\PC'\"\\\\{}#\n\r]{0,12}", 40),
+        seed in 0..PLACES.len(),
+    ) {
+        let places = PLACES.iter().cycle().skip(seed);
+        let cases = places.zip(values).map(|(place, value)| ((*place).to_owned(), value));
+        check(&cases.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn values_are_python_literals_outside_of_quotes() {
+    let value =
+        json!({"n": null, "t": true, "f": false, "i": -5, "x": 1.5, "s": "it's", "l": [1, "a"]});
+    assert_eq!(
+        placed("v = @", &value),
+        "v = {'n': None, 't': True, 'f': False, 'i': (-5), 'x': 1.5, 's': 'it\\'s', 'l': [1, 'a']}"
+    );
+    assert_eq!(
+        placed("v = '@'", &json!({"a": [1, true]})),
+        "v = '{\"a\": [1, true]}'"
+    );
+    assert_eq!(placed("v = '@'", &json!(true)), "v = 'True'");
+    assert_eq!(placed("v = x_@", &json!(3)), "v = x_3");
+}
+
+#[test]
+fn json_is_a_literal_outside_of_quotes_and_a_text_inside() {
+    let json = |place: &str, text: &str| {
+        let mut pieces = pieces(place, &json!(text));
+        pieces[1].is_json = true;
+        python_code(&pieces).unwrap()
+    };
+    assert_eq!(
+        json("v = @", "{\"a\": [true, null]}"),
+        "v = {'a': [True, None]}"
+    );
+    assert_eq!(json("v = @", "\"x\""), "v = 'x'");
+    assert_eq!(json("v = '@'", "\"x\""), "v = '\"x\"'");
+}
+
+#[test]
+fn lines_stay_where_they_are() {
+    let code = placed(
+        "a = '@'\nb = r'''@'''\n# @\nc = @\nd = 1",
+        &json!("x\ny\r\nz"),
+    );
+    assert_eq!(code.lines().count(), 5);
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused() {
+    for (place, value) in [
+        ("name_@ = 1", json!("x")),
+        ("r@", json!("x")),
+        ("v = f'{@}'", json!("secret")),
+        ("v = f'{@}'", json!(["a"])),
+        ("v = f'{d[\"@\"]}'", json!("a'b")),
+        ("v = f'{n:@}'", json!(">5}{x")),
+    ] {
+        let error = python_code(&pieces(place, &value)).expect_err(place);
+        assert_eq!(error.code, "PYTHON_VALUE", "{place}");
+    }
+    assert_eq!(placed("v = f'{n:@}'", &json!(5)), "v = f'{n:5}'");
+}
+
+#[test]
+fn marked_values_are_names_and_programs() {
+    let piece = |piece| {
+        [CodePiece {
+            piece,
+            is_json: false,
+        }]
+    };
+    assert_eq!(
+        python_code(&piece(Piece::Raw("x = 1".into()))).unwrap(),
+        "x = 1"
+    );
+    assert_eq!(
+        python_code(&piece(Piece::Ident(json!("rows")))).unwrap(),
+        "rows"
+    );
+    for name in ["x y", "1x", "import", "", "x\n"] {
+        assert!(
+            python_code(&piece(Piece::Ident(json!(name)))).is_err(),
+            "{name}"
+        );
+    }
+}

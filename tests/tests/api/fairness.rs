@@ -1,0 +1,73 @@
+//! One execution never holds up another, and it can always be cancelled.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+const SMALL: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: small}\n\
+                     workflow: [{step: only, next: [{step: end}]}]\n";
+
+const ENDLESS: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: endless}\n\
+                       workflow:\n  - {step: ping, next: [{step: pong}]}\n  - {step: pong, next: [{step: ping}]}\n";
+
+/// A step that leads to so many others at once, which all lead to one.
+fn wide(steps: usize) -> String {
+    let mut text =
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: wide}\nworkflow:\n".to_owned();
+    let arcs = (0..steps).map(|n| format!("{{step: s{n}, when: \"{{{{ true }}}}\"}}"));
+    let arcs = arcs.collect::<Vec<_>>().join(", ");
+    writeln!(
+        text,
+        "  - {{step: start, next: {{spec: {{mode: inclusive}}, arcs: [{arcs}]}}}}"
+    )
+    .unwrap();
+    for n in 0..steps {
+        writeln!(text, "  - {{step: s{n}, next: [{{step: done}}]}}").unwrap();
+    }
+    text + "  - {step: done, next: [{step: end}]}\n"
+}
+
+async fn status(site: &Site, execution: &str) -> Value {
+    let path = format!("/api/executions/{execution}/status");
+    site.get(&path).await.body
+}
+
+async fn ended(site: &Site, execution: &str) -> Value {
+    loop {
+        let run = status(site, execution).await;
+        if run["status"] != "RUNNING" {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_never_ends_delays_no_other_and_can_be_cancelled() {
+    let site = Site::open().await;
+    let endless = site.execute(ENDLESS).await;
+    let small = site.execute(SMALL).await;
+    assert_eq!(ended(&site, &small).await["status"], "COMPLETED");
+    assert_eq!(status(&site, &endless).await["status"], "RUNNING");
+    let cancel = format!("/api/executions/{endless}/cancel");
+    let answer = site.post(&cancel, &json!({})).await;
+    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    assert_eq!(ended(&site, &endless).await["status"], "CANCELLED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wide_net_delays_no_other_run_and_ends() {
+    let site = Site::open().await;
+    let large = site.execute(&wide(2_500)).await;
+    let small = site.execute(SMALL).await;
+    let small = ended(&site, &small).await;
+    let large = ended(&site, &large).await;
+    assert_eq!(small["status"], "COMPLETED", "{small}");
+    assert_eq!(large["status"], "COMPLETED", "{large}");
+    let finished = |run: &Value| run["finished_at"].as_str().unwrap().to_owned();
+    assert!(finished(&small) < finished(&large), "{small} {large}");
+}

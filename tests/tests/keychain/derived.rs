@@ -1,0 +1,483 @@
+//! Canaries that templates change: each goes through a filter into a kind of task, most into a failure of it, and is then
+//! looked for, as it was and as it became, in everything that is kept or shown.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use tests::binary::Desk;
+
+use crate::canary::serve;
+use crate::scan::{base64, hits_below, needles};
+
+/// One canary: what a template makes of it, and the task that is given it in place of `$`.
+struct Canary {
+    expression: &'static str,
+    becomes: fn(&str) -> String,
+    task: &'static str,
+}
+
+const fn canary(
+    expression: &'static str,
+    becomes: fn(&str) -> String,
+    task: &'static str,
+) -> Canary {
+    Canary {
+        expression,
+        becomes,
+        task,
+    }
+}
+
+fn lower(text: &str) -> String {
+    text.to_lowercase()
+}
+
+fn upper(text: &str) -> String {
+    text.to_uppercase()
+}
+
+fn reversed(text: &str) -> String {
+    text.chars().rev().collect()
+}
+
+fn slice(text: &str) -> String {
+    text[2..16].to_owned()
+}
+
+fn replaced(text: &str) -> String {
+    text.replace('-', "_")
+}
+
+fn name(text: &str) -> String {
+    text.to_lowercase().replace(['-', '/', '+'], "x")
+}
+
+fn percent(text: &str) -> String {
+    text.replace('+', "%2B")
+}
+
+fn hash(text: &str) -> String {
+    use sha2::Digest as _;
+    hex::encode(sha2::Sha256::digest(text.as_bytes()))
+}
+
+fn capitalized(text: &str) -> String {
+    text[..1].to_uppercase() + &text[1..].to_lowercase()
+}
+
+/// Every second letter: what a program of the user's makes of a secret is not known to anybody.
+fn picked(text: &str) -> String {
+    text.chars().step_by(2).collect()
+}
+
+const CANARIES: &[Canary] = &[
+    canary("| lower", lower, "{kind: noop, result: {a: '{{ $ }}'}}"),
+    canary("| upper", upper, "{kind: noop, input: {a: '{{ $ }}'}}"),
+    canary(
+        "| reverse",
+        reversed,
+        "{kind: noop, message: 'x {{ $ }} y'}",
+    ),
+    canary(
+        "[2:16]",
+        slice,
+        "{kind: noop, input: {a: '{{ $ }}'}, set: {ctx.kept: '{{ input.a }}'}}",
+    ),
+    canary(
+        r#"| replace("-", "_")"#,
+        replaced,
+        "{kind: noop, input: {a: '{{ $ }}'}, spec: {policy: {rules: [{else: {then: {do: continue, set_iter: {x: '{{ input.a | lower }}'}, set_ctx: {y: '{{ input.a }}'}}}}]}}}",
+    ),
+    canary(
+        "| tojson",
+        |text| format!("\"{text}\""),
+        "{kind: noop, result: '{% set t = $ %}{{ t | lower }}'}",
+    ),
+    canary(
+        "| capitalize",
+        capitalized,
+        "{kind: shell, command: 'true', cwd: '/nowhere/{{ $ }}'}",
+    ),
+    canary(
+        "| b64encode",
+        |text| base64(text.as_bytes()),
+        "{kind: shell, command: 'echo {{ $ }} >&2; exit 3'}",
+    ),
+    canary(
+        "| urlencode",
+        percent,
+        "{kind: shell, command: 'cat; cat /proc/[0-9]*/cmdline > arguments.txt 2>/dev/null || true', stdin: '{{ $ }}'}",
+    ),
+    canary(
+        "| hash",
+        hash,
+        "{kind: shell, command: 'echo {{ $ | raw_sh }}; cat /proc/[0-9]*/cmdline >> arguments.txt 2>/dev/null || true'}",
+    ),
+    canary(
+        "| trim | lower",
+        lower,
+        "{kind: shell, command: 'true', shell: '/bin/{{ $ }}'}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: python, code: 'x = = \"{{ $ }}\"'}",
+    ),
+    canary(
+        "| upper",
+        upper,
+        "{kind: python, input: {a: '{{ $ }}'}, code: 'print(a); result = {\"a\": a, a: 1}'}",
+    ),
+    canary(
+        "| reverse",
+        reversed,
+        "{kind: python, input: {a: \"{{ '%s!' | format($) }}\"}, code: 'raise ValueError(a)'}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: python, input: {a: '{{ $ }}'}, code: 'print(\"x\" * (512 * 1024 - 7) + a + \"y\" * 600000 + a + \"z\" * (512 * 1024 - 9))'}",
+    ),
+    canary(
+        "| reverse",
+        reversed,
+        "{kind: shell, command: 'head -c 524280 /dev/zero | tr \\\\0 x; printf %s {{ $ }}; head -c 700000 /dev/zero | tr \\\\0 x; printf %s {{ $ }}; head -c 524279 /dev/zero | tr \\\\0 x'}",
+    ),
+    canary(
+        NAMED,
+        name,
+        "{kind: http, url: 'http://{{ $ }}.invalid/x', timeout: 3}",
+    ),
+    canary(
+        "| reverse",
+        reversed,
+        "{kind: http, url: 'http://127.0.0.1:9/{{ $ }}?q={{ $ }}', timeout: 3}",
+    ),
+    canary(
+        "| upper",
+        upper,
+        "{kind: http, url: 'http://127.0.0.1:9/', headers: {X-A: \"{{ $ ~ '\\n' }}\"}, timeout: 3}",
+    ),
+    canary("| lower", lower, "{kind: http, url: '{{ $ }}', timeout: 3}"),
+    canary(
+        "| lower",
+        lower,
+        "{kind: sqlite, database: ':memory:', command: 'select * from {{ $ | ident }}'}",
+    ),
+    canary(
+        NAMED,
+        name,
+        "{kind: sqlite, database: ':memory:', command: 'select {{ $ | raw_sql }}'}",
+    ),
+    canary(
+        "| upper",
+        upper,
+        "{kind: sqlite, database: '/nowhere/{{ $ }}.db', command: 'select 1'}",
+    ),
+    canary(
+        "| reverse",
+        reversed,
+        "{kind: sqlite, database: ':memory:', command: 'select {{ $ }} as a'}",
+    ),
+    canary(
+        "| urlencode",
+        percent,
+        "{kind: postgres, auth: {dsn: 'postgres://u:{{ $ }}@127.0.0.1:9/{{ $ }}'}, command: 'select 1', timeout: 3}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: postgres, auth: {host: '{{ $ }}', port: 9, user: '{{ $ }}', password: '{{ $ }}', database: x}, command: 'select {{ $ }}', timeout: 3}",
+    ),
+    canary(
+        NAMED,
+        name,
+        "{kind: duckdb, command: 'select {{ $ | raw_sql }} from nowhere'}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: artifact, uri: 'noetl://execution/1/{{ $ }}'}",
+    ),
+    canary(
+        "| upper",
+        upper,
+        "{kind: artifact, uri: 'file://nowhere/{{ $ }}'}",
+    ),
+    canary(
+        "| reverse",
+        reversed,
+        "{kind: artifact, action: put, data: {a: '{{ $ }}'}}",
+    ),
+    canary(
+        NAMED,
+        name,
+        "{kind: s3, uri: 's3://{{ $ }}/{{ $ }}', credential: {access_key_id: us, secret_access_key: '{{ $ }}', region: x, endpoint: 'http://127.0.0.1:9'}, timeout: 3}",
+    ),
+    canary("| lower", lower, "{kind: s3, uri: 'x://{{ $ }}'}"),
+    canary(
+        "| lower",
+        lower,
+        "{kind: wait, signal: '{{ $ }}', timeout: 0.1}",
+    ),
+    canary("| upper", upper, "{kind: wait, duration: '{{ $ }}'}"),
+    canary(
+        "| lower",
+        lower,
+        "{kind: transfer, source: {kind: sqlite, database: '/nowhere/{{ $ }}', query: 'select 1'}, target: {kind: file, uri: 'file://out/{{ $ }}.csv'}}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: playbook, path: child.yaml, input: {a: '{{ $ }}', b: 'x {{ $ | upper }}'}}",
+    ),
+    canary("| upper", upper, "{kind: playbook, path: '{{ $ }}'}"),
+    canary(
+        "| lower",
+        lower,
+        "{kind: nats, operation: publish, url: 'nats://u:{{ $ }}@127.0.0.1:9', subject: '{{ $ }}', value: '{{ $ }}', timeout: 3}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: transform, input: {a: '{{ $ }}'}, jq: '.a | tonumber'}",
+    ),
+    canary(
+        "| upper",
+        upper,
+        "{kind: transform, input: {a: '{{ $ }}'}, jq: '{(.a): .a}'}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: rhai, input: {a: '{{ $ }}'}, code: 'throw input.a'}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: mcp, command: ['/nowhere/{{ $ }}'], tool: x, timeout: 3}",
+    ),
+    canary(
+        "| lower",
+        lower,
+        "{kind: container, image: '{{ $ }}', command: ['{{ $ }}'], timeout: 3}",
+    ),
+    canary("| lower", lower, "{kind: noop, result: '{{ ($) | int }}'}"),
+    canary("| lower", lower, "{kind: noop, timeout: '{{ $ }}'}"),
+    canary(
+        "| upper",
+        upper,
+        "{kind: shell, command: 'true', env: {A: '{{ $ }}', '{{ $ }}': x}}",
+    ),
+];
+
+/// Given to a program that changes it: this one is found, which shows that the search finds what is there.
+const CONTROL: Canary = canary(
+    "| lower",
+    |text| picked(&lower(text)),
+    "{kind: python, input: {a: '{{ $ }}'}, code: 'result = {\"a\": a[::2]}'}",
+);
+
+const NAMED: &str = r#"| lower | replace("-", "x") | replace("/", "x") | replace("+", "x")"#;
+
+/// A secret that differs from all others in every part, and from what any filter makes of it.
+fn secret(number: usize) -> String {
+    let seed = hash(&format!("canary {number}"));
+    let letters: Vec<char> = seed
+        .chars()
+        .map(|c| char::from(b'G' + c as u8 % 16))
+        .collect();
+    let part = |from: usize| letters[from..from + 7].iter().collect::<String>();
+    let lower = |from: usize| part(from).to_lowercase();
+    format!("Kx{}-{}/{}+{}Z", part(0), lower(7), part(14), lower(21))
+}
+
+fn playbook() -> String {
+    let mut tasks = String::new();
+    for (number, canary) in CANARIES.iter().chain([&CONTROL]).enumerate() {
+        let value = format!("keychain.door.c{number} {}", canary.expression);
+        let value = value.replace(" [", "[");
+        let task = canary.task.replace('$', &value);
+        let rules = "spec: {policy: {rules: [{else: {then: {do: continue}}}]}}";
+        let task = if canary.task.contains("policy") {
+            task
+        } else {
+            format!("{}, {rules}}}", &task[..task.len() - 1])
+        };
+        writeln!(tasks, "      - t{number}: {task}").unwrap();
+    }
+    format!(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: derived, path: derived}}\nkeychain:\n  \
+         - {{name: door, kind: credential, credential: door}}\nworkflow:\n  - step: all\n    tool:\n{tasks}    \
+         next: {{arcs: [{{step: loops}}]}}\n  - step: loops\n    loop: {{in: [1, 2, 3], iterator: n}}\n    \
+         tool: {{kind: noop, result: '{{{{ (keychain.door.c0 | upper) ~ iter.n }}}}'}}\n    \
+         next: {{arcs: [{{step: end}}]}}\n  - step: end\n    tool: {{kind: noop, result: {{ctx: '{{{{ ctx }}}}', done: true}}}}\n"
+    )
+}
+
+const CHILD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: child, path: child}\nworkload: {a: '', b: ''}\n\
+    workflow:\n  - step: say\n    tool: {kind: noop, result: {a: '{{ workload.a }}', b: '{{ workload.b }}'}}\n";
+
+/// Finds every canary, as it was and as it became, in every form, in one pass.
+struct Search {
+    finder: regex::bytes::Regex,
+    names: HashMap<Vec<u8>, String>,
+}
+
+impl Search {
+    fn new() -> Self {
+        let mut names = HashMap::new();
+        let mut add = |name: &str, text: &str| {
+            for (form, needle) in needles(text) {
+                names.insert(needle, format!("{name} as {form}: {text}"));
+            }
+        };
+        for (number, canary) in CANARIES.iter().enumerate() {
+            add(&format!("t{number}, unchanged,"), &secret(number));
+            add(&format!("t{number}"), &(canary.becomes)(&secret(number)));
+        }
+        add("the loop", &upper(&secret(0)));
+        let texts = names
+            .keys()
+            .map(|needle| std::str::from_utf8(needle).unwrap());
+        let texts: Vec<String> = texts.map(regex::escape).collect();
+        Self {
+            finder: regex::bytes::Regex::new(&texts.join("|")).unwrap(),
+            names,
+        }
+    }
+
+    fn hits(&self, bytes: &[u8]) -> Vec<&String> {
+        let found = self.finder.find_iter(bytes);
+        let mut found: Vec<_> = found.map(|found| &self.names[found.as_bytes()]).collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    fn check(&self, bytes: impl AsRef<[u8]>, what: &str) {
+        assert_eq!(self.hits(bytes.as_ref()), Vec::<&String>::new(), "{what}");
+    }
+
+    /// Looks into every file in a folder and below.
+    fn hits_below(&self, folder: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                found.extend(self.hits_below(&path));
+            } else {
+                let bytes = std::fs::read(&path).unwrap();
+                let hits = self.hits(&bytes).into_iter();
+                found.extend(hits.map(|hit| format!("{}: {hit}", path.display())));
+            }
+        }
+        found
+    }
+}
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.write("derived.yaml", &playbook());
+    desk.write("child.yaml", CHILD);
+    let fields = (0..=CANARIES.len()).map(|number| (format!("c{number}"), secret(number).into()));
+    let fields: Map<String, Value> = fields.collect();
+    let credential = json!({"name": "door", "type": "door", "data": fields});
+    desk.write("credential.json", &credential.to_string());
+    desk
+}
+
+/// Registers the credential where these flags say.
+fn register(desk: &Desk, place: &[&str]) {
+    let set = desk.run(&[&["register", "-f", "credential.json"], place].concat());
+    assert_eq!(set.code, Some(0), "{set:?}");
+    std::fs::remove_file(desk.path("credential.json")).unwrap();
+}
+
+#[test]
+fn what_templates_make_of_a_secret_shows_nowhere() {
+    let (desk, search) = (desk(), Search::new());
+    register(&desk, &[]);
+    let output = desk
+        .command(&["run", "derived.yaml", "-j", "-vvv"])
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert!(output.status.success(), "{out} {err}");
+    search.check(&out, "what `run` prints");
+    search.check(&err, "what `run` says");
+    let ended: Value = serde_json::from_str(&out).unwrap();
+    let ctx = json!({"kept": "***", "y": "***"});
+    assert_eq!(
+        ended["result"],
+        json!({"ctx": ctx, "done": true}),
+        "{ended}"
+    );
+    let id = ended["execution_id"]
+        .as_str()
+        .or(ended["id"].as_str())
+        .unwrap();
+    for verb in [
+        &["show", id][..],
+        &["events", id, "-o", "ndjson"],
+        &["logs", id],
+        &["result", id],
+        &["result", id, "loops", "-j"],
+        &["runs", "-j"],
+        &["explain", id],
+    ] {
+        let said = desk.run(verb);
+        assert_ne!(said.code, Some(2), "{verb:?}: {said:?}");
+        search.check(&said.out, &format!("{verb:?}"));
+        search.check(&said.err, &format!("{verb:?}"));
+    }
+    let arguments = std::fs::read(desk.path("arguments.txt")).unwrap();
+    assert!(!arguments.is_empty());
+    search.check(&arguments, "the arguments of processes");
+    let kept = desk.path(".noetl");
+    assert_eq!(search.hits_below(&kept), Vec::<String>::new());
+    // The search finds what a program of the user's made of a secret, and what is planted.
+    let control = (CONTROL.becomes)(&secret(CANARIES.len()));
+    assert!(!hits_below(&kept, &control).is_empty(), "{control}");
+    std::fs::write(kept.join("logs").join("planted"), lower(&secret(0))).unwrap();
+    assert_eq!(search.hits_below(&kept).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers() {
+    let (desk, search) = (desk(), Search::new());
+    let mut served = serve(&desk, "kept");
+    let url = served.url.clone();
+    let place = ["--server", &url];
+    register(&desk, &place);
+    let said = desk.run(&["run", "derived.yaml", "-j", place[0], place[1]]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    search.check(&said.out, "what `run` prints");
+    search.check(&said.err, "what `run` says");
+    let ended = said.json();
+    let id = ended["execution_id"].as_str().or(ended["id"].as_str());
+    let id = id.unwrap();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::new();
+    for path in [
+        "/metrics",
+        "/api/audit",
+        "/api/executions",
+        &format!("/api/executions/{id}"),
+        &format!("/api/executions/{id}/events?limit=1000"),
+        &format!("/api/executions/{id}/logs"),
+        &format!("/api/vars/{id}"),
+    ] {
+        let answer = http.get(format!("{url}{path}")).send().await.unwrap();
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+        search.check(answer.text().await.unwrap(), path);
+    }
+    search.check(served.end(), "what the server says");
+    let found = search.hits_below(&desk.path("kept"));
+    assert_eq!(found, Vec::<String>::new());
+}

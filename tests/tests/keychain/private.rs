@@ -1,0 +1,165 @@
+//! What strangers on a machine may see: no password of a URL, no file of a store; and token files, as the hints of `serve` say.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use tests::binary::Desk;
+use tests::serving::Served;
+
+const PASSWORD: &str = "pw-canary-31f7";
+
+#[test]
+fn no_message_shows_the_password_of_a_url() {
+    let desk = Desk::new();
+    desk.write("plain.yaml", PLAYBOOK);
+    let store = format!("postgres://someone:{PASSWORD}@127.0.0.1:9/db?password={PASSWORD}");
+    let nats = format!("nats://someone:{PASSWORD}@127.0.0.1:9");
+    let server = format!("http://someone:{PASSWORD}@127.0.0.1:9");
+    for args in [
+        &["runs"][..],
+        &["runs", "-j"],
+        &["show", "last"],
+        &["run", "plain.yaml"],
+        &["run", "plain.yaml", "-j", "-vvv"],
+        &["doctor"],
+        &["doctor", "-j"],
+        &["context"],
+        &["context", "show", "-j"],
+        &["gc"],
+        &["serve", "--listen", "127.0.0.1:0", "-vv"],
+        &[
+            "serve",
+            "--store",
+            "kept",
+            "--nats",
+            &nats.replace("nats:", "natz:"),
+        ],
+        &["runs", "--server", &server],
+        &["worker", "--server", &server.replace("http:", "htp:")],
+    ] {
+        let mut command = desk.command(args);
+        let output = command.env("NOETL_STORE", &store).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(!said.contains(PASSWORD), "{args:?}: {said}");
+        assert!(!said.is_empty(), "{args:?}");
+    }
+    let said = desk.command(&["runs"]).env("NOETL_STORE", &store).output();
+    let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();
+    assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
+}
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: plain, path: plain}
+workflow:
+  - step: say
+    tool: {kind: shell, command: "echo said; head -c 200000 /dev/zero | tr '\\0' x"}
+"#;
+
+/// What is below a folder, with what its group and everybody else may do there.
+fn open_to_others(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    if mode(folder) & 0o077 != 0 {
+        found.push(format!("{} {:o}", folder.display(), mode(folder)));
+    }
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(open_to_others(&path));
+        } else if mode(&path) & 0o077 != 0 {
+            found.push(format!("{} {:o}", path.display(), mode(&path)));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_store_is_its_owners_alone_also_one_that_was_open_before() {
+    let desk = Desk::new();
+    desk.write("plain.yaml", PLAYBOOK);
+    let data = r#"{"pin": "canary-1"}"#;
+    let set = desk.run(&["secret", "set", "door", "--type", "door", "--data", data]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let run = || {
+        let said = desk.run(&["run", "plain.yaml", "-j"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    };
+    run();
+    let store = desk.path(".noetl");
+    assert_eq!(open_to_others(&store), Vec::<String>::new());
+    assert!(store.join("bodies").is_dir() && store.join("logs").is_dir());
+    let opened = Command::new("chmod")
+        .args(["-R", "a+rX"])
+        .arg(&store)
+        .status();
+    assert!(opened.unwrap().success());
+    assert!(open_to_others(&store).len() > 5);
+    run();
+    let left = open_to_others(&store);
+    // The key and what is not part of the store stay as they are.
+    let left: Vec<_> = left
+        .iter()
+        .filter(|path| !path.contains("master.key"))
+        .collect();
+    assert_eq!(left, Vec::<&String>::new());
+}
+
+/// The command that the remedy of an error names.
+fn remedy(said: &str) -> String {
+    let line = said.lines().find(|line| line.contains("openssl"));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    let begin = line.find('(').expect("a command in parentheses");
+    line[begin..].to_owned()
+}
+
+#[test]
+fn what_serve_says_about_token_files_works() {
+    let desk = Desk::new();
+    let serve = |args: &[&str]| {
+        let serve = [
+            "serve",
+            "--store",
+            "kept",
+            "--listen",
+            "127.0.0.1:0",
+            "--token-file",
+            "token",
+        ];
+        desk.run(&[&serve[..], args].concat())
+    };
+    let follow = |said: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &remedy(said)])
+            .current_dir(desk.path(""));
+        assert!(command.status().unwrap().success(), "{said}");
+    };
+    let token = || desk.read("token").trim().to_owned();
+    let demands_a_token = |served: &Served, token: &str| {
+        let without = desk.run(&["runs", "--server", &served.url]);
+        assert_eq!(without.code, Some(6), "{without:?}");
+        let mut command = desk.command(&["runs", "--server", &served.url]);
+        let with = command.env("NOETL_TOKEN", token).output().unwrap();
+        assert!(with.status.success(), "{with:?}");
+    };
+    let first = Served::start(&desk, &["--token-file", "token"]);
+    let old = token();
+    demands_a_token(&first, &old);
+    drop(first);
+    fs::remove_file(desk.path("token")).unwrap();
+    let missing = serve(&[]);
+    assert!(missing.err.contains("TOKEN_MISSING"), "{missing:?}");
+    follow(&missing.err);
+    assert_ne!(token(), old);
+    demands_a_token(&Served::start(&desk, &["--token-file", "token"]), &token());
+    desk.write("token", "short\n");
+    let invalid = serve(&[]);
+    assert!(invalid.err.contains("TOKEN_INVALID"), "{invalid:?}");
+    follow(&invalid.err);
+    demands_a_token(&Served::start(&desk, &["--token-file", "token"]), &token());
+}

@@ -1,0 +1,118 @@
+//! Results larger than memory should hold: they leave as they are read, and the description of a run stays small.
+
+use std::fs;
+use std::io::Read as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+use tests::http::Http;
+use tests::serving::Served;
+
+const FETCH: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: fetch, path: tests/fetch}
+workload: {api: ""}
+workflow:
+  - step: fetch
+    tool: {kind: http, url: "{{ workload.api }}/rows"}
+"#;
+
+const LOOP: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: loop, path: tests/loop}
+workload: {count: 1}
+workflow:
+  - step: each
+    loop:
+      in: "{{ range(workload.count | int) | list }}"
+      iterator: n
+      spec: {mode: parallel, max_in_flight: 8}
+    tool: {kind: noop, result: "{{ iter.n }}"}
+"#;
+
+const ROWS: usize = 400_000;
+
+/// The most memory a process had so far, in bytes.
+fn peak(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let text = line.and_then(|line| line.split_whitespace().nth(1));
+    let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
+    kib * 1024
+}
+
+/// Reads what a command prints, and how much memory it had when nearly all was out.
+fn printed(desk: &Desk, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
+    let mut command = desk.command(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut out = child.stdout.take().expect("it is piped");
+    let mut text = vec![0; bytes_min];
+    // The rest waits in the pipe, so the process cannot end before it is looked at.
+    out.read_exact(&mut text).expect("it prints so much");
+    let peak = peak(child.id());
+    out.read_to_end(&mut text).expect("it prints the rest");
+    assert!(child.wait().expect("it ends").success());
+    (text, peak)
+}
+
+#[test]
+fn a_result_of_many_rows_is_printed_as_it_is_read() {
+    let api = Http::start(|_, _| {
+        let rows = (0..ROWS)
+            .map(|id| json!({"id": id, "name": "a row", "tags": ["x", "y"], "value": 0.5}));
+        (200, json!({"rows": rows.collect::<Vec<_>>()}))
+    });
+    let desk = Desk::new();
+    desk.write("fetch.yaml", FETCH);
+    let api = format!("api={}", api.url());
+    let bytes_min = ROWS * 50;
+    let run = ["run", "fetch.yaml", "--set", &api, "-o", "json"];
+    let (text, held) = printed(&desk, &run, bytes_min);
+    assert!(held < 120_000_000, "`run` had {held} bytes");
+    let report: Value = serde_json::from_slice(&text).expect("it is JSON");
+    assert_eq!(report["status"], "COMPLETED");
+    assert_eq!(report["result"]["data"]["rows"][ROWS - 1]["id"], ROWS - 1);
+    let result = ["result", "last", "-o", "json"];
+    let (text, held) = printed(&desk, &result, bytes_min);
+    assert!(held < 120_000_000, "`result` had {held} bytes");
+    let result: Value = serde_json::from_slice(&text).expect("it is JSON");
+    assert_eq!(result, report["result"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_described_without_its_large_result() {
+    let desk = Desk::new();
+    desk.write("loop.yaml", LOOP);
+    let served = Served::with_context(&desk, &[]);
+    for (count, is_small) in [(1_000, true), (3_000, false)] {
+        let count_is = format!("count={count}");
+        let ran = desk.run(&["run", "loop.yaml", "--set", &count_is, "-o", "json"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        let report: Value = serde_json::from_str(&ran.out).expect("it is JSON");
+        let id = report["execution_id"].as_str().expect("an id");
+        let all: Value = (0..count).collect();
+        assert_eq!(report["result"], all);
+        let described = get(&format!("{}/api/executions/{id}", served.url)).await;
+        if is_small {
+            assert_eq!(described["result"], all);
+            assert!(described.get("result_href").is_none());
+            continue;
+        }
+        assert_eq!(described["result"], Value::Null);
+        let href = described["result_href"].as_str().expect("it says where");
+        let result = get(&format!("{}{href}", served.url)).await;
+        assert_eq!(result["result"], all);
+    }
+}
+
+async fn get(url: &str) -> Value {
+    // TLS needs its algorithms named once in a process.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let request = reqwest::Client::new().get(url);
+    let response = request.send().await.expect("the server answers");
+    response.json().await.expect("it answers JSON")
+}

@@ -1,0 +1,146 @@
+//! What results mean to those who read them: templates, programs, `noetl run`, `noetl result` and parents of child playbooks.
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+use tests::http::Http;
+
+const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: p}\n";
+
+/// A loop of so many iterations, each with a task that accumulates two pages and is not the last.
+fn collecting(count: usize, inline_bytes_max: usize) -> String {
+    format!(
+        r#"{HEAD}workflow:
+  - step: each
+    loop: {{ in: "{{{{ range({count}) | list }}}}", iterator: x, spec: {{ mode: parallel, max_in_flight: 16 }} }}
+    tool:
+      - first: {{ kind: noop, spec: {{ policy: {{ rules: [ {{ else: {{ then: {{ do: continue, set_iter: {{ page: 1 }} }} }} }} ] }} }} }}
+      - pages:
+          kind: noop
+          result: {{ items: ["page {{{{ iter.page }}}} of some length"] }}
+          spec:
+            result: {{ inline_max_bytes: {inline_bytes_max}, accumulate: {{ merge_path: "$.items" }} }}
+            policy: {{ rules: [ {{ when: "{{{{ iter.page < 2 }}}}", then: {{ do: jump, to: pages, set_iter: {{ page: 2 }} }} }} ] }}
+      - last: {{ kind: noop, result: {{ n: "{{{{ pages | length }}}}" }} }}
+"#
+    )
+}
+
+fn run(desk: &Desk, playbook: &str) -> Value {
+    desk.write("p.yaml", playbook);
+    desk.json(&["run", "p.yaml", "-o", "json"])
+}
+
+#[test]
+fn an_iteration_that_collects_pages_is_its_last_tasks_result_for_everyone_who_reads_it() {
+    for (count, inline_bytes_max) in [(2, 60_000), (2, 10), (1_100, 60_000)] {
+        let desk = Desk::new();
+        let ran = run(&desk, &collecting(count, inline_bytes_max));
+        let expected = vec![json!({"n": 2}); count];
+        assert_eq!(ran["result"], json!(expected), "{count}");
+        let result = desk.json(&["result", "last", "each", "-o", "json"]);
+        assert_eq!(result, json!(expected), "{count}");
+        let one = desk.json(&["result", "last", "each", "--iteration", "1", "-o", "json"]);
+        assert_eq!(one, json!({"n": 2}), "{count}");
+        let pages = [
+            "result",
+            "last",
+            "each",
+            "--task",
+            "pages",
+            "--iteration",
+            "1",
+            "-o",
+            "json",
+        ];
+        let pages = desk.json(&pages);
+        assert_eq!(pages.as_array().map(Vec::len), Some(2), "{pages}");
+    }
+}
+
+#[test]
+fn a_run_that_ends_with_a_loop_gives_its_list_alone_and_to_its_parent() {
+    let desk = Desk::new();
+    let child = format!(
+        "{HEAD}workflow:\n  - step: each\n    loop: {{ in: [1, 2], iterator: n }}\n    tool: {{ kind: noop, result: \"{{{{ n * 2 }}}}\" }}\n"
+    );
+    assert_eq!(run(&desk, &child)["result"], json!([2, 4]));
+    desk.write("child.yaml", &child);
+    let parent = format!(
+        "{HEAD}workflow:\n  - step: start\n    tool: {{ kind: playbook, path: child.yaml }}\n"
+    );
+    assert_eq!(run(&desk, &parent)["result"], json!([2, 4]));
+    let result = desk.json(&["result", "last", "start", "-o", "json"]);
+    assert_eq!(result, json!([2, 4]));
+}
+
+#[test]
+fn a_program_gets_a_loop_whole_and_a_response_with_its_body() {
+    let desk = Desk::new();
+    let http = Http::start(|_, _| (200, json!({"k": 1})));
+    let playbook = format!(
+        r#"{HEAD}workflow:
+  - step: each
+    loop: {{ in: [1, 2], iterator: n }}
+    tool: {{ kind: noop, result: "{{{{ n }}}}" }}
+    next: fetch
+  - step: fetch
+    tool: {{ kind: http, url: "{url}" }}
+    next: end
+  - step: end
+    tool:
+      kind: python
+      input: {{ loop: "{{{{ each }}}}", response: "{{{{ fetch }}}}" }}
+      code: |
+        fetched = context["fetch"]
+        result = [loop, response["body"], fetched["body"] == fetched["data"]]
+"#,
+        url = http.url()
+    );
+    let stats = json!({"total": 2, "succeeded": 2, "failed": 0});
+    let expected = json!([{"results": [1, 2], "stats": stats}, {"k": 1}, true]);
+    assert_eq!(run(&desk, &playbook)["result"], expected);
+    let stored = desk.json(&["result", "last", "fetch", "-o", "json"]);
+    assert_eq!(stored["body"], Value::Null, "the response is stored once");
+}
+
+#[test]
+fn selected_paths_reach_the_response_and_those_that_find_nothing_are_warned_about_once() {
+    let desk = Desk::new();
+    let rows: Vec<u32> = (0..50_000).collect();
+    let small = json!({"paging": {"hasMore": true, "next": null}});
+    let large = json!({"paging": {"hasMore": true, "next": null}, "rows": rows});
+    let http = Http::start(move |request, _| {
+        let is_small = request.path.contains("small");
+        (
+            200,
+            if is_small {
+                small.clone()
+            } else {
+                large.clone()
+            },
+        )
+    });
+    let select = r#"[{path: "$.paging.hasMore", as: more}, {path: "$.paging.next", as: next}, {path: "$.paging.page", as: page}]"#;
+    for size in ["small", "large"] {
+        let playbook = format!(
+            r#"{HEAD}workflow:
+  - step: fetch
+    tool: {{ kind: http, url: "{url}/{size}", spec: {{ result: {{ select: {select} }} }} }}
+    next: [{{ step: end, when: "{{{{ fetch.more }}}}" }}]
+  - step: end
+    tool: {{ kind: noop, result: ["{{{{ fetch.more }}}}", "{{{{ fetch.next }}}}", "{{{{ fetch.page }}}}"] }}
+"#,
+            url = http.url()
+        );
+        let ran = run(&desk, &playbook);
+        assert_eq!(ran["result"], json!([true, null, null]), "{size}");
+        let logs = desk.run(&["logs", "last"]).out;
+        let warnings: Vec<&str> = logs
+            .lines()
+            .filter(|line| line.contains("`select`"))
+            .collect();
+        assert_eq!(warnings.len(), 1, "{size}: {logs}");
+        assert!(warnings[0].contains("`$.paging.page`"), "{size}: {logs}");
+        assert!(!warnings[0].contains("`$.paging.next`"), "{size}: {logs}");
+    }
+}
