@@ -319,7 +319,6 @@ fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
 #[test]
 fn no_worker_stays_assigned_to_what_is_not_there() {
     for seed in 0..SEEDS {
-        eprintln!("seed {seed}");
         if let Err(stray) = in_virtual_time(world(seed)) {
             panic!("seed {seed}: {stray}");
         }

@@ -286,6 +286,9 @@ impl Drive {
 
     /// An execution is in memory; what turns out to be in its log already is answered, the rest is decided.
     fn reopened(&mut self, execution: ExecutionId, opened: Opened, former: Slot) {
+        let live = &opened.state.commands;
+        self.claims
+            .forget_closed(execution, |seq| live.contains_key(&seq));
         let landed = opened.landed;
         let first = landed.iter().map(|(seq, _)| *seq).min();
         let tail = opened.tail.iter();

@@ -148,6 +148,12 @@ impl Claims {
         None
     }
 
+    /// An execution was loaded anew: commands that its log has closed are held by nobody.
+    pub(super) fn forget_closed(&mut self, execution: ExecutionId, is_live: impl Fn(Seq) -> bool) {
+        self.holders
+            .retain(|command, _| command.execution != execution || is_live(command.seq));
+    }
+
     /// Another process drives an execution: who holds its commands is known there.
     pub(super) fn forget_execution(&mut self, execution: ExecutionId) {
         self.holders
