@@ -8,6 +8,7 @@ mod actor;
 mod build;
 mod claims;
 mod commits;
+mod deciding;
 mod fetch;
 mod gathered;
 mod handle;
