@@ -446,7 +446,7 @@ fn defaults_are_rendered_once_with_the_variables_that_are_allowed() {
     );
     let result = result_of(&desk, DEFAULTS, &["--allow-env", "REGION"]);
     assert_eq!(result["region"], "us");
-    let result = result_of(&desk, DEFAULTS, &["--set", "name={{ 1 + 1 }}"]);
+    let result = result_of(&desk, DEFAULTS, &["--set-string", "name={{ 1 + 1 }}"]);
     assert_eq!(result["name"], "{{ 1 + 1 }}");
     let broken = DEFAULTS.replace("env.REGION | default('eu')", "nowhere.x");
     desk.write("tried.yaml", &broken);

@@ -39,8 +39,8 @@ pub(crate) fn logs(settings: &Settings) -> PathBuf {
 /// Opens a store that exists; reading never makes one.
 pub(crate) fn existing(settings: &Settings) -> Result<Log, Problem> {
     let dir = &settings.store;
-    let is_directory = matches!(place(settings), Place::Directory(_));
-    if is_directory && !dir.join("noetl.db").is_file() {
+    refuse_url(dir)?;
+    if !dir.join("noetl.db").is_file() {
         let message = format!("there is no store in `{}`", dir.display());
         return Err(Problem::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
             .help("run a playbook first, or name the store with --store DIR or NOETL_STORE"));
@@ -54,14 +54,20 @@ pub(crate) fn open(settings: &Settings) -> Result<Log, Problem> {
 }
 
 fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<Log, Problem> {
-    if dir.to_str().is_some_and(is_url) {
-        let message = "a store in Postgres is reached through a server";
-        return Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
-            .help("start `noetl serve --store postgres://…`, then name it with --server URL"));
-    }
+    refuse_url(dir)?;
     let store = store::Sqlite::open(dir)?;
     let store = if publishes { store.publishing() } else { store };
     over(settings, dir, store)
+}
+
+/// A store in Postgres is not opened from here.
+fn refuse_url(store: &Path) -> Result<(), Problem> {
+    if !store.to_str().is_some_and(is_url) {
+        return Ok(());
+    }
+    let message = "a store in Postgres is reached through a server";
+    Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
+        .help("start `noetl serve --store postgres://…`, then name it with --server URL"))
 }
 
 fn over(settings: &Settings, dir: &Path, store: store::Sqlite) -> Result<Log, Problem> {

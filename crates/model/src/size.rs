@@ -71,7 +71,7 @@ impl Body {
                     Some(Awaits::Child(start)) => of(&[Some(&start.input), start.iter.as_ref()]),
                     _ => 0,
                 };
-                child + of(&[started.inputs.as_ref()])
+                child + of(&[started.inputs.as_ref(), started.request.as_ref()])
             }
             Self::AttemptDone(ended) | Self::AttemptFailed(ended) => of(&[Some(&ended.outcome)]),
             Self::TaskDone(ended) | Self::TaskFailed(ended) => of(&[

@@ -239,7 +239,18 @@ fn everything_touched_is_asked_for_at_once() {
         steps: Arc::new(steps.into()),
         ..scope()
     };
-    assert!(holds("a.status == 'ok'", &scope));
+    // A success may have a `status` of its own in its result; a failure has no result.
+    let failed = [("a".into(), Envelope::recorded(false, Seq(5)))];
+    let after_failure = Scope {
+        steps: Arc::new(failed.into()),
+        ..scope.clone()
+    };
+    assert!(holds("a.status == 'error'", &after_failure));
+    let status = Template::condition("a.status == 'ok'", at()).unwrap();
+    assert_eq!(
+        status.is_true(&scope),
+        Err(RenderError::Needs(vec![Need::Outcome(Seq(5))]))
+    );
     let template = Template::parse("{{ a.x }}-{{ b.y | int }}", at()).unwrap();
     let needs = vec![Need::Outcome(Seq(5)), Need::Outcome(Seq(6))];
     assert_eq!(

@@ -56,10 +56,14 @@ impl Local {
     }
 
     fn open_as(dir: &Path, kind: Kind) -> Result<Self, Error> {
-        let dir = dir.join("bodies");
+        let outer = dir;
+        let dir = outer.join("bodies");
         let fresh = dir.join("new");
         let made = match kind {
-            Kind::Disk => make_private_dir(&dir).and_then(|()| make_private_dir(&fresh)),
+            // The lock beside the bodies is part of the store too.
+            Kind::Disk => [outer, dir.as_path(), fresh.as_path()]
+                .into_iter()
+                .try_for_each(make_private_dir),
             // Other programs read it, as its administrator lets them.
             _ => fs::create_dir_all(&fresh),
         };

@@ -172,7 +172,9 @@ mod tests {
             }
             let text = capture.finish(&Masking);
             assert!(!text.contains("can") && !text.contains("ary"), "{before}");
-            assert!(text.contains('*') && text.ends_with("ca"), "{before}");
+            assert!(text.ends_with("ca"), "{before}");
+            // With so much before it, the first secret begins in what is left out.
+            assert_eq!(text.contains('*'), before < HALF_BYTES_MAX, "{before}");
         }
     }
 

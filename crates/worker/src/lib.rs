@@ -28,6 +28,7 @@ mod pulse;
 mod range;
 mod remote;
 mod render;
+mod request;
 mod restore;
 mod run;
 mod scratch;

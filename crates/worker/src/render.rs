@@ -269,9 +269,8 @@ fn code(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
         return tree.render(scope);
     };
     let rendered = template.rendered_pieces(scope)?;
-    let shown = rendered
-        .shown_code()
-        .map(|pieces| tools::python_code(&pieces));
+    let shown = rendered.shown_code();
+    let shown = shown.as_deref().map(tools::python_code);
     let code = tools::python_code(&rendered.code());
     let code = code.map_err(|error| RenderError::Failed {
         code: "PYTHON_VALUE",

@@ -215,6 +215,7 @@ impl<'h> Pipeline<'h> {
                 let outcome = self.unrendered(run, unresolved)?;
                 let started = TaskStarted {
                     inputs: None,
+                    request: None,
                     awaits: None,
                 };
                 self.start(run, &at, started);
@@ -245,6 +246,7 @@ impl<'h> Pipeline<'h> {
         }
         let started = TaskStarted {
             inputs: ready.inputs.clone(),
+            request: self.rendered_request(&ready),
             awaits: None,
         };
         match &plan.tasks[index].role {

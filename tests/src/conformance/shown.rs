@@ -70,7 +70,10 @@ fn details(event: &Event) -> String {
         Body::WorkflowFinished(finished) | Body::PlaybookFinished(finished) => ended(finished),
         Body::ExecutionRetried(retried) => format!("generation={}", retried.generation),
         Body::SignalReceived(signal) => {
-            let payload = signal.payload.as_ref().map_or_else(String::new, answer);
+            let payload = signal
+                .payload
+                .as_ref()
+                .map_or_else(String::new, |raw| answer(raw, None));
             format!("{} {payload}", signal.name).trim_end().to_owned()
         }
         Body::TimerSet(set) => {
@@ -111,7 +114,9 @@ fn details(event: &Event) -> String {
             .trim_start()
             .to_owned(),
         Body::TaskStarted(started) => started.awaits.as_deref().map_or_else(String::new, awaited),
-        Body::AttemptDone(ended) | Body::AttemptFailed(ended) => answer(&ended.outcome),
+        Body::AttemptDone(ended) | Body::AttemptFailed(ended) => {
+            answer(&ended.outcome, ended.result_ref.as_deref())
+        }
         Body::TaskDone(ended) | Body::TaskFailed(ended) => task(ended),
         Body::PolicyEvaluated(policy) => {
             let action = serde_json::to_value(&policy.action).unwrap_or_default();
@@ -256,7 +261,7 @@ fn task(ended: &TaskEnded) -> String {
     ];
     format!(
         "{} rule={} do={}{to}{}",
-        answer(&ended.outcome),
+        answer(&ended.outcome, ended.result_ref.as_deref()),
         index(ended.matched_rule_index),
         word(&ended.directive),
         writes.concat()
@@ -286,12 +291,12 @@ fn awaited(awaits: &Awaits) -> String {
     }
 }
 
-/// An outcome, or data that is not one.
-fn answer(raw: &Raw) -> String {
+/// An outcome with the reference beside it, or data that is not one.
+fn answer(raw: &Raw, reference: Option<&ResultRef>) -> String {
     match raw.read::<Outcome>() {
-        Ok(Outcome::Ok(success)) => match success.reference {
-            Some(reference) if Rule::of(&reference).is_some() => {
-                format!("ok {}", manifest(&reference))
+        Ok(Outcome::Ok(success)) => match success.reference.as_deref().or(reference) {
+            Some(reference) if Rule::of(reference).is_some() => {
+                format!("ok {}", manifest(reference))
             }
             Some(reference) => {
                 let extracted = Value::Object(reference.extracted.clone());

@@ -250,6 +250,7 @@ impl Pipeline {
     ) -> Stepped {
         let body = Body::TaskStarted(TaskStarted {
             inputs: None,
+            request: None,
             awaits: Some(Box::new(awaits)),
         });
         let at = self.task_at(run);
@@ -261,6 +262,7 @@ impl Pipeline {
         let body = match run.entry {
             Entry::Fresh => Body::TaskStarted(TaskStarted {
                 inputs: None,
+                request: None,
                 awaits: None,
             }),
             Entry::Retry => Body::AttemptStarted(Nothing {}),

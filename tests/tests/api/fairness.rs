@@ -12,6 +12,7 @@ const SMALL: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: s
                      workflow: [{step: only, next: [{step: end}]}]\n";
 
 const ENDLESS: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: endless}\n\
+                       executor: {spec: {policy: {limits: {max_step_runs: 4000000000}}}}\n\
                        workflow:\n  - {step: ping, next: [{step: pong}]}\n  - {step: pong, next: [{step: ping}]}\n";
 
 /// A step that leads to so many others at once, which all lead to one.

@@ -333,6 +333,9 @@ payload!(
         /// The rendered input, capped, secrets masked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inputs: Option<Raw>,
+        /// What the call asks of whom (url, parameters, command, statement), capped, secrets masked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<Raw>,
         /// What the task waits for with its slot freed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         awaits: Option<Box<Awaits>>,

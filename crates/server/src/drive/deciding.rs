@@ -190,7 +190,12 @@ impl Drive {
     }
 
     /// An input that does not fit changes nothing, but the message that brought it is done with.
-    fn refuse(&mut self, execution: ExecutionId, waiting: Waiting, refusal: engine::Refusal) {
+    pub(super) fn refuse(
+        &mut self,
+        execution: ExecutionId,
+        waiting: Waiting,
+        refusal: engine::Refusal,
+    ) {
         if waiting.extras.consumed.is_some() && !waiting.extras.answers_refusal {
             self.gather_consumed(execution, &waiting);
         }

@@ -506,6 +506,7 @@ fn recorded_meta(wire: &WireEvent) -> Option<Raw> {
 fn nothing_rendered() -> TaskStarted {
     TaskStarted {
         inputs: None,
+        request: None,
         awaits: None,
     }
 }

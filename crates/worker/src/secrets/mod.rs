@@ -11,4 +11,4 @@ mod userinfo;
 pub(crate) use kept::{RunSecrets, Secrets};
 pub(crate) use masks::{CUT_BYTES_MIN, Masks};
 pub(crate) use sieve::MaskedBodies;
-pub(crate) use userinfo::strip_userinfo;
+pub(crate) use userinfo::{strip_userinfo, strip_value};

@@ -7,14 +7,15 @@ use serde_json::Value;
 /// Takes the userinfo of every URL out of an error.
 pub(crate) fn strip_userinfo(error: &mut TaskError) {
     strip_text(&mut error.message);
-    error.details.values_mut().for_each(strip);
+    error.details.values_mut().for_each(strip_value);
 }
 
-fn strip(value: &mut Value) {
+/// Takes the userinfo of every URL out of a value.
+pub(crate) fn strip_value(value: &mut Value) {
     match value {
         Value::String(text) => strip_text(text),
-        Value::Array(items) => items.iter_mut().for_each(strip),
-        Value::Object(map) => map.values_mut().for_each(strip),
+        Value::Array(items) => items.iter_mut().for_each(strip_value),
+        Value::Object(map) => map.values_mut().for_each(strip_value),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

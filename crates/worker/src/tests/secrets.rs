@@ -118,3 +118,18 @@ async fn what_a_template_makes_of_a_secret_is_masked_wherever_it_comes_back() {
     let all = format!("{reports:?}");
     assert!(!all.contains(CANARY) && !all.contains(&reversed), "{all}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_started_shows_its_request_masked_and_cut() {
+    let long = "x".repeat(600);
+    let steps = format!(
+        "- step: s\n  tool:\n  - a: {{kind: shell, command: 'curl https://h/{{{{ keychain.api.token | upper }}}} {long}'}}\n"
+    );
+    let house = house(&steps, |_| Behaviour::Answers(Outcome::ok(json!(1))));
+    house.server.offer(claimed("s", 5, Work::Pipeline));
+    let reports = house.server.ended(5).await;
+    let started = payload(&of_kind(&reports, Kind::TaskStarted)[0]);
+    let command = started["request"]["command"].as_str().unwrap();
+    assert!(command.starts_with("curl https://h/*** xxx"), "{command}");
+    assert!(command.ends_with("x…") && command.len() < 520, "{command}");
+}

@@ -72,6 +72,7 @@ async fn an_answer_is_the_outcome_of_the_task_that_waited() {
     let house = house(steps, |_| Behaviour::Panics);
     let started = TaskStarted {
         inputs: None,
+        request: None,
         awaits: Some(Box::new(Awaits::Wait(WaitFor {
             until: None,
             signal: Some("go".into()),

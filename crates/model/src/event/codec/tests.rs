@@ -98,6 +98,7 @@ fn plain_step() -> Vec<Event> {
     };
     let started = TaskStarted {
         inputs: None,
+        request: None,
         awaits: None,
     };
     vec![
@@ -116,6 +117,7 @@ fn iteration() -> Vec<Event> {
     let loop_at = |task| at("transform_orders", task, Some(4321));
     let started = TaskStarted {
         inputs: None,
+        request: None,
         awaits: None,
     };
     let worker = |seq, at, body| event(seq, Source::Worker, at, body);
