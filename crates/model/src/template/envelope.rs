@@ -352,7 +352,8 @@ impl View {
 
     /// A field that the task selects, or that its reference shows of a stored body.
     fn extracted(&self, name: &str) -> Option<Native> {
-        if let Content::Parts(_) = &self.envelope.content {
+        // A failure has no fields, so its outcome is not asked for.
+        if !self.envelope.is_ok || matches!(self.envelope.content, Content::Parts(_)) {
             return None;
         }
         match self.outcome() {
@@ -361,7 +362,7 @@ impl View {
                 Outcome::Error(_) => None,
             },
             Found::Nothing => None,
-            Found::Pending(value) => self.envelope.is_ok.then_some(value),
+            Found::Pending(value) => Some(value),
         }
     }
 }

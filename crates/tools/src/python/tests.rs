@@ -420,12 +420,13 @@ async fn a_script_is_read_from_a_file() {
         assert_eq!(error(&outcome).code, "PYTHON_ZERO_DIVISION_ERROR");
         assert_eq!(error(&outcome).details["line"], 2);
     }
-    let far = call(
-        "python",
-        json!({"script": {"uri": "gs://b/s.py"}}),
-        json!({}),
-    );
-    assert_eq!(error(&run(&tool(), far).await).code, "SCRIPT_SOURCE");
+    for (uri, code) in [
+        ("gs://b/s.py", "AUTH_INVALID"),
+        ("ftp://b/s.py", "SCRIPT_SOURCE"),
+    ] {
+        let far = call("python", json!({"script": {"uri": uri}}), json!({}));
+        assert_eq!(error(&run(&tool(), far).await).code, code);
+    }
     let gone = call("python", json!({"script": "gone.py"}), json!({}));
     assert_eq!(error(&run(&tool(), gone).await).code, "SCRIPT_NOT_READABLE");
 }

@@ -37,9 +37,10 @@ async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
     house.server.offer(claimed("short", 5, Work::Pipeline));
     let reports = house.server.ended(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(2));
+    // Reported before the wait, so that the death of a worker meanwhile is not counted against the task.
     assert_eq!(
         kinds(&reports),
-        [["step.started", "task.started", "task.done", "step.done"]]
+        [["step.started", "task.started"], ["task.done", "step.done"]]
     );
     house.server.offer(claimed("long", 6, Work::Pipeline));
     let reports = house.server.ended(6).await;
