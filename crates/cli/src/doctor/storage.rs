@@ -106,7 +106,7 @@ fn store(dir: &Path) -> Check {
                 ", made by the first run"
             };
             let detail = format!(
-                "{shown}{will}; a durable write takes {} ms",
+                "{shown}{will}; a durable write takes {:.2} ms",
                 took.as_secs_f64() * 1e3
             );
             if took > FSYNC_SLOW {
