@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tests::binary::Desk;
 use tests::serving::line;
 
-use crate::small_disk::{Filler, can_mount, on_read_only_disk, on_small_disk};
+use crate::small_disk::{Filler, on_read_only_disk, on_small_disk, require_mounts};
 
 /// What is answered at once does not wait for anything; the time is that of a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -102,9 +102,7 @@ impl Server {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_room() {
-    if !can_mount() {
-        return;
-    }
+    require_mounts();
     let desk = Desk::new();
     let server = Server::start(&desk);
     let registered = server.post("/api/catalog/register", json!({"content": WAITS}));
@@ -138,9 +136,7 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
 
 #[test]
 fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
-    if !can_mount() {
-        return;
-    }
+    require_mounts();
     let desk = Desk::new();
     desk.write("two.yaml", TWO_STEPS);
     let mut command = on_small_disk(&desk, &["run", "two.yaml", "--store", "kept"]);
@@ -163,9 +159,7 @@ fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
 
 #[test]
 fn a_read_only_store_can_be_read_and_refuses_a_run_by_name() {
-    if !can_mount() {
-        return;
-    }
+    require_mounts();
     let desk = Desk::new();
     desk.write("two.yaml", TWO_STEPS);
     desk.write("go", "");

@@ -12,12 +12,17 @@ const SMALL: &str = r#"mkdir -p kept && mount -t tmpfs -o size=4m tmpfs kept && 
 /// Makes `kept` read-only, then becomes the program.
 const READ_ONLY: &str = r#"mount --bind kept kept && mount -o remount,bind,ro kept && exec "$@""#;
 
-/// Whether processes of these tests may have mounts of their own; without, there is no small disk.
-pub(crate) fn can_mount() -> bool {
+/// Fails where the processes of these tests may not have mounts of their own: there is no small disk without them.
+pub(crate) fn require_mounts() {
     let mut try_it = Command::new("unshare");
     try_it.args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
-    let tried = try_it.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    tried.is_ok_and(|status| status.success())
+    let tried = try_it.output();
+    let tried = tried.expect("`unshare` is missing: install util-linux");
+    let said = String::from_utf8_lossy(&tried.stderr);
+    assert!(
+        tried.status.success(),
+        "a full disk is tested on a tmpfs in a namespace of its own, and this machine refuses it: {said}"
+    );
 }
 
 /// A command of the desk whose `kept` is a small disk.
