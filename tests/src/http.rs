@@ -94,7 +94,8 @@ fn serve(
             "HTTP/1.1 {status} Answer\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        out.write_all((head + &body).as_bytes()).ok()?;
+        out.write_all(head.as_bytes()).ok()?;
+        out.write_all(body.as_bytes()).ok()?;
     }
 }
 

@@ -1,37 +1,40 @@
-//! Every conformance case, run by the engine alone. With `NOETL_ACCEPT` set, expectations are rewritten for review.
+//! One test per conformance case, run by the engine alone: the log is the expected one, and the execution ends. With
+//! `NOETL_ACCEPT` set, expectations are rewritten for review.
 
-use tests::conformance::{Case, cases, run};
+use std::path::Path;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tests::conformance::{Case, case_name, cases, run};
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "accepting is asked for through the environment, as test runners pass no flags"
+    reason = "accepting is requested through the environment, because test runners pass no flags"
 )]
 fn accepts() -> bool {
     std::env::var_os("NOETL_ACCEPT").is_some()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "one case is asked for through the environment, as test runners pass no flags"
-)]
-fn is_wanted(name: &str) -> bool {
-    std::env::var("NOETL_CASE").map_or(true, |wanted| name.contains(&wanted))
-}
-
-fn check(case: &Case) -> Result<(), String> {
-    let ran = run(case)?;
+fn check(folder: &Path) -> Result<(), Failed> {
+    let case = Case::load(folder)?;
+    let result = run(&case)?;
+    if !result.status.is_terminal() {
+        return Err(format!("the execution is {}, not ended", result.status.name()).into());
+    }
     if accepts() {
-        return case.accept(&ran.text).map_err(|error| error.to_string());
+        return Ok(case.accept(&result.text)?);
     }
     match case.expected() {
-        Some(expected) if expected == ran.text => Ok(()),
-        Some(expected) => Err(difference(&expected, &ran.text)),
-        None => Err("nothing is expected yet".to_owned()),
+        Some(expected) if expected == result.text => Ok(()),
+        Some(expected) => Err(first_difference(&expected, &result.text).into()),
+        None => Err(
+            "the case has no expected log; run it with NOETL_ACCEPT=1 and review the file".into(),
+        ),
     }
 }
 
 /// The first lines that differ.
-fn difference(expected: &str, actual: &str) -> String {
+fn first_difference(expected: &str, actual: &str) -> String {
     let mut lines = expected.lines().zip(actual.lines()).enumerate();
     let first = lines.find(|(_, (expected, actual))| expected != actual);
     match first {
@@ -45,38 +48,11 @@ fn difference(expected: &str, actual: &str) -> String {
     }
 }
 
-#[test]
-fn every_case_leaves_the_log_that_is_expected() {
-    let mut wrong = Vec::new();
-    for folder in cases() {
-        let case =
-            Case::load(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        if !is_wanted(&case.name) {
-            continue;
-        }
-        if let Err(why) = check(&case) {
-            wrong.push(format!("{}: {why}", case.name));
-        }
-    }
-    assert!(
-        wrong.is_empty(),
-        "{} cases:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
-}
-
-#[test]
-fn every_case_ends() {
-    for folder in cases() {
-        let case =
-            Case::load(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let ran = run(&case).unwrap_or_else(|error| panic!("{}: {error}", case.name));
-        assert!(
-            ran.status.is_terminal(),
-            "{} is {}",
-            case.name,
-            ran.status.name()
-        );
-    }
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = cases().into_iter().map(|folder| {
+        let name = case_name(&folder);
+        Trial::test(name, move || check(&folder))
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -68,15 +68,16 @@ fn text(path: &Path) -> Result<String, CaseError> {
     fs::read_to_string(path).map_err(|error| CaseError::File(path.to_owned(), error))
 }
 
+/// The name of the case in a folder: `<area>/<case>`.
+pub fn case_name(folder: &Path) -> String {
+    let mut parts = folder.iter().rev().map(|part| part.to_string_lossy());
+    let case = parts.next().unwrap_or_default();
+    format!("{}/{case}", parts.next().unwrap_or_default())
+}
+
 impl Case {
     /// Reads the case in a folder.
     pub fn load(folder: &Path) -> Result<Self, CaseError> {
-        let mut parts = folder
-            .components()
-            .rev()
-            .map(|part| part.as_os_str().to_string_lossy());
-        let case = parts.next().unwrap_or_default();
-        let name = format!("{}/{case}", parts.next().unwrap_or_default());
         let said = match fs::read(folder.join("outcomes.yaml")) {
             Ok(bytes) => model::yaml::data("outcomes.yaml", &bytes).map_err(|diagnostics| {
                 let messages: Vec<_> = diagnostics.iter().map(|one| one.message.clone()).collect();
@@ -93,7 +94,7 @@ impl Case {
         Ok(Self {
             limits,
             jumps_max,
-            name,
+            name: case_name(folder),
             folder: folder.to_owned(),
             playbook: text(&folder.join("playbook.yaml"))?,
             versions: versions(folder)?,

@@ -11,7 +11,7 @@ mod script;
 mod shown;
 
 pub use agenda::{Again, Agenda, Happening, Trigger, What};
-pub use case::{Case, CaseError, cases};
+pub use case::{Case, CaseError, case_name, cases};
 pub use normal::{Log, normalise};
 pub use run::{Ran, run};
 pub use script::{Script, ScriptedTool};
