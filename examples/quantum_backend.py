@@ -1,7 +1,7 @@
-"""A simulated quantum backend: one qubit is turned by an angle and measured, again and again.
+"""A simulated quantum backend: it rotates one qubit by an angle and measures it many times.
 
-Jobs are files in the directory `QUANTUM_JOBS` (beside the store unless said). A job is queued for its first two looks, as
-jobs on real machines are. The same job always measures the same, so an experiment can be repeated.
+Jobs are files in the directory `QUANTUM_JOBS` (default: `.noetl/quantum-jobs`). The first two status requests of a job return
+QUEUED. The same job always returns the same measurements, so that an experiment can be repeated.
 """
 
 import json
@@ -17,27 +17,27 @@ def path(job):
 
 
 def submit(key, theta, shots):
-    """Accepts a job. The same key is the same job, so asking twice measures once."""
+    """Creates a job. The key makes it idempotent: a second request with the same key returns the same job."""
     os.makedirs(JOBS, exist_ok=True)
     job = "job-" + "".join(c if c.isalnum() else "-" for c in key)
     if not os.path.exists(path(job)):
         with open(path(job), "w") as file:
-            json.dump({"theta": theta, "shots": shots, "looks": 0}, file)
+            json.dump({"theta": theta, "shots": shots, "requests": 0}, file)
     return {"job_id": job, "backend": "simulated-1q", "shots": shots}
 
 
 def status(job):
-    """How a job stands: queued twice, then done."""
+    """Returns the status of a job: QUEUED twice, then DONE."""
     with open(path(job)) as file:
         state = json.load(file)
-    state["looks"] += 1
+    state["requests"] += 1
     with open(path(job), "w") as file:
         json.dump(state, file)
-    return "QUEUED" if state["looks"] <= 2 else "DONE"
+    return "QUEUED" if state["requests"] <= 2 else "DONE"
 
 
 def shots(job, batch, batch_size):
-    """One batch of a finished job's measurements, each 0 or 1."""
+    """Returns one batch of the measurements of a finished job, each 0 or 1."""
     with open(path(job)) as file:
         state = json.load(file)
     first = batch * batch_size

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the blocks of a guide that are marked `bash test`: in order, in one shell, in a folder of their own.
+# Runs the blocks of pages that are marked `bash test`, in one shell and one temporary directory: page by page, in their
+# order. Blocks that are marked `bash test last` run after all others.
 #
-#   PGURL=postgres://… PORT_A=… PORT_B=… tests/guide.sh docs/guide/cluster.md
+#   PGURL=postgres://… PORT_A=… PORT_B=… tests/guide.sh docs/guide/deploy/cluster.md docs/guide/deploy/upgrade.md
 #
-# `noetl` is found on the PATH; the guide says what else it needs. Ends with the first block that fails, prints what the
-# processes wrote, and stops those that the guide left running: each leaves its id in a file called *.pid.
+# `noetl` is found on the PATH; the pages say what else they need. The script exits at the first block that fails, prints
+# the logs of the processes, and kills the processes that the pages left running: each leaves its id in a file called *.pid.
 set -euo pipefail
 
-guide=$(realpath "$1")
 desk=$(realpath "$(mktemp -d)")
 
 stop() {
@@ -15,7 +15,7 @@ stop() {
   for file in "$desk"/*.pid; do
     [ -e "$file" ] || continue
     pid=$(cat "$file")
-    # An id may have been given to someone else since; ours are at home here.
+    # The system may have reused the id; a process of the pages has this directory.
     if [ "$(readlink "/proc/$pid/cwd" || true)" = "$desk" ]; then kill -KILL "$pid"; fi
   done
   if [ "$ended" -ne 0 ]; then tail -n 20 -v "$desk"/*.log >&2 || true; fi
@@ -23,11 +23,22 @@ stop() {
 }
 trap stop EXIT
 
-awk '/^```bash test$/ { on = 1; next } /^```$/ { on = 0; next } on' "$guide" > "$desk/guide.sh"
-if ! [ -s "$desk/guide.sh" ]; then
-  echo "$1 has no block marked \`bash test\`" >&2
-  exit 1
-fi
+# Prints the blocks of a page ($2) that are opened by a line ($1).
+blocks() {
+  awk -v opening="$1" '$0 == opening { on = 1; next } /^```$/ { on = 0; next } on' "$2"
+}
+
+for page in "$@"; do
+  blocks '```bash test' "$page" > "$desk/page.sh"
+  if ! [ -s "$desk/page.sh" ]; then
+    echo "$page has no block marked \`bash test\`" >&2
+    exit 1
+  fi
+  cat "$desk/page.sh" >> "$desk/guide.sh"
+done
+for page in "$@"; do
+  blocks '```bash test last' "$page" >> "$desk/guide.sh"
+done
 
 cd "$desk"
 HOME=$desk bash -euo pipefail guide.sh

@@ -1,4 +1,4 @@
-//! Pages of `docs/reference` that are generated from code: each must equal what the code says today.
+//! Generated parts of pages: the tables of events, errors and decisions must equal what the code and the records say today.
 //!
 //! With `NOETL_ACCEPT` set, a stale page is rewritten instead; `cargo xtask docs` does that.
 
@@ -73,6 +73,49 @@ fn codes_table() -> String {
 #[test]
 fn the_page_of_errors_lists_every_code() {
     assert_current("docs/reference/errors.md", &codes_table());
+}
+
+/// One row for each record: its number as a link, and its title.
+fn decisions_table() -> String {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/decisions");
+    let entries = fs::read_dir(directory).expect("there are records");
+    let mut records: Vec<_> = entries
+        .map(|entry| entry.expect("the directory is readable").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .filter(|path| !path.ends_with("README.md"))
+        .collect();
+    records.sort();
+    let mut table = String::from("| Number | Decision |\n|---|---|\n");
+    for path in records {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let text = fs::read_to_string(&path).expect("the record is readable");
+        let (number, title) = decision_title(&name, &text);
+        writeln!(table, "| [{number}]({name}) | {title} |").expect("text grows");
+    }
+    table
+}
+
+/// The number of a record, from its file's name, and its title, from its first line.
+fn decision_title<'a>(name: &'a str, text: &'a str) -> (&'a str, &'a str) {
+    let number = name.split('-').next().unwrap_or_default();
+    let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
+    let title = title.unwrap_or_else(|| panic!("{name} does not begin with a title"));
+    let bare = title
+        .strip_prefix(number)
+        .and_then(|title| title.strip_prefix(": "));
+    (number, bare.unwrap_or(title))
+}
+
+#[test]
+fn the_index_of_decisions_lists_every_record() {
+    assert_current("docs/decisions/README.md", &decisions_table());
+}
+
+#[test]
+fn the_title_of_a_decision_is_shown_without_its_number() {
+    let name = "0015-a-rule.md";
+    assert_eq!(decision_title(name, "# 0015: A rule\n"), ("0015", "A rule"));
+    assert_eq!(decision_title(name, "# A rule\n\nText"), ("0015", "A rule"));
 }
 
 #[test]

@@ -114,14 +114,14 @@ fn quickstart_adds_up_the_orders() {
 }
 
 #[test]
-fn retry_counts_its_tries_and_handles_a_failure() {
+fn retry_counts_its_attempts_and_handles_a_failure() {
     assert_eq!(
         result(&desk(), "retry", &[]),
-        json!({"tries": 3, "handled": 3})
+        json!({"attempts": 3, "handled": 3})
     );
     let gave_up = result(&desk(), "retry", &["--set", "fails=9"]);
-    assert_eq!(gave_up["tries"], 0);
-    assert_eq!(gave_up["handled"], "TimeoutError: try 3 took too long");
+    assert_eq!(gave_up["attempts"], 0);
+    assert_eq!(gave_up["handled"], "TimeoutError: attempt 3 timed out");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
 }
 
 #[test]
-fn approvals_go_on_when_someone_decides() {
+fn approvals_continue_after_a_decision() {
     let desk = desk();
     let mut run = desk.start(&["run", "examples/approvals.yaml", "-o", "ndjson"]);
     assert!(run.event("task.started", Some("approval")).is_some());

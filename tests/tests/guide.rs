@@ -1,15 +1,28 @@
-//! The guide to a cluster does what it says: its blocks are run in order, on a Postgres and a NATS of the test's own.
+//! Pages do what they say: the blocks of the tutorial and of the cluster guides are run in order, and every other guide
+//! prints what it shows.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use tests::binary::noetl;
 use tests::peers::{Nats, Postgres};
 
-fn house() -> &'static Path {
+/// Guides whose blocks marked `bash test` make up one example, in this order.
+const CLUSTER_PAGES: [&str; 4] = [
+    "docs/guide/deploy/cluster.md",
+    "docs/guide/deploy/upgrade.md",
+    "docs/guide/deploy/tls-and-tokens.md",
+    "docs/guide/deploy/monitoring.md",
+];
+
+/// The ports that the pages of the tutorial show.
+const TUTORIAL_PORTS: [&str; 2] = ["8000", "8082"];
+
+fn root() -> &'static Path {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests.parent().expect("tests lie in the house")
+    tests.parent().expect("tests are below the root")
 }
 
 fn free_port() -> String {
@@ -18,54 +31,214 @@ fn free_port() -> String {
     address.expect("a bound socket has one").port().to_string()
 }
 
+/// A free port whose digits contain none of these.
+fn free_port_without(shown: &[&str]) -> String {
+    loop {
+        let port = free_port();
+        if !shown.iter().any(|digits| port.contains(digits)) {
+            return port;
+        }
+    }
+}
+
 #[expect(
     clippy::disallowed_methods,
-    reason = "the guide's commands are found where the test's are"
+    reason = "the guides' commands are found where the test's are"
 )]
 fn path_with_noetl() -> std::ffi::OsString {
     let binary = noetl();
-    let folder = binary.parent().expect("a binary lies in a folder");
+    let folder = binary.parent().expect("a binary is in a directory");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = [folder.to_owned()]
         .into_iter()
         .chain(std::env::split_paths(&path));
-    std::env::join_paths(folders).expect("folders of a path can be joined")
+    std::env::join_paths(folders).expect("directories of a path can be joined")
 }
 
-fn guide(page: &Path) -> std::process::Output {
+/// The script that runs the blocks of pages that are marked `bash test`.
+fn guide_script(pages: &[PathBuf]) -> Command {
+    let mut script = Command::new("bash");
+    script
+        .arg(root().join("tests/guide.sh"))
+        .args(pages)
+        .env("PATH", path_with_noetl())
+        .env("NO_COLOR", "1");
+    script
+}
+
+/// Runs pages that need a database, NATS and two ports.
+fn run_cluster_pages(pages: &[PathBuf]) -> Output {
     let database = Postgres::shared().fresh_database();
     let nats = Nats::private();
-    Command::new("bash")
-        .arg(house().join("tests/guide.sh"))
-        .arg(page)
-        .env("PATH", path_with_noetl())
+    guide_script(pages)
         .env("PGURL", database.url())
         .env("PORT_A", free_port())
         .env("PORT_B", free_port())
         .env("NATS_URL", nats.url())
-        .env("NO_COLOR", "1")
         .output()
         .expect("a shell can be started")
 }
 
-#[test]
-fn the_guide_to_a_cluster_does_what_it_says() {
-    let done = guide(&house().join("docs/guide/cluster.md"));
+/// Runs a page of the tutorial, on ports of the test's own.
+fn run_tutorial_page(text: &str) -> Output {
+    let dir = tempfile::tempdir().expect("there is room for a directory");
+    let text = TUTORIAL_PORTS.iter().fold(text.to_owned(), |text, shown| {
+        text.replace(shown, &free_port_without(&TUTORIAL_PORTS))
+    });
+    guide_script(&[write_page(dir.path(), &text)])
+        .output()
+        .expect("a shell can be started")
+}
+
+/// Runs the `console` blocks of a page and compares their output with the page.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "accepting is requested through the environment, as test runners pass no flags"
+)]
+fn run_page(page: &Path) -> Output {
+    let mut command = Command::new("python3");
+    command.arg(root().join("tests/pages.py"));
+    if std::env::var_os("NOETL_ACCEPT").is_some() && page.starts_with(root()) {
+        command.arg("--accept");
+    }
+    command
+        .arg(page)
+        .env("PATH", path_with_noetl())
+        .output()
+        .expect("Python can be started")
+}
+
+fn assert_success(output: &Output, hint: &str) {
     assert!(
-        done.status.success(),
-        "{}\n{}\nthe guide needs `curl` and `openssl` besides",
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr)
+        output.status.success(),
+        "{}\n{}\n{hint}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// One test for each guide, and the list of their names.
+macro_rules! guides {
+    ($($test:ident => $page:literal,)*) => {
+        const TESTED: &[&str] = &[$($page),*];
+        $(
+            #[test]
+            fn $test() {
+                let page = root().join("docs/guide").join(concat!($page, ".md"));
+                let hint = "if the program is right, accept its output: NOETL_ACCEPT=1";
+                assert_success(&run_page(&page), hint);
+            }
+        )*
+    };
+}
+
+guides! {
+    the_guide_to_approvals_prints_what_it_shows => "approvals",
+    the_guide_to_branches_prints_what_it_shows => "branches",
+    the_guide_to_credentials_prints_what_it_shows => "credentials",
+    the_guide_to_cursor_loops_prints_what_it_shows => "cursor-loops",
+    the_guide_to_external_tools_prints_what_it_shows => "external-tools",
+    the_guide_to_failed_runs_prints_what_it_shows => "fix-a-failed-run",
+    the_guide_to_large_results_prints_what_it_shows => "large-results",
+    the_guide_to_loops_prints_what_it_shows => "loops",
+    the_guide_to_network_access_prints_what_it_shows => "network-access",
+    the_guide_to_pagination_prints_what_it_shows => "pagination",
+    the_guide_to_passing_data_prints_what_it_shows => "pass-data",
+    the_guide_to_python_packages_prints_what_it_shows => "python-packages",
+    the_guide_to_retries_prints_what_it_shows => "retries",
+    the_guide_to_the_sandbox_prints_what_it_shows => "sandbox",
+    the_guide_to_sub_playbooks_prints_what_it_shows => "sub-playbooks",
+    the_guide_to_troubleshooting_prints_what_it_shows => "troubleshooting",
+}
+
+#[test]
+fn every_guide_with_a_console_block_has_a_test() {
+    let entries = std::fs::read_dir(root().join("docs/guide")).expect("there are guides");
+    let pages = entries.map(|entry| entry.expect("the directory is readable").path());
+    let with_console: BTreeSet<String> = pages
+        .filter(|page| page.extension().is_some_and(|end| end == "md"))
+        .filter(|page| {
+            let text = std::fs::read_to_string(page).expect("a page is readable");
+            text.lines().any(|line| line == "```console")
+        })
+        .filter_map(|page| Some(page.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
+    assert_eq!(
+        with_console,
+        TESTED.iter().map(|page| (*page).to_owned()).collect()
     );
 }
 
 #[test]
-fn a_guide_whose_command_fails_is_noticed() {
-    let dir = tempfile::tempdir().expect("there is room for a folder");
-    let page = dir.path().join("page.md");
-    let text = "# Wrong\n\n```bash test\nnoetl show 7\necho still here\n```\n";
+fn the_guides_to_a_cluster_do_what_they_say() {
+    let pages = CLUSTER_PAGES.map(|page| root().join(page));
+    let hint = "the guides also need `curl` and `openssl`";
+    assert_success(&run_cluster_pages(&pages), hint);
+}
+
+fn assert_tutorial_works(page: &str) {
+    let text = std::fs::read_to_string(root().join(page)).expect("the page exists");
+    let hint = format!("{page} also needs `curl` and `python3`");
+    assert_success(&run_tutorial_page(&text), &hint);
+}
+
+#[test]
+fn the_quickstart_works() {
+    assert_tutorial_works("docs/start/quickstart.md");
+}
+
+#[test]
+fn the_first_playbook_works() {
+    assert_tutorial_works("docs/start/first-playbook.md");
+}
+
+#[test]
+fn the_page_about_a_server_works() {
+    assert_tutorial_works("docs/start/server.md");
+}
+
+#[test]
+fn a_page_of_the_tutorial_whose_command_fails_is_noticed() {
+    let output = run_tutorial_page("# Wrong\n\n```bash test\nnoetl show 7\necho still here\n```\n");
+    assert!(!output.status.success());
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("still here"));
+}
+
+/// A page with this text.
+fn write_page(dir: &Path, text: &str) -> PathBuf {
+    let page = dir.join("page.md");
     std::fs::write(&page, text).expect("a page can be written");
-    let done = guide(&page);
+    page
+}
+
+#[test]
+fn a_guide_whose_command_fails_is_noticed() {
+    let dir = tempfile::tempdir().expect("there is room for a directory");
+    let page = write_page(
+        dir.path(),
+        "```bash test\nnoetl show 7\necho still here\n```\n",
+    );
+    let done = run_cluster_pages(&[page]);
     assert!(!done.status.success());
     assert!(!String::from_utf8_lossy(&done.stdout).contains("still here"));
+}
+
+#[test]
+fn a_page_that_shows_other_output_is_noticed() {
+    let dir = tempfile::tempdir().expect("there is room for a directory");
+    for (block, is_right) in [
+        ("```console\n$ echo one; echo two\none\ntwo\n```\n", true),
+        ("```console\n$ echo one; echo two\n...\ntwo\n```\n", true),
+        ("```console\n$ echo one\ntwo\n```\n", false),
+        ("```console\n$ echo one; echo two\none\n```\n", false),
+        ("```console\n$ false\n```\n", false),
+        (
+            "```yaml file=a.yaml\na: 1\n```\n\n```console\n$ cat a.yaml\na: 1\n```\n",
+            true,
+        ),
+        ("```text\nnothing to run\n```\n", false),
+    ] {
+        let output = run_page(&write_page(dir.path(), block));
+        assert_eq!(output.status.success(), is_right, "{block}\n{output:?}");
+    }
 }

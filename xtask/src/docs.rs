@@ -1,4 +1,4 @@
-//! `docs`: rewrites the pages of `docs/reference` that are generated from code.
+//! `docs`: rewrites the parts of `docs/reference` and `docs/decisions` that are generated.
 
 use crate::accept::ACCEPT;
 use crate::shell::cargo;

@@ -22,7 +22,7 @@ usage: cargo xtask VERB [ARGS]
   test     everything: check's gates, then every test of the workspace
   fmt      format the workspace
   accept   rewrite the expectations of conformance and golden tests, for review
-  docs     rewrite the generated pages of docs/reference
+  docs     rewrite the generated parts of docs/reference and docs/decisions
   sim      run the simulator: cargo xtask sim -- --seeds 1000
   e2e      a cluster under fire: cargo xtask e2e -- --minutes 10 --seed 7
   bench    measure: cargo xtask bench -- NAME

@@ -1,4 +1,4 @@
-"""A tool kind in Python: one JSON line in for each call, one JSON line out for its outcome."""
+"""An external tool in Python: it reads one line of JSON for each call and writes one line of JSON with the outcome."""
 import json
 import sys
 
@@ -6,15 +6,15 @@ import sys
 def greet(call):
     fields = call["fields"]
     if not fields["who"].strip():
-        return {"status": "error", "error": {"kind": "client_error", "code": "GREET_NOBODY", "message": "there is nobody to greet"}}
+        return {"status": "error", "error": {"kind": "client_error", "code": "GREET_NOBODY", "message": "`who` is empty"}}
     text = f"Hello, {fields['who']}!"
     return {"status": "ok", "result": {"text": " ".join([text] * int(fields.get("times") or 1))}}
 
 
 for line in sys.stdin:
-    asked = json.loads(line)
-    if "call" not in asked:
-        continue  # A call that is cancelled here has been answered long before.
-    say = lambda **what: print(json.dumps({"id": asked["id"], **what}), flush=True)
-    say(log=f"greeting for attempt {asked['call']['attempt']}")
-    say(outcome=greet(asked["call"]))
+    request = json.loads(line)
+    if "call" not in request:
+        continue  # A cancellation of a call that has ended.
+    send = lambda **fields: print(json.dumps({"id": request["id"], **fields}), flush=True)
+    send(log=f"greeting for attempt {request['call']['attempt']}")
+    send(outcome=greet(request["call"]))

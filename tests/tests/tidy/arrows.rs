@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 
 /// Each crate, and the crates of ours it may name. `noetl`, the binary, joins everything and is not listed.
-const ARROWS: &[(&str, &[&str])] = &[
+pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("pipeline", &["model"]),
     ("engine", &["pipeline", "model"]),

@@ -182,7 +182,7 @@ fn external(dir: Option<PathBuf>) -> Result<Vec<tools::Manifest>, Problem> {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let message = format!("{error}{}", cause.unwrap_or_default());
         Problem::new(Exit::Usage, "TOOLS_INVALID", message)
-            .help("see docs/guide/tool-sdk.md, or leave --tools and NOETL_TOOLS_DIR out")
+            .help("see docs/guide/external-tools.md, or leave --tools and NOETL_TOOLS_DIR out")
     })
 }
 

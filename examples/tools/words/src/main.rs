@@ -1,4 +1,4 @@
-//! A tool kind in Rust: one JSON line in for each call, one JSON line out for its outcome.
+//! An external tool in Rust: it reads one line of JSON for each call and writes one line of JSON with the outcome.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        let asked: Value = serde_json::from_str(&line?)?;
-        // A call that is cancelled here has been answered long before.
-        if let Some(call) = asked.get("call") {
-            let answer = json!({"id": asked["id"], "outcome": outcome(call)});
-            writeln!(out, "{answer}")?;
+        let request: Value = serde_json::from_str(&line?)?;
+        // A line without a call is a cancellation of a call that has ended.
+        if let Some(call) = request.get("call") {
+            let response = json!({"id": request["id"], "outcome": outcome(call)});
+            writeln!(out, "{response}")?;
             out.flush()?;
         }
     }
