@@ -298,6 +298,27 @@ async fn a_lost_answer_does_not_hide_that_another_commit_won() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_login_is_never_answered_is_replaced() {
+    let site = site();
+    let proxy = Arc::new(proxy(&site));
+    let store = behind(&proxy, &site);
+    let id = started(&*store).await.execution;
+    proxy.swallow_answers(true);
+    proxy.cut();
+    let reading = tokio::spawn(async move { store.events(id, Seq(0), 99).await });
+    let swallowing = Arc::clone(&proxy);
+    tokio::task::spawn_blocking(move || swallowing.wait_until_swallowed())
+        .await
+        .unwrap();
+    // The connection stays open: only its client can find out that no answer will arrive.
+    proxy.swallow_answers(false);
+    let bound = Duration::from_secs(40);
+    let read = tokio::time::timeout(bound, reading).await;
+    let events = read.expect("the read ends").unwrap().unwrap();
+    assert_eq!(events.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_stays_away_makes_a_commit_unavailable() {
     let site = site();
     let proxy = proxy(&site);

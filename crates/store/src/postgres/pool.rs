@@ -20,6 +20,9 @@ use crate::postgres::tls::tls;
 /// How long an asker waits for a connection that others use.
 const ROOM_MAX: Duration = Duration::from_secs(5);
 
+/// How long a login, a setting or a notification may take.
+const QUICK_ANSWER_MAX: Duration = Duration::from_secs(5);
+
 /// How much longer than the database itself an asker waits for its answer.
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
@@ -75,7 +78,8 @@ impl Connector {
 
     /// A connection that nobody drives yet.
     pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, Encrypted>), Error> {
-        let connected = self.target.config.connect(self.tls.clone()).await;
+        let connecting = self.target.config.connect(self.tls.clone());
+        let connected = self.limit_wait(connecting).await?;
         connected.map_err(|error| match Fault::from(error) {
             Fault::Firm(error) => named(&self.target, error),
             Fault::Passing(error) | Fault::Unknown(error) => Error::Unreachable {
@@ -105,14 +109,23 @@ impl Connector {
             statement_max.as_millis(),
             plans.settings(),
         );
-        client
-            .batch_execute(&settings)
-            .await
+        self.limit_wait(client.batch_execute(&settings))
+            .await?
             .map_err(|error| Fault::from(error).named(&self.target))?;
         Ok(Session {
             client,
             statements: HashMap::new(),
             is_busy: false,
+        })
+    }
+
+    /// Waits a limited time for an answer that the server gives at once. The driver limits only the TCP handshake:
+    /// without this limit, a caller waits forever for a server that accepts a connection and never answers.
+    pub(super) async fn limit_wait<T>(&self, answer: impl Future<Output = T>) -> Result<T, Error> {
+        let answered = timeout(QUICK_ANSWER_MAX, answer).await;
+        answered.map_err(|_| Error::Unreachable {
+            place: self.target.place(),
+            source: format!("no answer within {} s", QUICK_ANSWER_MAX.as_secs()).into(),
         })
     }
 }

@@ -104,25 +104,32 @@ async fn serve(hints: &Hints, connector: &Connector, owner: &OwnerId) -> Result<
             }
         }
     };
-    let ended = tokio::select! {
-        ended = listening => ended,
-        ended = tell(hints, &client, owner) => ended,
-    };
-    ended.map_err(|error| Fault::from(error).named(&connector.target))
+    let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
+    tokio::select! {
+        ended = listening => ended.map_err(named),
+        ended = tell(hints, connector, &client, owner) => ended,
+    }
 }
 
 async fn tell(
     hints: &Hints,
+    connector: &Connector,
     client: &Client,
     owner: &OwnerId,
-) -> Result<(), tokio_postgres::Error> {
-    client.batch_execute("LISTEN noetl").await?;
-    let notify = client.prepare("SELECT pg_notify('noetl', $1)").await?;
+) -> Result<(), Error> {
+    let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
+    let listen = client.batch_execute("LISTEN noetl");
+    connector.limit_wait(listen).await?.map_err(named)?;
+    let prepare = client.prepare("SELECT pg_notify('noetl', $1)");
+    let notify = connector.limit_wait(prepare).await?.map_err(named)?;
     // What happened before anyone listened is looked for once.
     hints.hear();
     loop {
         hints.told.notified().await;
-        client.query(&notify, &[&&*owner.0]).await?;
+        let name: &(dyn tokio_postgres::types::ToSql + Sync) = &&*owner.0;
+        let values = [name];
+        let notifying = client.query(&notify, &values);
+        connector.limit_wait(notifying).await?.map_err(named)?;
         tokio::time::sleep(TELL_EVERY).await;
     }
 }
