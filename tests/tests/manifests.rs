@@ -183,6 +183,7 @@ async fn iterations(writer: &mut Writer) {
         local: false,
         collection: None,
         collection_ref: None,
+        range: None,
         sha256: String::new(),
         reused: None,
         more: false,
