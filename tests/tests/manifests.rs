@@ -210,7 +210,11 @@ async fn iterations(writer: &mut Writer) {
         failed: 0,
     };
     let results = None;
-    let done = Body::LoopDone(LoopDone { stats, results });
+    let done = Body::LoopDone(LoopDone {
+        stats,
+        results,
+        manifests: Vec::new(),
+    });
     writer.write(vec![(at(), done)]).await;
 }
 

@@ -2,7 +2,7 @@
 
 use model::event::{At, Body, FrameClaimed, IterationScheduled, LoopDone, LoopStarted};
 use model::id::StepRunId;
-use model::manifest::{is_pipeline_outcome, outcome_of};
+use model::manifest::{self, is_pipeline_outcome, outcome_of};
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use model::outcome::ErrorKind;
 use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
@@ -233,6 +233,7 @@ impl Turn<'_> {
         let done = LoopDone {
             stats: progress.stats(),
             results,
+            manifests: vec![manifest::uri(self.state.execution, &at_run(id))],
         };
         let seq = self.emit(at_run(id), Body::LoopDone(done));
         self.because_of(seq);

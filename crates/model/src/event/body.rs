@@ -545,6 +545,9 @@ payload!(
         /// The results in index order, where they fit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         results: Option<Raw>,
+        /// The address of the manifest that lists the results, as `step.done` names those of its tasks.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        manifests: Vec<String>,
     }
 );
 /// How a loop's iterations ended.
