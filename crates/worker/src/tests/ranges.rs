@@ -231,7 +231,7 @@ async fn of_a_prepared_range_only_the_rule_is_stored() {
     assert_eq!(stored["result_ref"]["extracted"], extracted);
     let bodies = house.bodies.0.lock().unwrap();
     let body = bodies.values().next().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(body).unwrap(), rule);
+    assert_eq!(serde_json::from_slice::<Value>(body).unwrap(), rule);
 }
 
 #[tokio::test(start_paused = true)]
