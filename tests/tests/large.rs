@@ -1,7 +1,14 @@
 //! Loops whose results are too many or too large for one event: whoever reads them reads all of them.
 
-use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
 use tests::binary::Desk;
+use tests::serving::Served;
+
+/// What a server may hold that runs a million iterations: a list of their numbers alone would take half of it.
+const MEMORY_MAX: u64 = 128_000_000;
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
@@ -52,4 +59,131 @@ fn more_results_than_fit_into_one_event_are_all_there() {
 #[test]
 fn larger_results_than_fit_into_one_event_are_all_there() {
     run(40, 4_000);
+}
+
+const MILLION: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: million, path: tests/million}
+workload: {count: 1000000}
+workflow:
+  - step: each
+    loop: {in: "{{ range(workload.count) }}", iterator: n, spec: {mode: parallel}}
+    tool: {kind: noop}
+    next: {arcs: [{step: end, when: "{{ each.stats.succeeded == workload.count }}"}]}
+  - step: end
+    tool: {kind: noop, result: "{{ each.stats }}"}
+"#;
+
+/// An iteration of a task that succeeds writes so many events: start and end of itself and of its task.
+const ITERATION_EVENTS: u64 = 4;
+
+/// Follows the log from behind a seq until an event of this type is recorded there.
+fn follow(desk: &Desk, id: &str, after: u64, kind: &str) -> Value {
+    let after = after.to_string();
+    let mut follower = desk.start(&["events", id, "-f", "--after", &after, "-o", "ndjson"]);
+    let event = follower.event(kind, None);
+    follower.kill();
+    event.unwrap_or_else(|| panic!("the log ends without {kind}"))
+}
+
+/// The most memory a process had so far, in bytes.
+fn peak(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let text = line.and_then(|line| line.split_whitespace().nth(1));
+    let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
+    kib * 1024
+}
+
+/// The files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_million_iterations_over_a_range_survive_a_kill_in_bounded_memory() {
+    let count = 1_000_000;
+    let desk = Desk::new();
+    desk.write("million.yaml", MILLION);
+    let served = Served::with_context(&desk, &[]);
+    let begun = desk.json(&["run", "million.yaml", "--detach", "-o", "json"]);
+    let id = begun["execution_id"].as_str().expect("a run has an id");
+    let started = follow(&desk, id, 0, "loop.started");
+    let rule = json!({"start": 0, "stop": count, "step": 1});
+    assert_eq!(started["payload"]["range"], rule);
+    assert_eq!(started["payload"]["collection"], Value::Null);
+    follow(&desk, id, count * ITERATION_EVENTS * 2 / 5, "task.done");
+    let held = peak(served.id());
+    assert!(held < MEMORY_MAX, "the first server had {held} bytes");
+    let served = served.reborn(&desk);
+    follow(&desk, id, count * ITERATION_EVENTS, "playbook.finished");
+    let held = peak(served.id());
+    assert!(held < MEMORY_MAX, "the second server had {held} bytes");
+    let stats = json!({"total": count, "succeeded": count, "failed": 0});
+    assert_eq!(desk.json(&["result", id]), stats);
+    let stored = files(&desk.path("kept/bodies"));
+    assert!(stored.is_empty(), "the loop stored {stored:?}");
+}
+
+const LISTED: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: listed, path: tests/listed}
+workload: {count: 3}
+workflow:
+  - step: each
+    loop: {in: "{{ range(workload.count) }}", iterator: n, spec: {mode: parallel}}
+    tool: {kind: noop, result: "{{ iter.n * 2 }}"}
+"#;
+
+const READ: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: read, path: tests/read}
+workload: {ref: ""}
+workflow:
+  - step: read
+    tool:
+      - get: {kind: artifact, action: get, ref: "{{ workload.ref }}"}
+      - sum: {kind: noop, result: "{{ [get.data | length, get.data | sum] }}"}
+"#;
+
+/// Reads the results of a loop by nothing but what its `loop.done` event says.
+fn read_by_manifest(count: u64) {
+    let desk = Desk::new();
+    desk.write("listed.yaml", LISTED);
+    desk.write("read.yaml", READ);
+    let count_is = format!("count={count}");
+    let ran = desk.run(&["run", "listed.yaml", "--set", &count_is, "-q"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let log = desk.events("last");
+    let done = log.iter().find(|event| event["event_type"] == "loop.done");
+    let done = &done.expect("the loop is done")["payload"];
+    let uri = done["manifests"][0]
+        .as_str()
+        .expect("it names its manifest");
+    let uri = format!("ref={uri}");
+    let read = desk.json(&["run", "read.yaml", "--set", &uri]);
+    assert_eq!(read, json!([count, count * (count - 1)]));
+}
+
+#[test]
+fn the_end_of_a_short_loop_names_the_manifest_of_its_results() {
+    read_by_manifest(3);
+}
+
+#[test]
+fn the_end_of_a_long_loop_names_the_manifest_of_its_results() {
+    read_by_manifest(1_200);
 }

@@ -183,6 +183,7 @@ async fn iterations(writer: &mut Writer) {
         local: false,
         collection: None,
         collection_ref: None,
+        range: None,
         sha256: String::new(),
         reused: None,
         more: false,
@@ -209,7 +210,11 @@ async fn iterations(writer: &mut Writer) {
         failed: 0,
     };
     let results = None;
-    let done = Body::LoopDone(LoopDone { stats, results });
+    let done = Body::LoopDone(LoopDone {
+        stats,
+        results,
+        manifests: Vec::new(),
+    });
     writer.write(vec![(at(), done)]).await;
 }
 

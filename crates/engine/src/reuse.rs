@@ -315,6 +315,7 @@ impl Cut {
             total,
             collection: started.collection.clone(),
             collection_ref: started.collection_ref.clone(),
+            range: started.range,
             sha256: started.sha256.clone(),
             items,
             set_ctx,

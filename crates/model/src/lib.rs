@@ -13,6 +13,7 @@ pub mod id;
 pub mod manifest;
 pub mod merge;
 pub mod nats_version;
+pub mod number_range;
 pub mod outcome;
 pub mod playbook;
 pub mod raw;

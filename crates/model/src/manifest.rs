@@ -136,7 +136,7 @@ pub fn execution_of(uri: &str) -> Option<ExecutionId> {
 }
 
 /// The address of a manifest: of a task's pages, or of a loop's iterations.
-fn uri(execution: ExecutionId, at: &At) -> String {
+pub fn uri(execution: ExecutionId, at: &At) -> String {
     let step = at.step.as_ref().map_or("", Name::as_str);
     let run = match at.iteration {
         Some(index) => format!("{}.{index}", at.run),

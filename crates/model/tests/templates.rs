@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use model::event::{Kind, Status};
+use model::event::{Kind, LoopStats, Status};
 use model::id::Seq;
 use model::outcome::{ErrorKind, Facets, Outcome, Success, TaskError};
 use model::result_ref::ResultRef;
@@ -571,8 +571,24 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
     let whole = Template::parse("{{ each }}", at()).unwrap();
     assert_eq!(
         whole.render(&scope),
-        Err(RenderError::Needs(vec![Need::Loop(pointer)]))
+        Err(RenderError::Needs(vec![Need::Loop(pointer.clone())]))
     );
+    let counts = Template::parse("{{ each.stats.total }}", at()).unwrap();
+    assert_eq!(
+        counts.render(&scope),
+        Err(RenderError::Needs(vec![Need::LoopStats(pointer)])),
+        "the counts of a loop are read without its results"
+    );
+    let mut loaded = Loaded::default();
+    let stats = LoopStats {
+        total: 7,
+        succeeded: 6,
+        failed: 1,
+    };
+    loaded.loop_stats.insert(Seq(9), stats);
+    scope.loaded = Arc::new(loaded);
+    let counts = "{{ each.stats.total }} {{ each.stats.failed }}";
+    assert_eq!(render(counts, &scope), json!("7 1"));
     let mut loaded = Loaded::default();
     loaded.loops.insert(
         Seq(9),

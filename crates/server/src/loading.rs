@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::{Net, State};
-use model::event::{Body, Event, Reused, ReusedItems, ReusedPart};
+use model::event::{Body, Event, LoopStats, Reused, ReusedItems, ReusedPart};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq};
 use model::manifest::outcome_of;
 use model::template::{Data, Loaded, LoopPointer, Need, Unavailable};
@@ -234,6 +234,10 @@ pub(crate) async fn load(
                 let value = loop_results(shared, execution, &pointer).await?;
                 loaded.loops.insert(pointer.done, Data::new(value));
             }
+            Need::LoopStats(pointer) => {
+                let stats = loop_stats(&*shared.store, execution, &pointer).await?;
+                loaded.loop_stats.insert(pointer.done, stats);
+            }
         }
     }
     Ok(loaded)
@@ -306,6 +310,21 @@ pub(crate) async fn loop_source(
         }) => (execution_id, ended.loop_.unwrap_or_else(|| pointer.clone())),
         _ => (execution, pointer.clone()),
     })
+}
+
+/// How the iterations of a loop ended.
+async fn loop_stats(
+    store: &dyn Store,
+    execution: ExecutionId,
+    pointer: &LoopPointer,
+) -> Result<LoopStats, Error> {
+    let (execution, pointer) = loop_source(store, execution, pointer).await?;
+    let events = store.events_at(execution, &[pointer.done]).await?;
+    let stats = events.iter().find_map(|event| match &event.body {
+        Body::LoopDone(done) => Some(done.stats),
+        _ => None,
+    });
+    Ok(stats.unwrap_or_default())
 }
 
 /// A loop's results in index order, `{results: […], stats: {…}}`: inline where they are, else found through the log.

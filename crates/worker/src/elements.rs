@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use model::event::Body;
 use model::id::{ExecutionId, Seq};
+use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
 use model::result_ref::ResultRef;
 use results::Places;
@@ -41,6 +42,8 @@ enum Held {
     Whole(Vec<Value>),
     /// In a body that is read in parts.
     Stored(Box<ResultRef>, Places),
+    /// The numbers of a range, each computed when it is needed.
+    Range(NumberRange),
 }
 
 /// Elements of a list that were read together.
@@ -86,6 +89,7 @@ impl List {
             + match &self.held {
                 Held::Whole(values) => values.len() as u64,
                 Held::Stored(_, places) => places.total,
+                Held::Range(range) => range.len(),
             }
     }
 
@@ -99,6 +103,10 @@ impl List {
         let index = (index.checked_sub(self.first)).ok_or_else(|| no_element(index))?;
         let (reference, places) = match &self.held {
             Held::Whole(values) => return at(values, index).ok_or_else(|| no_element(index)),
+            Held::Range(range) => {
+                let item = range.item(index).map(Value::from);
+                return item.ok_or_else(|| no_element(index));
+            }
             Held::Stored(reference, places) => (reference, places),
         };
         let mut window = window.lock().await;
@@ -123,6 +131,10 @@ async fn read(hand: &Hand, started: Seq) -> Result<Arc<List>, Trouble> {
     let events = load::events(hand, &[started]).await?;
     let (first, inline, reference) = match events.first().map(|event| &event.body) {
         Some(Body::LoopStarted(begun)) => {
+            if let Some(range) = begun.range {
+                let held = Held::Range(range);
+                return Ok(Arc::new(List { first: 0, held }));
+            }
             let reference = begun.collection_ref.as_ref();
             (0, begun.collection.as_ref(), reference)
         }

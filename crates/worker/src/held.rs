@@ -39,6 +39,7 @@ impl Held {
         all.outcomes.extend(more.outcomes);
         all.bodies.extend(more.bodies);
         all.loops.extend(more.loops);
+        all.loop_stats.extend(more.loop_stats);
         all.files.extend(more.files);
     }
 }

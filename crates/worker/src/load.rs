@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::event::{Body, Event};
+use model::event::{Body, Event, LoopStats};
 use model::id::Seq;
 use model::manifest;
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -109,11 +109,26 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
                 let results = loop_results(hand, pointer).await?;
                 more.loops.insert(pointer.done, results);
             }
+            Need::LoopStats(pointer) if !known.loop_stats.contains_key(&pointer.done) => {
+                match loop_stats(hand, pointer).await? {
+                    Some(stats) => {
+                        more.loop_stats.insert(pointer.done, stats);
+                    }
+                    None => {
+                        let results = loop_results(hand, pointer).await?;
+                        more.loops.insert(pointer.done, results);
+                    }
+                }
+            }
             Need::File(need) if !known.files.contains_key(&need.key) => {
                 let path = scratch::file(hand, need).await?;
                 more.files.insert(need.key.clone(), path);
             }
-            Need::Outcome(_) | Need::Body(_) | Need::Loop(_) | Need::File(_) => {}
+            Need::Outcome(_)
+            | Need::Body(_)
+            | Need::Loop(_)
+            | Need::LoopStats(_)
+            | Need::File(_) => {}
         }
     }
     if !seqs.is_empty() {
@@ -156,6 +171,15 @@ async fn loop_results(hand: &Hand, pointer: &LoopPointer) -> Result<Data, Troubl
     let transport = &hand.shared.transport;
     let raw = patiently(hand, || transport.loop_results(hand.execution(), pointer)).await?;
     Ok(Data::lazy(raw))
+}
+
+/// How the iterations of a loop ended; none if its boundary is in the log of another run.
+async fn loop_stats(hand: &Hand, pointer: &LoopPointer) -> Result<Option<LoopStats>, Trouble> {
+    let events = events(hand, &[pointer.done]).await?;
+    Ok(events.iter().find_map(|event| match &event.body {
+        Body::LoopDone(done) => Some(done.stats),
+        _ => None,
+    }))
 }
 
 /// The value behind a reference.

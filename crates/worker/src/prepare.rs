@@ -1,8 +1,9 @@
 //! Preparing a loop: its elements are fixed where their inputs can be read. A list inside a body is only counted, in
-//! memory that does not grow with it; anything else is rendered and stored.
+//! memory that does not grow with it; of a range only the rule is stored; anything else is rendered and stored.
 
 use model::command::ReportEnd;
 use model::event::{Body, Event, ResultStored};
+use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{Loop, ResultControl, Step};
 use model::result_ref::{BodyMeta, RefKind, Resolved, ResultRef, SCHEME, Scope as Life};
@@ -39,10 +40,26 @@ pub(crate) async fn fix(
     found: (&Step, &Loop),
     tree: &Tree,
 ) -> Result<ResultRef, Trouble> {
+    let range = load::resolve(hand, scope, |scope| tree.number_range(scope)).await;
+    if let Some(range) = settled(range, found.0)? {
+        return store_range(hand, range).await;
+    }
     match counted(hand, scope, tree, found.0).await? {
         Some(reference) => Ok(reference),
         None => rendered(hand, scope, found, tree).await,
     }
+}
+
+/// Stores the rule of a range; the server reads it from what is extracted.
+async fn store_range(hand: &Hand, range: NumberRange) -> Result<ResultRef, Trouble> {
+    let rule = serde_json::to_value(range).expect("a range is plain data");
+    let control = ResultControl::default();
+    let mut reference = keep::store(hand, &hand.at(), rule.clone(), &control).await?;
+    reference.extracted = Map::from_iter([
+        ("total".to_owned(), range.len().into()),
+        (NumberRange::EXTRACTED_KEY.to_owned(), rule),
+    ]);
+    Ok(reference)
 }
 
 /// What tells the server where the elements are.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::ctx;
-use model::event::Body;
+use model::event::{Body, LoopStats};
 use model::outcome::Outcome;
 use model::template::{Data, Loaded, Need, RenderError, Scope, Unavailable};
 use pipeline::{Entry, Place, Settled, TaskRun};
@@ -115,6 +115,9 @@ impl Pipeline<'_> {
                 Need::Loop(pointer) => {
                     more.loops.insert(pointer.done, Data::default());
                 }
+                Need::LoopStats(pointer) => {
+                    more.loop_stats.insert(pointer.done, LoopStats::default());
+                }
             }
         }
         let loaded = Arc::make_mut(&mut self.scope.loaded);
@@ -122,6 +125,7 @@ impl Pipeline<'_> {
         loaded.unavailable.extend(more.unavailable);
         loaded.files.extend(more.files);
         loaded.loops.extend(more.loops);
+        loaded.loop_stats.extend(more.loop_stats);
     }
 
     /// Records what an outcome came to and lets the pipeline see it.

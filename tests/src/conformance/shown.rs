@@ -8,6 +8,7 @@ use model::event::{
 };
 use model::id::Name;
 use model::manifest::Rule;
+use model::number_range::NumberRange;
 use model::outcome::{Outcome, TaskError};
 use model::raw::Raw;
 use model::result_ref::ResultRef;
@@ -103,6 +104,7 @@ fn details(event: &Event) -> String {
         }
         Body::NextEvaluated(next) => routed(next),
         Body::CtxPatched(patched) => data(&patched.patch),
+        Body::StepDone(done) => manifests(&done.manifests).trim_start().to_owned(),
         Body::StepFailed(failed) | Body::IterationFailed(failed) => {
             format!(
                 "{}{}",
@@ -123,9 +125,10 @@ fn details(event: &Event) -> String {
             format!("rule={} {action}", index(policy.matched_rule_index))
         }
         Body::LoopStarted(started) => format!(
-            "total={}{} mode={} max_in_flight={} failure={}",
+            "total={}{}{} mode={} max_in_flight={} failure={}",
             started.total,
             if started.more { "+" } else { "" },
+            started.range.as_ref().map_or_else(String::new, range),
             word(&started.mode),
             started.max_in_flight,
             word(&started.failure)
@@ -135,13 +138,31 @@ fn details(event: &Event) -> String {
         Body::LoopDone(done) => {
             let stats = done.stats;
             let results = optional("results", done.results.as_ref());
+            let manifests = manifests(&done.manifests);
             format!(
-                "{}/{} failed={}{results}",
+                "{}/{} failed={}{results}{manifests}",
                 stats.succeeded, stats.total, stats.failed
             )
         }
         _ => String::new(),
     }
+}
+
+/// The addresses of manifests, without the id of the execution.
+fn manifests(uris: &[String]) -> String {
+    let path = |uri: &String| {
+        let path = uri.split_once("/step/");
+        path.map_or_else(|| uri.clone(), |(_, path)| path.to_owned())
+    };
+    let paths: Vec<String> = uris.iter().map(path).collect();
+    if paths.is_empty() {
+        return String::new();
+    }
+    format!(" manifests={}", paths.join(","))
+}
+
+fn range(range: &NumberRange) -> String {
+    format!(" range={}", Raw::of(range).text())
 }
 
 fn manifest(reference: &ResultRef) -> String {

@@ -8,6 +8,7 @@ use model::command::ReportEnd;
 use model::command::{Command, Continuation, Work};
 use model::event::{At, Body, Event, Failed, Nothing};
 use model::id::{LeaseEpoch, WorkerId};
+use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{LoopMode, Playbook};
 use model::template::{Data, Iter, RunView, Scope};
@@ -68,6 +69,13 @@ pub struct Hand {
     interrupted: bool,
 }
 
+/// The items of a range; cases have small ones.
+fn list(range: &NumberRange) -> Value {
+    (0..range.len())
+        .filter_map(|index| range.item(index))
+        .collect()
+}
+
 /// A pipeline that waits for its turn.
 #[derive(Debug, Clone)]
 struct Begin {
@@ -97,7 +105,8 @@ impl Hand {
                 let kept = started.collection_ref.as_ref();
                 let kept = kept.and_then(|reference| store.body(reference));
                 let inline = started.collection.as_ref();
-                (0, inline.map(model::raw::Raw::value).or(kept))
+                let listed = inline.map(model::raw::Raw::value).or(kept);
+                (0, listed.or_else(|| started.range.as_ref().map(list)))
             }
             Some(Body::FrameClaimed(frame)) => (frame.from, store.body(&frame.collection_ref)),
             _ => (0, None),

@@ -61,6 +61,13 @@ pub(crate) fn load(store: &Kept, execution: ExecutionId, needs: Vec<Need>, loade
                 let results = loop_results(store, execution, &pointer);
                 loaded.loops.insert(pointer.done, Data::new(results));
             }
+            Need::LoopStats(pointer) => {
+                let mut results = loop_results(store, execution, &pointer);
+                let stats = serde_json::from_value(results["stats"].take());
+                loaded
+                    .loop_stats
+                    .insert(pointer.done, stats.expect("a loop that is done has counts"));
+            }
             // A world has no files.
             Need::File(_) => {}
             Need::Body(reference) => {

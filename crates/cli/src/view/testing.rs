@@ -83,6 +83,7 @@ pub(crate) fn loop_started(total: u64) -> Body {
         local: false,
         collection: None,
         collection_ref: None,
+        range: None,
         sha256: String::new(),
         reused: None,
         more: false,

@@ -107,6 +107,7 @@ fn the_end_of_a_loop_clears_what_was_in_flight() {
             Body::LoopDone(LoopDone {
                 stats,
                 results: None,
+                manifests: Vec::new(),
             }),
         );
     let view = RunView::of(&log.events);

@@ -185,7 +185,7 @@ impl Turn<'_> {
                         ..Success::default()
                     })
                 }),
-                Need::Body(_) | Need::File(_) => None,
+                Need::Body(_) | Need::File(_) | Need::LoopStats(_) => None,
             };
             match found {
                 Some(outcome) => return Ok(outcome),

@@ -2,12 +2,13 @@
 
 use model::event::{At, Body, FrameClaimed, IterationScheduled, LoopDone, LoopStarted};
 use model::id::StepRunId;
-use model::manifest::{is_pipeline_outcome, outcome_of};
+use model::manifest::{self, is_pipeline_outcome, outcome_of};
+use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use model::outcome::ErrorKind;
 use model::playbook::{Collection, FailureMode, Loop, LoopMode, Step};
 use model::raw::Raw;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
-use model::template::{Data, Need};
+use model::template::{Data, Need, RenderError, Scope, Tree};
 use serde_json::{Map, Value};
 
 use crate::decide::Undecided;
@@ -73,8 +74,13 @@ impl Turn<'_> {
         let Collection::In(tree) = &loop_.over else {
             return Ok(false);
         };
-        let rendered = match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
-            Ok(rendered) => rendered.value,
+        let rendered = self.render(&mut scope, &step.name, |scope| render_items(tree, scope));
+        let rendered = match rendered {
+            Ok(LoopItems::Range(range)) => {
+                self.start_over_range(id, step, loop_, range)?;
+                return Ok(true);
+            }
+            Ok(LoopItems::Value(value)) => value,
             Err(Unrendered::TooLarge(_)) => return Ok(false),
             Err(Unrendered::Undecided(undecided)) => return Err(undecided),
             Err(Unrendered::Failed(error)) => {
@@ -114,6 +120,21 @@ impl Turn<'_> {
         Ok(true)
     }
 
+    /// Starts a loop over a range: the log holds its rule, and each item is computed where it is needed.
+    fn start_over_range(
+        &mut self,
+        id: &StepRunId,
+        step: &Step,
+        loop_: &Loop,
+        range: NumberRange,
+    ) -> Result<(), Undecided> {
+        let sha256 = sha256(Raw::of(&range).text().as_bytes());
+        let mut started = self.loop_started(step, loop_, range.len(), sha256)?;
+        started.range = Some(range);
+        self.emit(at_run(id), Body::LoopStarted(Box::new(started)));
+        Ok(())
+    }
+
     fn record_prepared(
         &mut self,
         id: &StepRunId,
@@ -121,6 +142,9 @@ impl Turn<'_> {
         loop_: &Loop,
         reference: ResultRef,
     ) -> Result<(), Undecided> {
+        if let Some(range) = prepared_range(&reference) {
+            return self.start_over_range(id, step, loop_, range);
+        }
         let total = prepared_total(&reference);
         let mut started = self.loop_started(step, loop_, total, reference.meta.sha256.clone())?;
         started.collection_ref = Some(Box::new(reference));
@@ -172,6 +196,7 @@ impl Turn<'_> {
             local: loop_.local,
             collection: None,
             collection_ref: None,
+            range: None,
             sha256,
             reused: None,
             more: false,
@@ -208,6 +233,7 @@ impl Turn<'_> {
         let done = LoopDone {
             stats: progress.stats(),
             results,
+            manifests: vec![manifest::uri(self.state.execution, &at_run(id))],
         };
         let seq = self.emit(at_run(id), Body::LoopDone(done));
         self.because_of(seq);
@@ -333,6 +359,29 @@ fn has_claimed(run: &Run) -> bool {
 fn prepared_total(reference: &ResultRef) -> u64 {
     let total = reference.extracted.get("total");
     total.and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// The range that a worker has found the elements to be.
+fn prepared_range(reference: &ResultRef) -> Option<NumberRange> {
+    let range = reference.extracted.get(NumberRange::EXTRACTED_KEY)?;
+    let range: NumberRange = serde_json::from_value(range.clone()).ok()?;
+    (range.len() <= RANGE_ITEMS_MAX).then_some(range)
+}
+
+/// What `loop.in` comes to.
+enum LoopItems {
+    /// The numbers of a range, as a rule.
+    Range(NumberRange),
+    /// A value, which should be a list, a map or an address.
+    Value(Value),
+}
+
+fn render_items(tree: &Tree, scope: &Scope) -> Result<LoopItems, RenderError> {
+    if let Some(range) = tree.number_range(scope)? {
+        return Ok(LoopItems::Range(range));
+    }
+    tree.render(scope)
+        .map(|rendered| LoopItems::Value(rendered.value))
 }
 
 fn whole(value: &Value) -> Option<u32> {

@@ -157,7 +157,7 @@ impl Turn<'_> {
     pub(super) fn serve(&mut self, need: &Need) -> bool {
         let seq = match need {
             Need::Outcome(seq) => seq,
-            Need::Loop(pointer) => &pointer.done,
+            Need::Loop(pointer) | Need::LoopStats(pointer) => &pointer.done,
             Need::Body(_) | Need::File(_) => return false,
         };
         let first = self.events.first().map_or(Seq(0), |event| event.seq);
@@ -169,6 +169,12 @@ impl Turn<'_> {
             return false;
         };
         if let Body::LoopDone(done) = &event.body {
+            if let Need::LoopStats(_) = need {
+                let stats = done.stats;
+                let loop_stats = &mut Arc::make_mut(&mut self.loaded).loop_stats;
+                loop_stats.insert(*seq, stats);
+                return true;
+            }
             let Some(results) = &done.results else {
                 return false;
             };

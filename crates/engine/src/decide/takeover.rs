@@ -106,6 +106,7 @@ impl Turn<'_> {
         let started = LoopStarted {
             collection: reused.collection,
             collection_ref: reused.collection_ref,
+            range: reused.range,
             reused: Some(seq),
             ..started
         };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::Work;
 use crate::event::reuse::{PlacedToken, Rerun};
 use crate::id::{ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, TokenId, WorkerId};
+use crate::number_range::NumberRange;
 use crate::outcome::TaskError;
 use crate::playbook::{Backoff, Directive, FailureMode, LoopMode, RouteMode};
 use crate::raw::Raw;
@@ -493,7 +494,10 @@ payload!(
         /// Where the elements live when they are too large for the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         collection_ref: Option<Box<ResultRef>>,
-        /// The sha256 of the elements' JSON text.
+        /// The elements as a rule, where they are the numbers of a range.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        range: Option<NumberRange>,
+        /// The sha256 of the elements' JSON text; of a range, the sha256 of its rule's JSON text.
         sha256: String,
         /// The `step.reused` event of this log that says which iterations were taken over.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -541,6 +545,9 @@ payload!(
         /// The results in index order, where they fit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         results: Option<Raw>,
+        /// The address of the manifest that lists the results, as `step.done` names those of its tasks.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        manifests: Vec<String>,
     }
 );
 /// How a loop's iterations ended.

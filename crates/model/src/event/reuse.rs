@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Kind;
 use crate::id::{ExecutionId, Name, Seq};
+use crate::number_range::NumberRange;
 use crate::outcome::TaskError;
 use crate::raw::Raw;
 use crate::result_ref::ResultRef;
@@ -79,7 +80,10 @@ pub struct ReusedIterations {
     /// Where the elements live when they are too large for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection_ref: Option<Box<ResultRef>>,
-    /// The sha256 of the elements' JSON text.
+    /// The elements as a rule, where they are the numbers of a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<NumberRange>,
+    /// The sha256 of the elements' JSON text; of a range, the sha256 of its rule's JSON text.
     pub sha256: String,
     /// Which iterations, and whose.
     pub items: Vec<ReusedItems>,

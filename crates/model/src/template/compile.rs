@@ -9,7 +9,7 @@ use minijinja::machinery::{CodeGenerator, Instructions, Token, Tokenizer, parse,
 use minijinja::syntax::SyntaxConfig;
 
 use crate::template::budget::{ELIF_MAX, SOURCE_BYTES_MAX, TAG_TOKENS_MAX};
-use crate::template::rewrite::{PathUse, Rewriter, Taken, range};
+use crate::template::rewrite::{PathUse, Rewriter, Taken, range, range_call};
 use crate::template::tree::SyntaxError;
 
 /// What a program comes to.
@@ -49,6 +49,8 @@ pub(crate) struct Program {
     pub(crate) captures: bool,
     /// Whether it has more than text and printed values.
     pub(crate) has_statements: bool,
+    /// Where it is exactly `range(…)`: the program that gives its arguments as a list.
+    pub(crate) range_arguments: Option<Box<Program>>,
 }
 
 impl fmt::Debug for Program {
@@ -65,6 +67,8 @@ impl fmt::Debug for Program {
 enum Kind {
     Scalar,
     Condition,
+    /// A scalar that is exactly `range(…)`, of which only the arguments are run.
+    RangeArguments,
 }
 
 /// What the rewriter found, apart from the code.
@@ -74,6 +78,7 @@ struct Findings {
     uses: Vec<PathUse>,
     captures: bool,
     has_statements: bool,
+    is_range: bool,
 }
 
 impl Program {
@@ -109,7 +114,13 @@ impl Program {
 
     fn check(source: &Arc<str>, kind: Kind) -> Result<Self, SyntaxError> {
         let (_, findings) = kind.compile(source)?;
-        Ok(Self::new(source, kind, Some(findings)))
+        let is_range = findings.is_range;
+        let mut program = Self::new(source, kind, Some(findings));
+        if is_range {
+            let arguments = Self::check(source, Kind::RangeArguments)?;
+            program.range_arguments = Some(Box::new(arguments));
+        }
+        Ok(program)
     }
 
     fn new(source: &Arc<str>, kind: Kind, findings: Option<Findings>) -> Self {
@@ -119,6 +130,7 @@ impl Program {
             uses: Vec::new(),
             captures: false,
             has_statements: false,
+            is_range: false,
         });
         let paths = findings.uses.iter().map(|found| found.path.clone());
         let mut paths: Vec<_> = paths.collect();
@@ -134,6 +146,7 @@ impl Program {
             uses: findings.uses,
             captures: findings.captures,
             has_statements: findings.has_statements,
+            range_arguments: None,
         }
     }
 }
@@ -150,6 +163,7 @@ impl Kind {
                 let expr = parse_expr(source).map_err(|error| syntax(&error))?;
                 compile_expr(source, &expr, Taken::Maybe)
             }
+            Self::RangeArguments => compile_range_arguments(source),
         }
     }
 }
@@ -199,21 +213,25 @@ fn check_tags(source: &str, in_expression: bool) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-fn compile_scalar(source: &str, taken: Taken) -> Result<(Code<'_>, Findings), SyntaxError> {
+/// Parses a scalar; the result is always a whole template.
+fn parse_scalar(source: &str) -> Result<Stmt<'_>, SyntaxError> {
     let syntax_config = SyntaxConfig::builder()
         .keep_trailing_newline(true)
         .build()
         .map_err(|error| syntax(&error))?;
     check_tags(source, false)?;
-    let tree = parse(source, "<template>", syntax_config).map_err(|error| syntax(&error))?;
+    parse(source, "<template>", syntax_config).map_err(|error| syntax(&error))
+}
+
+fn compile_scalar(source: &str, taken: Taken) -> Result<(Code<'_>, Findings), SyntaxError> {
+    let tree = parse_scalar(source)?;
     let Stmt::Template(template) = &tree else {
-        return Err(SyntaxError {
-            message: "this is not a template".to_owned(),
-            range: None,
-        });
+        return Err(not_a_template());
     };
     if let Some(expr) = only_expression(&template.children) {
-        return compile_expr(source, expr, taken);
+        let (code, mut findings) = compile_expr(source, expr, taken)?;
+        findings.is_range = range_call(expr).is_some();
+        return Ok((code, findings));
     }
     if taken == Taken::Maybe && mixes_text(&template.children) {
         return Err(SyntaxError {
@@ -250,6 +268,28 @@ fn compile_expr<'s>(
     Ok((finish(generator), found(rewriter, Form::Value)))
 }
 
+/// The arguments of a scalar that is exactly `range(…)`, as a list.
+fn compile_range_arguments(source: &str) -> Result<(Code<'_>, Findings), SyntaxError> {
+    let tree = parse_scalar(source)?;
+    let Stmt::Template(template) = &tree else {
+        return Err(not_a_template());
+    };
+    let call = only_expression(&template.children).and_then(range_call);
+    let call = call.ok_or_else(not_a_template)?;
+    let mut rewriter = Rewriter::new(source);
+    let arguments = rewriter.range_arguments(call)?;
+    let mut generator = CodeGenerator::new("<template>", source);
+    generator.compile_expr(&arguments);
+    Ok((finish(generator), found(rewriter, Form::Value)))
+}
+
+fn not_a_template() -> SyntaxError {
+    SyntaxError {
+        message: "this is not a template".to_owned(),
+        range: None,
+    }
+}
+
 /// The expression of a scalar that is exactly one `{{ … }}`; a block scalar's line ends behind it do not count.
 fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
     let mut only = None;
@@ -281,6 +321,7 @@ fn found(rewriter: Rewriter<'_>, form: Form) -> Findings {
         uses: rewriter.uses,
         captures: rewriter.captures,
         has_statements: false,
+        is_range: false,
     }
 }
 

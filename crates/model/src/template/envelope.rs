@@ -14,7 +14,7 @@ use crate::template::reference;
 use crate::template::reference::{
     Bound, Reference, attribute, body, body_file, data_or_whole, either, file, item, known, pending,
 };
-use crate::template::scope::{Content, Envelope, FileNeed, FileOf, Need};
+use crate::template::scope::{Content, Envelope, FileNeed, FileOf, LoopPointer, Need};
 use crate::template::session;
 
 /// A word that has other spellings: an event's name, a status. Equal to each, printed as the first.
@@ -169,10 +169,7 @@ impl View {
             return None;
         }
         match &self.envelope.content {
-            Content::Loop(_) => match name {
-                "results" | "stats" => attribute(&self.result(), name),
-                _ => None,
-            },
+            Content::Loop(_) => self.loop_word(name),
             Content::Parts(gathered) if gathered.is_list() => None,
             Content::Error(_) | Content::Empty => None,
             Content::Outcome(_) | Content::Event(_) | Content::Parts(_) => {
@@ -183,6 +180,15 @@ impl View {
                 }
                 attribute(&self.result(), name)
             }
+        }
+    }
+
+    /// `results` or `stats` of a loop. The counts are read without the results.
+    fn loop_word(&self, name: &str) -> Option<Native> {
+        match (&self.envelope.content, name) {
+            (Content::Loop(pointer), "stats") => loop_stats(pointer),
+            (Content::Loop(_), "results") => attribute(&self.result(), name),
+            _ => None,
         }
     }
 
@@ -203,7 +209,7 @@ impl View {
                 None => value_file(&self.result()),
             },
             "results" | "stats" if matches!(self.envelope.content, Content::Loop(_)) => {
-                attribute(&self.result(), name)
+                self.loop_word(name)
             }
             "results" if !self.envelope.labels.is_empty() => {
                 let labels = self.envelope.labels.iter();
@@ -364,6 +370,18 @@ impl View {
             Found::Nothing => None,
             Found::Pending(value) => Some(value),
         }
+    }
+}
+
+/// How the iterations of a loop ended: its boundary event says so, whatever its results are.
+fn loop_stats(pointer: &LoopPointer) -> Option<Native> {
+    let loaded = session::with(|session| session.loaded.clone());
+    if let Some(stats) = loaded.loop_stats.get(&pointer.done) {
+        return Some(Native::from(Serde(stats)));
+    }
+    match loaded.loops.get(&pointer.done) {
+        Some(results) => attribute(results.native(), "stats"),
+        None => Some(pending(Need::LoopStats(pointer.clone()))),
     }
 }
 

@@ -7,6 +7,7 @@ use minijinja::value::Value as Native;
 use minijinja::{AutoEscape, Error, ErrorKind};
 use serde_json::Value;
 
+use crate::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use crate::source::Span;
 use crate::template::compile::{Form, Program};
 use crate::template::environment::ENVIRONMENT;
@@ -97,6 +98,53 @@ fn taken(template: &Template, scope: &Scope) -> Option<Value> {
         response.entry("body").or_insert(data);
     }
     Some(value)
+}
+
+/// The range that a template is, if it is exactly `range(…)`.
+pub(crate) fn number_range(
+    template: &Template,
+    scope: &Scope,
+) -> Result<Option<NumberRange>, RenderError> {
+    let Some(program) = &template.program().range_arguments else {
+        return Ok(None);
+    };
+    let guard = session::enter(scope, false);
+    let range = run(program, scope).and_then(|arguments| range_of(&arguments));
+    let (range, _) = settle(template, guard, range)?;
+    let items = range.len();
+    if items > RANGE_ITEMS_MAX {
+        return Err(RenderError::Failed {
+            code: "LIMIT_LOOP_ITEMS",
+            message: format!(
+                "the range has {items} items; a loop runs over at most {RANGE_ITEMS_MAX}"
+            ),
+            span: template.span(),
+        });
+    }
+    Ok(Some(range))
+}
+
+/// The range that evaluated arguments describe.
+fn range_of(arguments: &Native) -> Result<NumberRange, Error> {
+    let invalid = |message: String| Error::new(ErrorKind::InvalidOperation, message);
+    let mut numbers: [Option<i64>; 3] = [None; 3];
+    for (position, argument) in arguments.try_iter()?.enumerate() {
+        if argument.is_none() && position > 0 {
+            continue;
+        }
+        let number = i64::try_from(argument.clone()).map_err(|_| {
+            let (position, kind) = (position + 1, argument.kind());
+            invalid(format!(
+                "argument {position} of range() is a {kind}, not a whole number"
+            ))
+        })?;
+        if let Some(place) = numbers.get_mut(position) {
+            *place = Some(number);
+        }
+    }
+    let [first, second, step] = numbers;
+    NumberRange::from_arguments(first.unwrap_or(0), second, step)
+        .map_err(|error| invalid(error.to_string()))
 }
 
 /// Renders a template as a condition.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::event::{Kind, Status};
+use crate::event::{Kind, LoopStats, Status};
 use crate::id::{ExecutionId, Name, Seq};
 use crate::outcome::Outcome;
 use crate::result_ref::ResultRef;
@@ -154,6 +154,8 @@ pub enum Need {
     Body(Box<ResultRef>),
     /// A loop's results: `{results: […], stats: {…}}`.
     Loop(LoopPointer),
+    /// How a loop's iterations ended, without their results.
+    LoopStats(LoopPointer),
     /// A file on the worker that renders.
     File(Box<FileNeed>),
 }
@@ -198,6 +200,8 @@ pub struct Loaded {
     pub files: BTreeMap<String, String>,
     /// Loop results, `{results: […], stats: {…}}`, by the loop's boundary event.
     pub loops: BTreeMap<Seq, Data>,
+    /// How the iterations of loops ended, by the loop's boundary event, where their results are not loaded.
+    pub loop_stats: BTreeMap<Seq, LoopStats>,
 }
 
 impl Envelope {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::number_range::NumberRange;
 use crate::source::Span;
 use crate::template::budget::ITEM_BYTES;
 use crate::template::compile::{Form, Program};
@@ -144,7 +145,7 @@ pub enum RenderError {
     /// It cannot be rendered, now or ever.
     #[error("{message}")]
     Failed {
-        /// `TEMPLATE_UNDEFINED`, `TEMPLATE_ERROR`, `TEMPLATE_LIMIT` or `BODY_TOO_LARGE`.
+        /// `TEMPLATE_UNDEFINED`, `TEMPLATE_ERROR`, `TEMPLATE_LIMIT`, `LIMIT_LOOP_ITEMS` or `BODY_TOO_LARGE`.
         code: &'static str,
         /// What is wrong, naming the expression.
         message: String,
@@ -219,6 +220,11 @@ impl Template {
         render::bound(self, scope)
     }
 
+    /// The range that it is, if it is exactly `range(…)` or `range(…) | list`: its items are never listed.
+    pub fn number_range(&self, scope: &Scope) -> Result<Option<NumberRange>, RenderError> {
+        render::number_range(self, scope)
+    }
+
     /// Renders it as a condition.
     pub fn is_true(&self, scope: &Scope) -> Result<bool, RenderError> {
         render::truth(self, scope)
@@ -267,6 +273,14 @@ impl Tree {
     pub fn bound(&self, scope: &Scope) -> Result<Option<Bound>, RenderError> {
         match self {
             Self::Template(template) => template.bound(scope),
+            Self::Literal(_) | Self::List(_) | Self::Map(_) => Ok(None),
+        }
+    }
+
+    /// The range that it is, if it is one template that is exactly `range(…)`.
+    pub fn number_range(&self, scope: &Scope) -> Result<Option<NumberRange>, RenderError> {
+        match self {
+            Self::Template(template) => template.number_range(scope),
             Self::Literal(_) | Self::List(_) | Self::Map(_) => Ok(None),
         }
     }

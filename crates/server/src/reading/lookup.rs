@@ -1,5 +1,6 @@
 //! Looking up addresses: what `noetl://execution/…` leads to, whether it is a body, a small result in the log, or a list.
 
+use model::event::Body;
 use model::id::{ExecutionId, Name, Seq};
 use model::manifest::execution_of;
 use model::result_ref::ResultRef;
@@ -8,6 +9,7 @@ use store::ResultRow;
 
 use crate::error::Error;
 use crate::loading;
+use crate::reading::parts;
 use crate::reading::{Found, Reader, ResultAddress, ResultPlace};
 
 /// An address, taken apart.
@@ -19,6 +21,8 @@ enum Address<'u> {
     Result { step: &'u str, id: Option<&'u str> },
     /// One attempt of a task.
     Attempt(Box<ResultAddress>),
+    /// The manifest of a loop's results.
+    LoopManifest { step: &'u str, run: u32 },
     /// Something that only its reference knows.
     Other,
 }
@@ -36,6 +40,10 @@ impl Reader {
                 Some(found) => Ok(Some(found)),
                 None => self.search(execution, &wanted).await,
             },
+            Address::LoopManifest { step, run } => match self.outside(execution, uri).await? {
+                Some(found) => Ok(Some(found)),
+                None => self.inline_loop(execution, step, run).await,
+            },
             Address::Other => self.outside(execution, uri).await,
         }
     }
@@ -47,6 +55,33 @@ impl Reader {
         let mut references = references.filter_map(|row| row.result_ref.read::<ResultRef>().ok());
         let found = references.find(|reference| reference.uri == uri);
         Ok(found.map(Found::behind))
+    }
+
+    /// The results of a loop that are so few that its `loop.done` event holds them.
+    async fn inline_loop(
+        &self,
+        execution: ExecutionId,
+        step: &str,
+        run: u32,
+    ) -> Result<Option<Found>, Error> {
+        let mut results = None;
+        parts::each(&*self.store, execution, (Seq(0), Seq(u64::MAX)), |event| {
+            if let Body::LoopDone(done) = &event.body
+                && event
+                    .at
+                    .step
+                    .as_ref()
+                    .is_some_and(|name| name.as_str() == step)
+                && event.at.run == run
+            {
+                results = done
+                    .results
+                    .as_ref()
+                    .map(|results| Found::Value(results.value()));
+            }
+        })
+        .await?;
+        Ok(results)
     }
 
     /// The bodies of a run, or of one of its steps, as a list.
@@ -100,6 +135,10 @@ fn take_apart(uri: &str) -> Option<(ExecutionId, Address<'_>)> {
         ["step", step] => Address::List { step: Some(step) },
         ["result", step] => Address::Result { step, id: None },
         ["result", step, id] => Address::Result { step, id: Some(id) },
+        ["step", step, "run", run, "manifest"] => match run.parse() {
+            Ok(run) => Address::LoopManifest { step, run },
+            Err(_) => Address::Other,
+        },
         _ => match ResultAddress::parse(uri) {
             Some((_, wanted)) => Address::Attempt(Box::new(wanted)),
             None => Address::Other,
@@ -150,5 +189,8 @@ mod tests {
         let attempt = apart("noetl://execution/7/step/a/task/t/run/2.5.1/attempt/3");
         assert!(matches!(attempt, Some(Address::Attempt(_))), "{attempt:?}");
         assert_eq!(apart("noetl://execution/7/ctx/3/key"), Some(Address::Other));
+        let manifest = Address::LoopManifest { step: "a", run: 2 };
+        let uri = "noetl://execution/7/step/a/run/2/manifest";
+        assert_eq!(apart(uri), Some(manifest));
     }
 }

@@ -6,6 +6,7 @@ use model::command::ReportEnd;
 use model::command::Work;
 use model::event::{At, Body, Event, Kind, LoopStarted, Source};
 use model::id::{EventId, Seq};
+use model::number_range::NumberRange;
 use model::outcome::Outcome;
 use model::playbook::{FailureMode, LoopMode};
 use model::raw::Raw;
@@ -25,6 +26,27 @@ fn range(from: u64, to: u64, width: u32) -> Work {
 /// Lets the house run a loop over so many numbers.
 pub(super) fn over(house: &House, total: u64) {
     let items: Vec<u64> = (0..total).map(|index| index * 10).collect();
+    begin(house, total, |started| {
+        started.collection = Some(Raw::of(&items));
+    });
+}
+
+/// Begins a loop of so many iterations; `describe` says what over.
+fn begin(house: &House, total: u64, describe: impl FnOnce(&mut LoopStarted)) {
+    let mut started = LoopStarted {
+        total,
+        mode: LoopMode::Parallel,
+        max_in_flight: 4,
+        failure: FailureMode::FailFast,
+        local: false,
+        collection: None,
+        collection_ref: None,
+        range: None,
+        sha256: String::new(),
+        reused: None,
+        more: false,
+    };
+    describe(&mut started);
     house.server.write(Event {
         event_id: EventId(1),
         execution_id: RUN,
@@ -38,18 +60,7 @@ pub(super) fn over(house: &House, total: u64) {
         worker_id: None,
         trace_id: None,
         meta: None,
-        body: Body::LoopStarted(Box::new(LoopStarted {
-            total,
-            mode: LoopMode::Parallel,
-            max_in_flight: 4,
-            failure: FailureMode::FailFast,
-            local: false,
-            collection: Some(Raw::of(&items)),
-            collection_ref: None,
-            sha256: String::new(),
-            reused: None,
-            more: false,
-        })),
+        body: Body::LoopStarted(Box::new(started)),
     });
 }
 
@@ -198,7 +209,7 @@ async fn writes_of_a_parallel_iteration_ride_with_its_end_as_one_patch() {
 #[tokio::test(start_paused = true)]
 async fn a_prepared_collection_is_stored_and_counted() {
     let steps =
-        "- step: s\n  loop: {in: '{{ range(n) | list }}', iterator: item}\n  tool: {kind: noop}\n";
+        "- step: s\n  loop: {in: '{{ [0, 1, 2, 3][:n] }}', iterator: item}\n  tool: {kind: noop}\n";
     let house = house(steps, |_| Behaviour::Panics);
     house.server.offer(claimed("s", 5, Work::Prepare));
     let reports = house.server.ended(5).await;
@@ -206,6 +217,39 @@ async fn a_prepared_collection_is_stored_and_counted() {
     assert_eq!(stored["result_ref"]["extracted"]["total"], 3);
     let bodies = house.bodies.0.lock().unwrap();
     assert_eq!(bodies.values().next().unwrap(), "[0,1,2]");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_prepared_range_only_the_rule_is_stored() {
+    let steps = "- step: s\n  loop: {in: '{{ range(n * 1000000, 0, -1) }}', iterator: item}\n  tool: {kind: noop}\n";
+    let house = house(steps, |_| Behaviour::Panics);
+    house.server.offer(claimed("s", 5, Work::Prepare));
+    let reports = house.server.ended(5).await;
+    let stored = payload(&of_kind(&reports, Kind::ResultStored)[0]);
+    let rule = json!({"start": 3_000_000, "stop": 0, "step": -1});
+    let extracted = json!({"total": 3_000_000, "range": rule});
+    assert_eq!(stored["result_ref"]["extracted"], extracted);
+    let bodies = house.bodies.0.lock().unwrap();
+    let body = bodies.values().next().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(body).unwrap(), rule);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_items_of_a_range_are_computed_from_its_rule() {
+    let house = house(PURE, |_| Behaviour::Panics);
+    begin(&house, 900_000, |started| {
+        started.range = NumberRange::new(1_000_000, 100_000, -1).ok();
+    });
+    house
+        .server
+        .offer(claimed("s", 5, range(700_000, 700_003, 2)));
+    let reports = house.server.ended(5).await;
+    let done = of_kind(&reports, Kind::TaskDone);
+    let items: Vec<Value> = done
+        .iter()
+        .map(|event| payload(event)["outcome"]["result"].clone())
+        .collect();
+    assert_eq!(items, [300_000, 299_999, 299_998]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,9 @@
 //! Lists and maps.
 
 use minijinja::value::{Kwargs, Rest, Value as Native, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, State, filters, functions};
+use minijinja::{Environment, Error, ErrorKind, State, filters};
 
+use crate::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use crate::template::budget::{self, ITEM_BYTES};
 use crate::template::operators::{self, is_list, items};
 use crate::template::session;
@@ -10,6 +11,9 @@ use crate::template::weigh;
 
 /// How deeply maps are merged and lists flattened.
 const MERGE_DEPTH_MAX: usize = 64;
+
+/// How many items a range has that is a list in a template.
+const LISTED_RANGE_ITEMS_MAX: usize = 100_000;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("list", |value: &Native| items(value).map(Native::from));
@@ -35,13 +39,21 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("flatten", flatten);
     env.add_filter("dict2items", dict2items);
     env.add_filter("items2dict", items2dict);
-    env.add_function(
-        "range",
-        |from: isize, to: Option<isize>, step: Option<isize>| {
-            functions::range(from, to, step)
-                .map_err(|_| budget::exceeded("range() is limited to 100000 items"))
-        },
-    );
+    env.add_function("range", list_range);
+}
+
+/// The items of `range(…)` as a list.
+fn list_range(first: i64, second: Option<i64>, step: Option<i64>) -> Result<Native, Error> {
+    let range = NumberRange::from_arguments(first, second, step)
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
+    let items = usize::try_from(range.len()).ok();
+    let Some(items) = items.filter(|items| *items <= LISTED_RANGE_ITEMS_MAX) else {
+        return Err(budget::exceeded(&format!(
+            "range() is limited to {LISTED_RANGE_ITEMS_MAX} items; only `loop.in` may be a range of up to {RANGE_ITEMS_MAX}"
+        )));
+    };
+    let item = move |index: usize| range.item(index as u64);
+    Ok(Native::make_iterable(move || (0..items).map(item)))
 }
 
 /// `map('filter', …)` or `map(attribute='path', default=…)`, item by item, so that each result is accounted for.

@@ -4,8 +4,10 @@
 mod expressions;
 mod operations;
 mod place;
+mod range_call;
 mod statements;
 
 pub use place::PathUse;
 pub(crate) use place::range;
+pub(crate) use range_call::range_call;
 pub(crate) use statements::{Rewriter, Taken};

@@ -1,0 +1,135 @@
+//! Number ranges: the items of a loop over `range(…)`, described by a rule instead of a list.
+//!
+//! Enters: the arguments of `range`. Leaves: how many items there are, and the item of an index, computed when needed.
+
+use serde::{Deserialize, Serialize};
+
+/// A loop may run over a range of at most this many items; more fails with `LIMIT_LOOP_ITEMS`.
+pub const RANGE_ITEMS_MAX: u64 = 10_000_000;
+
+/// The whole numbers from `start` up to, but without, `stop`, `step` apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RangeFields")]
+pub struct NumberRange {
+    start: i64,
+    stop: i64,
+    step: i64,
+}
+
+/// A range as it is written in an event, before it is checked.
+#[derive(Deserialize)]
+struct RangeFields {
+    start: i64,
+    stop: i64,
+    step: i64,
+}
+
+/// Arguments that describe no range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// A step of 0 never arrives.
+    #[error("the step of range() is 0; it must be a positive or a negative number")]
+    ZeroStep,
+}
+
+impl TryFrom<RangeFields> for NumberRange {
+    type Error = RangeError;
+
+    fn try_from(fields: RangeFields) -> Result<Self, RangeError> {
+        Self::new(fields.start, fields.stop, fields.step)
+    }
+}
+
+impl NumberRange {
+    /// The extracted field under which the reference to a prepared loop source holds its range.
+    pub const EXTRACTED_KEY: &str = "range";
+
+    /// From `start` to `stop`, `step` apart.
+    pub fn new(start: i64, stop: i64, step: i64) -> Result<Self, RangeError> {
+        if step == 0 {
+            return Err(RangeError::ZeroStep);
+        }
+        Ok(Self { start, stop, step })
+    }
+
+    /// From the arguments of `range(stop)`, `range(start, stop)` or `range(start, stop, step)`.
+    pub fn from_arguments(
+        first: i64,
+        second: Option<i64>,
+        step: Option<i64>,
+    ) -> Result<Self, RangeError> {
+        let (start, stop) = match second {
+            Some(stop) => (first, stop),
+            None => (0, first),
+        };
+        Self::new(start, stop, step.unwrap_or(1))
+    }
+
+    /// How many items there are.
+    pub fn len(&self) -> u64 {
+        let distance = if self.step > 0 {
+            i128::from(self.stop) - i128::from(self.start)
+        } else {
+            i128::from(self.start) - i128::from(self.stop)
+        };
+        let step = i128::from(self.step.unsigned_abs());
+        let items = (distance.max(0) + step - 1) / step;
+        u64::try_from(items).unwrap_or(u64::MAX)
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The item of an index.
+    pub fn item(&self, index: u64) -> Option<i64> {
+        if index >= self.len() {
+            return None;
+        }
+        let item = i128::from(self.start) + i128::from(self.step) * i128::from(index);
+        i64::try_from(item).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(first: i64, second: Option<i64>, step: Option<i64>) -> Vec<i64> {
+        let range = NumberRange::from_arguments(first, second, step).unwrap();
+        let items: Vec<i64> = (0..range.len())
+            .filter_map(|index| range.item(index))
+            .collect();
+        assert_eq!(items.len() as u64, range.len());
+        assert_eq!(range.item(range.len()), None);
+        items
+    }
+
+    #[test]
+    fn the_items_are_those_of_python() {
+        assert_eq!(items(3, None, None), [0, 1, 2]);
+        assert_eq!(items(2, Some(5), None), [2, 3, 4]);
+        assert_eq!(items(0, Some(10), Some(4)), [0, 4, 8]);
+        assert_eq!(items(5, Some(0), Some(-2)), [5, 3, 1]);
+        assert_eq!(items(-1, Some(-3), Some(-1)), [-1, -2]);
+        assert!(items(0, None, None).is_empty());
+        assert!(items(5, Some(2), None).is_empty());
+        assert!(items(2, Some(5), Some(-1)).is_empty());
+    }
+
+    #[test]
+    fn the_ends_of_the_number_line_are_counted_without_overflow() {
+        let whole = NumberRange::new(i64::MIN, i64::MAX, 1).unwrap();
+        assert_eq!(whole.len(), u64::MAX);
+        let leap = NumberRange::new(i64::MAX, i64::MIN, i64::MIN).unwrap();
+        assert_eq!((leap.len(), leap.item(1)), (2, Some(-1)));
+    }
+
+    #[test]
+    fn a_step_of_zero_is_refused_also_when_it_is_read_from_a_log() {
+        assert_eq!(NumberRange::new(0, 3, 0), Err(RangeError::ZeroStep));
+        let read = serde_json::from_str::<NumberRange>(r#"{"start":0,"stop":3,"step":0}"#);
+        assert!(read.unwrap_err().to_string().contains("step of range()"));
+    }
+}

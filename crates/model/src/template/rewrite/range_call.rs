@@ -1,0 +1,35 @@
+//! `range(…)` as a whole expression: a loop over it needs only its arguments, never the list.
+
+use minijinja::machinery::ast::{self, CallArg, Expr, Spanned};
+
+use super::statements::{Done, Rewriter, Taken};
+
+/// The call of an expression that is exactly `range(…)` or `range(…) | list`, with arguments by position.
+pub(crate) fn range_call<'a, 's>(expr: &'a Expr<'s>) -> Option<&'a Spanned<ast::Call<'s>>> {
+    match expr {
+        Expr::Filter(node) if node.name == "list" && node.args.is_empty() => {
+            range_call(node.expr.as_ref()?)
+        }
+        Expr::Call(node) => {
+            let is_range = matches!(&node.expr, Expr::Var(function) if function.id == "range");
+            let is_positional = |arg: &CallArg<'_>| matches!(arg, CallArg::Pos(_));
+            let has_arguments = (1..=3).contains(&node.args.len());
+            let is_exact = is_range && has_arguments && node.args.iter().all(is_positional);
+            is_exact.then_some(node)
+        }
+        _ => None,
+    }
+}
+
+impl<'s> Rewriter<'s> {
+    /// The arguments of such a call, as a list.
+    pub(crate) fn range_arguments(&mut self, call: &Spanned<ast::Call<'s>>) -> Done<Expr<'s>> {
+        let mut items = Vec::with_capacity(call.args.len());
+        for arg in &call.args {
+            if let CallArg::Pos(value) = arg {
+                items.push(self.expression(value, Taken::Used)?);
+            }
+        }
+        Ok(Expr::List(Spanned::new(ast::List { items }, call.span())))
+    }
+}
