@@ -204,7 +204,7 @@ pub(super) fn failed_iterations(
     limit: usize,
 ) -> Result<Vec<u64>, Fault> {
     let mut statement = db.prepare_cached(
-        "SELECT block, seq, iterations, failed FROM iteration_index i
+        "SELECT block, seq, iterations, failed FROM iteration_index INDEXED BY iteration_failed
          WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND failed <> 0
              AND seq >= (SELECT failed_since FROM loop_progress p
                  WHERE p.execution_id = ?1 AND p.step_name = ?2 AND p.run = ?3)
