@@ -2,10 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use model::id::Seq;
+use model::template::LoopPointer;
 use serde_json::{Value, json};
+use server::{Found, Reader, ResultAddress, ResultPlace};
+use store::Store;
+use store::contract::{FinishedLoop, finish_loop};
 use tests::binary::Desk;
 use tests::serving::Served;
+use tokio::time::Instant;
 
 /// What a server may hold that runs a million iterations: a list of their numbers alone would take half of it.
 const MEMORY_MAX: u64 = 128_000_000;
@@ -186,4 +195,113 @@ fn the_end_of_a_short_loop_names_the_manifest_of_its_results() {
 #[test]
 fn the_end_of_a_long_loop_names_the_manifest_of_its_results() {
     read_by_manifest(1_200);
+}
+
+/// A loop in a store of its own, and what reads it.
+struct ReadingFixture {
+    reader: Reader,
+    finished: FinishedLoop,
+    _dir: tempfile::TempDir,
+}
+
+impl ReadingFixture {
+    async fn new(iterations: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(store::Sqlite::open(dir.path()).unwrap());
+        let bodies = results::Local::open(&dir.path().join("bodies")).unwrap();
+        let finished = finish_loop(&*store, iterations).await;
+        Self {
+            reader: Reader::new(store, Arc::new(bodies)),
+            finished,
+            _dir: dir,
+        }
+    }
+
+    async fn read_iteration(&self, index: u64) {
+        let address = ResultAddress {
+            place: ResultPlace {
+                iteration: Some(index),
+                ..ResultPlace::default()
+            },
+            ..ResultAddress::of_step("each".into())
+        };
+        let found = self.reader.find(self.finished.execution, &address).await;
+        let Some(Found::Value(value)) = found.unwrap() else {
+            panic!("iteration {index} has no result");
+        };
+        assert_eq!(value, json!(index));
+    }
+
+    async fn read_first_piece(&self) {
+        let mut pieces = self.pieces().await;
+        let piece = pieces.next().await.unwrap().unwrap();
+        assert_eq!(&piece[..2], b"[0");
+    }
+
+    async fn read_outline(&self) {
+        let id = self.finished.execution;
+        let outline = self.reader.outline(id, Seq(0), 1_000).await.unwrap();
+        assert_eq!(outline.events.len(), 6);
+        assert_eq!(outline.seq, self.finished.done);
+        assert_eq!(outline.next, None);
+    }
+
+    async fn pieces(&self) -> results::Pieces {
+        let pointer = LoopPointer {
+            started: self.finished.started,
+            done: self.finished.done,
+        };
+        let found = Found::Loop(self.finished.execution, pointer);
+        self.reader.pieces(found).await.unwrap()
+    }
+}
+
+/// The shortest of some times that it takes.
+async fn shortest(mut read: impl AsyncFnMut()) -> Duration {
+    let mut shortest = Duration::MAX;
+    for _ in 0..7 {
+        let begun = Instant::now();
+        read().await;
+        shortest = shortest.min(begun.elapsed());
+    }
+    shortest
+}
+
+/// A pass over the log would take a hundred times as long for the large loop as for the small one.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
+    let small = ReadingFixture::new(1_000).await;
+    let large = ReadingFixture::new(100_000).await;
+    let outlines = [
+        shortest(async || small.read_outline().await).await,
+        shortest(async || large.read_outline().await).await,
+    ];
+    let iterations = [
+        shortest(async || small.read_iteration(997).await).await,
+        shortest(async || large.read_iteration(99_997).await).await,
+    ];
+    let pages = [
+        shortest(async || small.read_first_piece().await).await,
+        shortest(async || large.read_first_piece().await).await,
+    ];
+    for (what, [small, large]) in [
+        ("the outline", outlines),
+        ("one iteration", iterations),
+        ("the first results", pages),
+    ] {
+        assert!(large < small * 10, "{what}: {large:?} after {small:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_results_of_a_loop_come_in_the_order_of_its_iterations() {
+    let fixture = ReadingFixture::new(1_000).await;
+    let mut pieces = fixture.pieces().await;
+    let mut text = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        text.extend_from_slice(&piece.unwrap());
+    }
+    let values: Vec<Value> = serde_json::from_slice(&text).unwrap();
+    let wanted: Vec<Value> = (0..1_000).map(|index| json!(index)).collect();
+    assert_eq!(values, wanted);
 }

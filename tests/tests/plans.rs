@@ -2,12 +2,14 @@
 //!
 //! The statistics are made as wrong as they can be: taken while the tables hold next to nothing, then kept while thousands
 //! of commands are queued. The database counts the rows that statements read.
+//!
+//! What reading a run costs does not depend on the number of its iterations, which older stores get an index of.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
-use store::contract::{PlainStep, request};
+use store::contract::{FinishedLoop, PlainStep, finish_loop, request};
 use store::{
     Ask, CommandChange, Commit, Committed, Fence, Postgres, PostgresOptions, PostgresUrl, Store,
 };
@@ -197,4 +199,60 @@ async fn a_claim_reads_as_many_commands_as_it_takes() {
     fixture.run_steps(1).await;
     let read = fixture.rows_read(8).await - before;
     assert!(read <= 10 * ROWS_PER_COMMIT_MAX, "{read} rows read");
+}
+
+/// The shortest of some times that it takes to read the outline of a loop and one of its last iterations.
+async fn shortest_reading(store: &dyn Store, finished: &FinishedLoop, index: u64) -> Duration {
+    let mut shortest = Duration::MAX;
+    for _ in 0..7 {
+        let begun = tokio::time::Instant::now();
+        let id = finished.execution;
+        let outline = store.outline(id, Seq(0), 1_000).await.unwrap();
+        assert_eq!(outline.len(), 6);
+        let wanted = index..index + 1;
+        let events = store.iteration_events(id, &finished.run, wanted).await;
+        assert_eq!(events.unwrap().len(), 2);
+        shortest = shortest.min(begun.elapsed());
+    }
+    shortest
+}
+
+/// A pass over the log would take fifty times as long for the large loop as for the small one.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
+    let fixture = Fixture::new().await;
+    let store = &*fixture.store;
+    let small = finish_loop(store, 1_000).await;
+    let large = finish_loop(store, 50_000).await;
+    let small = shortest_reading(store, &small, 997).await;
+    let large = shortest_reading(store, &large, 49_997).await;
+    assert!(large < small * 10, "{large:?} after {small:?}");
+}
+
+/// The rows of iterations, as text.
+async fn rows_of_iterations(client: &Client) -> Vec<String> {
+    let mut found = Vec::new();
+    for table in ["loop_progress", "iteration_index", "iteration_span"] {
+        let rows = format!("SELECT '{table} ' || r::text FROM noetl.{table} r ORDER BY r::text");
+        let rows = client.query(&rows, &[]).await.unwrap();
+        found.extend(rows.iter().map(|row| row.get::<_, String>(0)));
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn iterations_of_an_older_store_are_indexed() {
+    let fixture = Fixture::new().await;
+    let raw = &fixture.raw;
+    finish_loop(&*fixture.store, 200).await;
+    let written = rows_of_iterations(raw).await;
+    assert!(written.len() > 6, "{written:?}");
+    let older = "DROP TABLE noetl.loop_progress, noetl.iteration_index, noetl.iteration_span;
+        DROP FUNCTION noetl.write_iterations; DELETE FROM noetl.migration WHERE version >= 7";
+    raw.batch_execute(older).await.unwrap();
+    let options = PostgresOptions::new(PostgresUrl::new(&fixture.database.url()));
+    Postgres::open(options)
+        .await
+        .expect("the schema is migrated");
+    assert_eq!(rows_of_iterations(raw).await, written);
 }

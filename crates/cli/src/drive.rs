@@ -22,6 +22,8 @@ use crate::view::RunView;
 
 /// How often progress is drawn anew.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// So many pages of missed events are read before the outline is read instead.
+const PAGES_READ_MAX: u32 = 2;
 /// How often another process's hold on a run is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// As good as never.
@@ -58,7 +60,12 @@ impl Follow<'_> {
         let mut progress = Progress::begin(&self.subject, &self.app.out);
         let stop = self.watch(&mut view, &mut progress, driving).await;
         progress.end();
-        match stop? {
+        let stop = stop?;
+        if view.is_outlined && matches!(stop, Stop::Settled | Stop::Cancelled) {
+            // Counts that were read while the run continued may lag; now they are final.
+            view = find::view(self.runs, self.driven.id()).await?;
+        }
+        match stop {
             Stop::Settled => self.settled(&view).await,
             Stop::Cancelled => match self.settled(&view).await? {
                 Exit::Cancelled => Ok(Exit::Interrupted),
@@ -164,14 +171,19 @@ impl Follow<'_> {
         }
     }
 
+    /// Reads what was missed: the events where each is printed or they are few, else the outline of the run.
     async fn catch_up(&self, view: &mut RunView) -> Result<(), Problem> {
-        loop {
+        for pages in 0.. {
+            if pages == PAGES_READ_MAX && self.app.out.format != Format::Ndjson {
+                *view = find::view(self.runs, self.driven.id()).await?;
+            }
             let page = self.driven.events(view.last).await?;
             if page.is_empty() {
-                return Ok(());
+                break;
             }
             self.fold(&page, view);
         }
+        Ok(())
     }
 
     fn fold(&self, events: &[Event], view: &mut RunView) {

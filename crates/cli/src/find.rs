@@ -1,6 +1,7 @@
 //! Which run is meant: a whole id, `last` or `-1`, a unique beginning or end of an id.
 
-use model::id::ExecutionId;
+use model::id::{ExecutionId, Seq};
+use server::RunOutline;
 use store::{ExecutionRow, Filter};
 
 use crate::problem::{Exit, Problem};
@@ -54,15 +55,22 @@ async fn latest(runs: &dyn Runs) -> Result<ExecutionRow, Problem> {
 /// The view of a run as its log stands now.
 pub(crate) async fn view(runs: &dyn Runs, id: ExecutionId) -> Result<RunView, Problem> {
     let mut view = RunView::default();
+    let RunOutline {
+        seq,
+        loops,
+        mut events,
+        mut next,
+    } = runs.outline(id, Seq(0)).await?;
     loop {
-        let page = runs.events(id, view.last).await?;
-        if page.is_empty() {
-            return Ok(view);
-        }
-        for event in &page {
+        for event in events.iter().filter(|event| event.seq <= seq) {
             view.fold(event);
         }
+        let Some(after) = next else { break };
+        let page = runs.outline(id, after).await?;
+        (events, next) = (page.events, page.next);
     }
+    view.complete_outline(&loops, seq);
+    Ok(view)
 }
 
 /// The one id that begins or ends so.

@@ -37,7 +37,7 @@ pub use keychain::{
     Rotated, VaultConfig,
 };
 pub use loading::SNAPSHOT_VERSION;
-pub use reading::{Found, Listed, Reader, ResultAddress, ResultPlace};
+pub use reading::{Found, Listed, LoopOutline, Reader, ResultAddress, ResultPlace, RunOutline};
 pub use rerun::Rerun;
 pub use results::RunResult;
 pub(crate) use server::Shared;

@@ -344,7 +344,7 @@ pub(crate) async fn loop_results(
         }
     }
     let ends = (pointer.started, pointer.done);
-    let mut parts = Parts::of_loop(&*shared.store, execution, ends).await?;
+    let parts = Parts::of_loop(&*shared.store, execution, ends).await?;
     let mut results = Vec::with_capacity(parts.len());
     while results.len() < parts.len() {
         for event in parts.events(&*shared.store, results.len()).await? {

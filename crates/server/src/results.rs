@@ -1,6 +1,6 @@
 //! The end of a run, and its result with every reference resolved.
 
-use model::event::{Body, Finished, ResultPointer};
+use model::event::{Body, Finished, ResultPointer, failed_result};
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
 use model::status::RunStatus;
@@ -88,12 +88,14 @@ impl Server {
         })
     }
 
-    /// A run's end, and its result if that is small; what this costs does not depend on the size of the run.
+    /// A run's end, and its result if that is small, or its error in the form of a result; what this costs does not depend on the size of the run.
     pub(crate) async fn small_result(&self, id: ExecutionId) -> Result<SmallResult, Error> {
         let ended = self.ended(id).await?;
+        let failed = ended.error.as_ref();
+        let failed = failed.filter(|_| ended.status == RunStatus::Failed);
         let mut small = SmallResult {
             status: ended.status,
-            result: Value::Null,
+            result: failed.map_or(Value::Null, failed_result),
             omitted: None,
             error: ended.error,
         };

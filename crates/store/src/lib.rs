@@ -13,6 +13,7 @@ pub mod contract;
 mod damage;
 mod error;
 mod ids;
+mod iterations;
 mod memory;
 mod postgres;
 mod projections;
@@ -31,8 +32,8 @@ pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};
 pub use postgres::{Postgres, PostgresConnections, PostgresOptions, PostgresUrl};
 pub use rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, Snapshot, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
+    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, Snapshot, StepState,
 };
 pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 pub use sqlite::Sqlite;

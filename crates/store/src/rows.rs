@@ -255,6 +255,19 @@ pub struct ResultRow {
     pub created_at: Time,
 }
 
+/// How far a run of a loop has come: projection `loop_progress`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopProgress {
+    /// The step run.
+    pub run: StepRunId,
+    /// How many iterations ended well.
+    pub succeeded: u64,
+    /// How many failed; a retry of the run counts anew.
+    pub failed: u64,
+    /// How often tasks in iterations were retried.
+    pub retries: u64,
+}
+
 /// How a step stands: projection `step_state`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepState {

@@ -1,18 +1,21 @@
 //! The promise every store keeps.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::id::{
+    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+};
 use model::time::Time;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
 use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
+    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::verify::{self, Damage, Verified};
@@ -74,6 +77,34 @@ pub trait Store: Send + Sync {
 
     /// The bodies an execution keeps outside the log, by seq.
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error>;
+
+    /// How far each run of a loop in an execution has come, by step and run; only those that have iterations on record.
+    async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error>;
+
+    /// The ends of tasks, attempts and iterations, and the manifests and policy decisions, of these iterations of a loop
+    /// run, by seq. Reads only the appends that record them.
+    async fn iteration_events(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+    ) -> Result<Vec<Event>, Error>;
+
+    /// The first `limit` iterations of a loop run that failed, ascending; none that failed before its run was retried.
+    async fn failed_iterations(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error>;
+
+    /// One past the highest iteration of a loop run that is recorded.
+    async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error>;
+
+    /// At most `limit` events after a seq, in order, without those of appends that record nothing but iterations; fewer
+    /// only where there are no more.
+    async fn outline(&self, id: ExecutionId, after: Seq, limit: usize)
+    -> Result<Vec<Event>, Error>;
 
     /// Executions that keep a body for good.
     async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error>;

@@ -48,3 +48,14 @@ async fn what_is_no_json_or_has_no_run_is_not_kept() {
         assert_eq!(refused.status(), status, "{path}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_result_of_a_run_may_be_any_json_value() {
+    let site = Site::open().await;
+    let document = site.get("/openapi.json").await.body;
+    let result = &document["components"]["schemas"]["RunAnswer"]["properties"]["result"];
+    assert!(result["description"].is_string(), "{result}");
+    for restriction in ["type", "$ref", "oneOf", "anyOf"] {
+        assert!(result.get(restriction).is_none(), "{result}");
+    }
+}

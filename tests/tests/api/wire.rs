@@ -333,6 +333,9 @@ async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
     let result = &end.unwrap()["result"];
     assert_eq!(result["status"], "FAILED");
     assert_eq!(result["context"]["error"]["code"], "BROKE");
+    let run = site.get(&format!("/api/executions/{execution}")).await;
+    assert_eq!(run.body["result"], *result, "{}", run.body);
+    assert_eq!(run.body["error"], result["context"]["error"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -142,8 +142,8 @@ fn counts(step: &StepView, lap: &LoopView) -> String {
         "ok {}   retrying {}   failed {}   in flight {}",
         human::count(lap.succeeded),
         step.retrying(),
-        human::count(lap.failed.len() as u64),
-        lap.in_flight.len(),
+        human::count(lap.failed_count()),
+        lap.in_flight_count(),
     );
     if let Some(p95) = lap.p95_ms() {
         let _ = write!(text, "   p95 {}", human::span_ms(p95));

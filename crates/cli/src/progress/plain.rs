@@ -59,7 +59,7 @@ impl Plain {
                 lap.total,
                 lap.succeeded,
                 step.retrying(),
-                lap.failed.len(),
+                lap.failed_count(),
             ));
         }
         lines

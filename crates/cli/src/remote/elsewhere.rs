@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{ExecutionId, PlaybookHash, Seq};
+use model::id::{ExecutionId, PlaybookHash, Seq, StepRunId};
 use model::playbook::Playbook;
+use model::raw::Raw;
 use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
 use serde::de::DeserializeOwned;
-use server::{Control, Listed, ResultAddress};
-use store::{ExecutionRow, Filter};
-use wire::api::{EventPage, Execution, ExecutionPage, ReferenceList};
+use server::{Control, Listed, LoopOutline, ResultAddress, RunOutline};
+use store::{ExecutionRow, Filter, LoopProgress};
+use wire::api::{EventPage, Execution, ExecutionPage, OutlinePage, ReferenceList};
 use wire::{CallError, Client};
 
 use crate::args::Driving;
@@ -147,6 +148,34 @@ impl Runs for Elsewhere {
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, Problem> {
         let page: EventPage = self.ask(&paths::events(id, after, PAGE_MAX)).await?;
         page.events.iter().map(|shown| read(shown.text())).collect()
+    }
+
+    async fn outline(&self, id: ExecutionId, after: Seq) -> Result<RunOutline, Problem> {
+        let page: OutlinePage = self.ask(&paths::outline(id, after, PAGE_MAX)).await?;
+        let events = |shown: &[Raw]| -> Result<Vec<Event>, Problem> {
+            shown.iter().map(|shown| read(shown.text())).collect()
+        };
+        let loops = page.loops.into_iter().map(|entry| {
+            Ok(LoopOutline {
+                events: events(&entry.events)?,
+                in_flight: entry.in_flight,
+                progress: LoopProgress {
+                    run: StepRunId {
+                        step: entry.step,
+                        run: entry.run,
+                    },
+                    succeeded: entry.succeeded,
+                    failed: entry.failed,
+                    retries: entry.retries,
+                },
+            })
+        });
+        Ok(RunOutline {
+            seq: page.seq,
+            loops: loops.collect::<Result<_, Problem>>()?,
+            events: events(&page.events)?,
+            next: page.next_after_seq,
+        })
     }
 
     fn watch<'a>(&'a self, id: ExecutionId, after: Seq) -> Box<dyn Watch + 'a> {

@@ -16,6 +16,11 @@ pub(super) fn events(id: ExecutionId, after: Seq, limit: usize) -> String {
     run(id, &format!("/events?after_seq={after}&limit={limit}"))
 }
 
+/// A page of a run's outline.
+pub(super) fn outline(id: ExecutionId, after: Seq, limit: usize) -> String {
+    run(id, &format!("/outline?after_seq={after}&limit={limit}"))
+}
+
 /// The runs that fit.
 pub(super) fn list(filter: &Filter) -> String {
     let mut path = format!("/api/executions?limit={}", filter.limit);

@@ -168,16 +168,19 @@ fn underlined(text: &str, span: Span, line: &str, column: usize) -> usize {
 
 /// The other iterations that failed.
 fn also(step: &StepView, shown: Option<u64>) -> Option<String> {
-    let failed = &step.lap.as_ref()?.failed;
-    let others: Vec<String> = failed
+    let lap = step.lap.as_ref()?;
+    let others: Vec<String> = lap
+        .failed
         .iter()
         .filter(|index| Some(**index) != shown)
+        .take(ALSO_NAMED)
         .map(u64::to_string)
         .collect();
-    let more = others.len().saturating_sub(ALSO_NAMED);
-    let mut text = others[..others.len() - more].join(", ");
+    let is_shown = shown.is_some_and(|index| lap.failed.contains(&index));
+    let more = lap.failed_count() - u64::from(is_shown) - others.len() as u64;
+    let mut text = others.join(", ");
     if more > 0 {
-        let _ = write!(text, " and {} more", human::count(more as u64));
+        let _ = write!(text, " and {} more", human::count(more));
     }
     (!others.is_empty()).then_some(text)
 }

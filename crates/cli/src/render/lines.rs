@@ -119,7 +119,7 @@ pub(crate) fn what(step: &StepView, chars: usize) -> String {
                 human::count(lap.succeeded),
                 human::count(lap.total)
             );
-            match (lap.failed.len(), failure) {
+            match (lap.failed_count(), failure) {
                 (0, None) => ended,
                 (failed, failure) => {
                     let failure =
@@ -170,8 +170,8 @@ pub(crate) fn footer(view: &RunView, name: &str, id: &str, now: Time, surface: S
 fn reason(view: &RunView) -> Option<String> {
     let step = view.failed_step()?;
     let what = match &step.lap {
-        Some(lap) if !lap.failed.is_empty() => {
-            let (failed, total) = (lap.failed.len() as u64, lap.total);
+        Some(lap) if lap.failed_count() > 0 => {
+            let (failed, total) = (lap.failed_count(), lap.total);
             format!(
                 "{} of {} iterations failed",
                 human::count(failed),

@@ -61,8 +61,8 @@ fn one(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
         let stats = json!({
             "total": lap.total,
             "succeeded": lap.succeeded,
-            "failed": lap.failed.len(),
-            "in_flight": lap.in_flight.len(),
+            "failed": lap.failed_count(),
+            "in_flight": lap.in_flight_count(),
         });
         shown.insert("loop".to_owned(), stats);
     }

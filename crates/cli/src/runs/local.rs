@@ -9,7 +9,9 @@ use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
-use server::{Control, Listed, Rerun, ResultAddress, RunRequest, Submission, SubmitError};
+use server::{
+    Control, Listed, Rerun, ResultAddress, RunOutline, RunRequest, Submission, SubmitError,
+};
 use store::{ExecutionRow, Filter};
 
 use crate::app::App;
@@ -56,6 +58,10 @@ impl Runs for Here<'_> {
 
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, Problem> {
         Ok(self.log.store.events(id, after, PAGE).await?)
+    }
+
+    async fn outline(&self, id: ExecutionId, after: Seq) -> Result<RunOutline, Problem> {
+        Ok(self.log.reader().outline(id, after, PAGE).await?)
     }
 
     fn watch<'a>(&'a self, id: ExecutionId, _after: Seq) -> Box<dyn Watch + 'a> {

@@ -9,7 +9,7 @@ use model::playbook::Playbook;
 use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
-use server::{Control, Listed, ResultAddress};
+use server::{Control, Listed, ResultAddress, RunOutline};
 use store::{ExecutionRow, Filter};
 use wire::api::{
     CredentialEntry, CredentialRequest, KeyRotated, PlaybookEntry, TokenCreated, TokenEntry,
@@ -38,6 +38,9 @@ pub(crate) trait Runs: Playbooks + Keys + Send + Sync {
 
     /// The next events of a log; none at its end.
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, Problem>;
+
+    /// The next page of a run's outline, from the event after this one.
+    async fn outline(&self, id: ExecutionId, after: Seq) -> Result<RunOutline, Problem>;
 
     /// Tells of events after this one as they happen.
     fn watch<'a>(&'a self, id: ExecutionId, after: Seq) -> Box<dyn Watch + 'a>;

@@ -108,8 +108,8 @@ fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Stri
                 surface,
             ));
         }
-        let named = step.failures.len();
-        let all = step.lap.as_ref().map_or(0, |lap| lap.failed.len());
+        let named = step.failures.len() as u64;
+        let all = step.lap.as_ref().map_or(0, |lap| lap.failed_count());
         if all > named {
             let _ = writeln!(text, "   and {} more in {}", all - named, step.step);
         }

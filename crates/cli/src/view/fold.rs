@@ -77,7 +77,7 @@ impl RunView {
 }
 
 impl StepView {
-    fn fold(&mut self, event: &Event) {
+    pub(super) fn fold(&mut self, event: &Event) {
         let iteration = event.at.iteration;
         match &event.body {
             Body::CommandIssued(_) => self.reopen(event),
@@ -138,6 +138,7 @@ impl StepView {
         }
         if let Some(lap) = &mut self.lap {
             lap.in_flight.clear();
+            lap.outlined.in_flight = 0;
         }
     }
 

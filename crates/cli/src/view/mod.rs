@@ -3,6 +3,7 @@
 //! Enters: events in the order of their log. Leaves: [`RunView`]. Pure: no clock, no store.
 
 mod fold;
+mod outline;
 mod run;
 mod steps;
 #[cfg(test)]

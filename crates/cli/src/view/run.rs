@@ -42,6 +42,8 @@ pub(crate) struct RunView {
     pub(crate) error: Option<TaskError>,
     /// Where its result is.
     pub(crate) result: Option<ResultPointer>,
+    /// Whether it comes from an outline: while the run continues, its counts may lag behind its last event.
+    pub(crate) is_outlined: bool,
 }
 
 impl Default for RunView {
@@ -61,6 +63,7 @@ impl Default for RunView {
             steps: Vec::new(),
             error: None,
             result: None,
+            is_outlined: false,
         }
     }
 }

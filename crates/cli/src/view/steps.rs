@@ -102,12 +102,21 @@ pub(crate) struct LoopView {
     pub(crate) total: u64,
     /// Those that ended well.
     pub(crate) succeeded: u64,
-    /// Those that failed.
+    /// Those that failed; after an outline, the first of them.
     pub(crate) failed: BTreeSet<u64>,
-    /// Those that go on.
+    /// Those that go on; after an outline, only those whose events were folded.
     pub(crate) in_flight: BTreeSet<u64>,
+    /// Counts of an outline, beside the iterations whose events were folded.
+    pub(super) outlined: OutlinedCounts,
     /// How long the latest took, in milliseconds.
     pub(super) durations: VecDeque<u64>,
+}
+
+/// Iterations that an outline counts without their events.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct OutlinedCounts {
+    pub(super) failed: u64,
+    pub(super) in_flight: u64,
 }
 
 impl StepView {
@@ -155,7 +164,17 @@ impl StepView {
 impl LoopView {
     /// How many iterations have ended.
     pub(crate) fn ended(&self) -> u64 {
-        self.succeeded + self.failed.len() as u64
+        self.succeeded + self.failed_count()
+    }
+
+    /// How many iterations failed.
+    pub(crate) fn failed_count(&self) -> u64 {
+        self.failed.len() as u64 + self.outlined.failed
+    }
+
+    /// How many iterations have begun and not ended.
+    pub(crate) fn in_flight_count(&self) -> u64 {
+        self.in_flight.len() as u64 + self.outlined.in_flight
     }
 
     pub(super) fn took(&mut self, duration_ms: Option<u64>) {

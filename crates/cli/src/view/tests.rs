@@ -1,15 +1,18 @@
 //! The view of logs built by hand.
 
 use model::event::{
-    Action, At, Body, Ending, IterationDone, LoopDone, LoopStats, Nothing, PolicyEvaluated,
+    Action, At, Body, Ending, Event, IterationDone, LoopDone, LoopStats, Nothing, PolicyEvaluated,
     Retried, StepDone,
 };
-use model::id::Name;
+use model::id::{ExecutionId, Name, StepRunId};
 use model::outcome::Outcome;
 use model::playbook::Directive;
 use model::status::RunStatus;
 use serde_json::json;
+use server::LoopOutline;
+use store::LoopProgress;
 
+use crate::render::report::{self, RunName};
 use crate::view::testing::{Log, at, ended, error, failed, finished, loop_started, task};
 use crate::view::{RunView, Standing};
 
@@ -89,6 +92,57 @@ fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
     let (index, failure) = step.failure().unwrap();
     assert_eq!((index, failure.attempt), (Some(2), 3));
     assert_eq!(failure.task, Some(Name::from("save")));
+}
+
+#[test]
+fn an_outline_gives_the_view_that_the_whole_log_gives() {
+    let mut log = Log::begun();
+    log.push(at("each"), loop_started(4));
+    let broken = error("BROKEN", "each");
+    for index in 0..3 {
+        log.push(iteration(index), Body::IterationStarted(Nothing {}));
+    }
+    log.push(iteration(0), done())
+        .push(task("each", Some(2), "save", 1), retry(5))
+        .push(
+            task("each", Some(2), "save", 2),
+            Body::TaskFailed(Box::new(ended(&Outcome::error(broken.clone())))),
+        )
+        .push(
+            iteration(2),
+            Body::IterationFailed(Box::new(failed(&broken))),
+        )
+        .push(iteration(1), done())
+        .push(at("each"), Body::StepFailed(Box::new(failed(&broken))))
+        .push(At::default(), finished(Ending::Error, Some(broken)));
+    let whole = RunView::of(&log.events);
+    let is_plain = |event: &&Event| event.at.iteration.is_none();
+    let mut view = RunView::of(log.events.iter().filter(is_plain));
+    let of_failed = |event: &&Event| event.at.iteration == Some(2) && event.at.task.is_some();
+    let ends = log
+        .events
+        .iter()
+        .filter(|event| of_failed(event) || matches!(event.body, Body::IterationFailed(_)));
+    let each = LoopOutline {
+        progress: LoopProgress {
+            run: StepRunId {
+                step: "each".into(),
+                run: 1,
+            },
+            succeeded: 2,
+            failed: 1,
+            retries: 1,
+        },
+        in_flight: 0,
+        events: ends.cloned().collect(),
+    };
+    view.complete_outline(&[each], whole.last);
+    let name = RunName {
+        id: ExecutionId(7),
+        name: "demo".to_owned(),
+    };
+    let shown = |view: &RunView| report::run(view, &name, None, whole.seen_at);
+    assert_eq!(shown(&view), shown(&whole));
 }
 
 #[test]

@@ -16,3 +16,4 @@ pub use kind::{Emitter, EntityType, Kind, Source, UnknownKind};
 pub use reuse::{
     CameFrom, PlacedToken, Rerun, Reused, ReusedItems, ReusedIterations, ReusedPart, ReusedStep,
 };
+pub use shown::failed_result;

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::event::{Body, Ending, Event};
+use crate::outcome::TaskError;
 use crate::raw::Raw;
 
 impl Event {
@@ -26,7 +27,7 @@ impl Event {
         };
         let has_failed = finished.ended == Ending::Error;
         let error = finished.error.as_ref().filter(|_| has_failed)?;
-        Some(json!({"status": "FAILED", "context": {"error": error}}))
+        Some(failed_result(error))
     }
 
     /// The payload; beside a stored body its extracted fields stand where readers look for them.
@@ -45,6 +46,11 @@ impl Event {
             _ => payload,
         }
     }
+}
+
+/// The result of a run that failed: its error where specification 002 puts it.
+pub fn failed_result(error: &TaskError) -> Value {
+    json!({"status": "FAILED", "context": {"error": error}})
 }
 
 /// An event with the fields that readers see.

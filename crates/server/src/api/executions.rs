@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use model::event::Event;
 use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
 use model::time::Time;
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 use store::{ExecutionRow, Filter};
 use utoipa::IntoParams;
 use wire::api::{
-    CancellationCheck, EventPage, ExecuteRequest, Execution, ExecutionPage, RunAnswer, Started,
+    CancellationCheck, EventPage, ExecuteRequest, Execution, ExecutionPage, LoopEntry, OutlinePage,
+    RunAnswer, Started,
 };
 
 use crate::api::access::{Author, Authorized, Operate, View};
@@ -364,6 +366,52 @@ pub(crate) async fn events(
     Ok(Json(EventPage {
         events,
         next_after_seq: (after < end).then_some(after),
+    }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutlineParams {
+    /// Only events after this `seq`.
+    after_seq: Option<u64>,
+    /// The maximum number of events. A page may hold fewer even if more follow.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Read the outline of a run: its log without the events of iterations, and the counts and failures of each loop.
+///
+/// The cost of this request does not depend on the number of iterations.
+#[utoipa::path(get, path = "/api/executions/{id}/outline", tag = "runs",
+    params(("id" = String, Path), OutlineParams),
+    responses((status = 200, description = "a page of the outline", body = OutlinePage), Failures),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn outline(
+    State(api): State<Api>,
+    _may: Authorized<View>,
+    Id(id): Id,
+    Params(params): Params<OutlineParams>,
+) -> Answer<OutlinePage> {
+    row(&api, id).await?;
+    let limit = page(params.limit)?;
+    let after = Seq(params.after_seq.unwrap_or(0).min(i64::MAX.unsigned_abs()));
+    let outline = api.server.reader().outline(id, after, limit).await?;
+    let to_json = |events: Vec<Event>| events.iter().map(Event::to_raw).collect();
+    let loops = outline.loops.into_iter().map(|entry| LoopEntry {
+        step: entry.progress.run.step,
+        run: entry.progress.run.run,
+        succeeded: entry.progress.succeeded,
+        failed: entry.progress.failed,
+        retries: entry.progress.retries,
+        in_flight: entry.in_flight,
+        events: to_json(entry.events),
+    });
+    Ok(Json(OutlinePage {
+        seq: outline.seq,
+        loops: loops.collect(),
+        events: to_json(outline.events),
+        next_after_seq: outline.next,
     }))
 }
 

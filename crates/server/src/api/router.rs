@@ -92,6 +92,7 @@ fn quick() -> OpenApiRouter<Api> {
         .routes(routes!(executions::status))
         .routes(routes!(executions::cancellation))
         .routes(routes!(executions::events))
+        .routes(routes!(executions::outline))
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
         .routes(routes!(logs::read))

@@ -31,6 +31,15 @@ impl Reader {
         after: Seq,
         limit: usize,
     ) -> Result<Listed, Error> {
+        if wanted.step.is_some() && wanted.place.iteration.is_some() {
+            let mut events = self.events_of_iteration(id, wanted).await?;
+            events.retain(|event| event.seq > after);
+            let has_more = events.len() > limit;
+            events.truncate(limit);
+            let next = events.last().map(|event| event.seq).filter(|_| has_more);
+            let entries = events.iter().filter_map(recorded).collect();
+            return Ok(Listed { entries, next });
+        }
         if wanted.step.is_some() {
             return self.through_the_log(id, wanted, after, limit).await;
         }
@@ -51,8 +60,13 @@ impl Reader {
         limit: usize,
     ) -> Result<Listed, Error> {
         let mut entries = Vec::new();
+        let has_iterations = !self.loop_runs(id, wanted).await?.is_empty();
         loop {
-            let page = self.store.events(id, after, PAGE).await?;
+            let page = if has_iterations {
+                self.store.events(id, after, PAGE).await?
+            } else {
+                self.store.outline(id, after, PAGE).await?
+            };
             let Some(last) = page.last() else {
                 return Ok(Listed {
                     entries,

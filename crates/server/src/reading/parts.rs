@@ -1,11 +1,11 @@
 //! Parts: which events of which logs record the parts of a manifest, in order. Nothing of the parts is held.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use model::event::{Body, Event, ReusedItems};
 use model::id::{ExecutionId, Seq, StepRunId};
 use model::manifest::{Rule, is_pipeline_outcome};
-use roaring::RoaringTreemap;
 use store::Store;
 
 use crate::error::Error;
@@ -15,86 +15,89 @@ use crate::loading;
 const PAGE: usize = 1_000;
 
 /// So many parts are read at once.
-const BATCH: usize = 64;
+const BATCH: usize = 128;
 
 /// Where the parts of a result are recorded, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Parts {
-    logs: Vec<ExecutionId>,
-    /// Which log and which event there; none where nothing is recorded.
-    places: Vec<Option<(u32, Seq)>>,
-    /// The page of each, where they are pages.
-    pages: Vec<i64>,
-    /// What of the log of a loop is still to be read.
-    scan: Option<Scan>,
+#[derive(Debug)]
+pub(crate) enum Parts {
+    /// The pages of a task.
+    Pages {
+        /// The log that records them.
+        log: ExecutionId,
+        /// The number of each page, and its event.
+        pages: Vec<(i64, Seq)>,
+    },
+    /// The iterations of a loop.
+    Iterations {
+        /// How many there are.
+        total: usize,
+        /// The logs that record them; of two that record the same iteration, the later one counts.
+        logs: Vec<IterationLog>,
+    },
 }
 
-/// The way through the log of a loop, which goes only as far as its results are asked for.
+/// The iterations of a loop that one log records.
 #[derive(Debug)]
-struct Scan {
+pub(crate) struct IterationLog {
     execution: ExecutionId,
-    run: Option<StepRunId>,
-    /// The place in `logs`.
-    log: u32,
-    after: Seq,
+    run: StepRunId,
+    /// The `loop.started` event.
+    started: Seq,
+    /// The last event that counts.
     until: Seq,
-    /// Whether an iteration that failed may have gone on in a later generation.
-    was_retried: bool,
-    /// Iterations whose outcome cannot change any more.
-    settled: RoaringTreemap,
-    /// Outcomes that were just read; the others are read again when they are wanted.
-    recent: BTreeMap<Seq, Event>,
+    ranges: Vec<(u64, u64)>,
 }
 
 impl Parts {
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    /// The place of one part.
-    pub(crate) fn place(&self, index: usize) -> Option<(ExecutionId, Seq)> {
-        let (log, seq) = self.places.get(index).copied().flatten()?;
-        let log = usize::try_from(log).ok()?;
-        Some((self.logs[log], seq))
+        match self {
+            Self::Pages { pages, .. } => pages.len(),
+            Self::Iterations { total, .. } => *total,
+        }
     }
 
     /// The events of the next parts from one on, in order.
     pub(crate) async fn events(
-        &mut self,
+        &self,
         store: &dyn Store,
         from: usize,
     ) -> Result<VecDeque<Option<Event>>, Error> {
         let until = (from + BATCH).min(self.len());
-        self.scan_for(store, from, until).await?;
-        let places: Vec<_> = (from..until).map(|index| self.place(index)).collect();
-        let mut found: BTreeMap<(ExecutionId, Seq), Event> = BTreeMap::new();
-        if let Some(scan) = &mut self.scan {
-            for (log, seq) in places.iter().flatten() {
-                if *log == scan.execution
-                    && let Some(event) = scan.recent.remove(seq)
-                {
-                    found.insert((*log, *seq), event);
+        match self {
+            Self::Pages { log, pages } => {
+                let pages = &pages[from..until];
+                let seqs: Vec<Seq> = pages.iter().map(|(_, seq)| *seq).collect();
+                let events = store.events_at(*log, &seqs).await?.into_iter();
+                let mut found: BTreeMap<Seq, Event> =
+                    events.map(|event| (event.seq, event)).collect();
+                Ok(seqs.iter().map(|seq| found.remove(seq)).collect())
+            }
+            Self::Iterations { logs, .. } => {
+                let mut found = BTreeMap::new();
+                for log in logs {
+                    let wanted = from as u64..until as u64;
+                    log.find_outcomes(store, wanted, &mut found).await?;
                 }
+                let indices = from as u64..until as u64;
+                Ok(indices.map(|index| found.remove(&index)).collect())
             }
         }
-        for log in &self.logs {
-            let is_wanted =
-                |place: &&(ExecutionId, Seq)| place.0 == *log && !found.contains_key(*place);
-            let wanted = places.iter().flatten().filter(is_wanted);
-            let seqs: Vec<Seq> = wanted.map(|(_, seq)| *seq).collect();
-            if seqs.is_empty() {
-                continue;
-            }
-            let events = store.events_at(*log, &seqs).await?;
-            found.extend(events.into_iter().map(|event| ((*log, event.seq), event)));
-        }
-        let events = places.into_iter();
-        Ok(events.map(|place| found.remove(&place?)).collect())
     }
 
     /// The page that a part is, if it is one.
     pub(crate) fn page(&self, index: usize) -> Option<i64> {
-        self.pages.get(index).copied()
+        match self {
+            Self::Pages { pages, .. } => pages.get(index).map(|(page, _)| *page),
+            Self::Iterations { .. } => None,
+        }
+    }
+
+    /// No parts.
+    pub(crate) fn none() -> Self {
+        Self::Iterations {
+            total: 0,
+            logs: Vec::new(),
+        }
     }
 
     /// The visits of a task, by page.
@@ -104,17 +107,15 @@ impl Parts {
         rule: &Rule,
     ) -> Result<Self, Error> {
         if !rule.pages.is_empty() {
-            return Ok(Self {
-                logs: vec![execution],
-                scan: None,
-                pages: rule.pages.iter().map(|(page, _)| *page).collect(),
-                places: rule.pages.iter().map(|(_, seq)| Some((0, *seq))).collect(),
+            return Ok(Self::Pages {
+                log: execution,
+                pages: rule.pages.clone(),
             });
         }
         let mut by_page: BTreeMap<i64, Seq> = BTreeMap::new();
         let said = store.events_at(execution, &[rule.seq]).await?;
         let Some(at) = said.into_iter().next().map(|event| event.at) else {
-            return Ok(Self::default());
+            return Ok(Self::none());
         };
         let is_part = |event: &Event| {
             matches!(event.body, Body::TaskDone(_))
@@ -122,19 +123,25 @@ impl Parts {
                 && event.at.iteration == at.iteration
                 && event.at.step_run_id() == at.step_run_id()
         };
-        let after = Seq(rule.first.0.saturating_sub(1));
-        each(store, execution, (after, rule.seq), |event| {
+        let mut add = |event: &Event| {
             if is_part(event) {
                 let page = event.at.page.unwrap_or(event.at.visit.into());
                 by_page.insert(page, event.seq);
             }
-        })
-        .await?;
-        Ok(Self {
-            logs: vec![execution],
-            scan: None,
-            pages: by_page.keys().copied().collect(),
-            places: by_page.into_values().map(|seq| Some((0, seq))).collect(),
+        };
+        let after = Seq(rule.first.0.saturating_sub(1));
+        match (at.iteration, at.step_run_id()) {
+            (Some(index), Some(run)) => {
+                let events = store.iteration_events(execution, &run, index..index + 1);
+                let events = events.await?.into_iter();
+                let is_within = |event: &Event| event.seq > after && event.seq <= rule.seq;
+                events.filter(is_within).for_each(|event| add(&event));
+            }
+            _ => each(store, execution, (after, rule.seq), add).await?,
+        }
+        Ok(Self::Pages {
+            log: execution,
+            pages: by_page.into_iter().collect(),
         })
     }
 
@@ -146,125 +153,79 @@ impl Parts {
     ) -> Result<Self, Error> {
         let (started, until) = ends;
         let said = store.events_at(execution, &[started]).await?;
-        let Some(said) = said.into_iter().next() else {
-            return Ok(Self::default());
+        let Some(Body::LoopStarted(begun)) = said.into_iter().next().map(|event| event.body) else {
+            return Ok(Self::none());
         };
-        let run = said.at.step_run_id();
-        let Body::LoopStarted(begun) = said.body else {
-            return Ok(Self::default());
+        let own = ReusedItems {
+            execution_id: execution,
+            started,
+            until,
+            ranges: vec![(0, u64::MAX)],
         };
-        let mut parts = Self {
-            places: vec![None; usize::try_from(begun.total).unwrap_or(0)],
-            ..Self::default()
-        };
-        let mut settled = RoaringTreemap::new();
+        let mut logs = Vec::new();
+        let mut total = begun.total;
         for items in loading::items_elsewhere(store, execution, begun.reused).await? {
-            parts.fill(store, &items).await?;
-            for (from, to) in &items.ranges {
-                settled.insert_range(*from..(*to).min(begun.total));
-            }
+            logs.extend(IterationLog::find(store, items).await?);
         }
+        logs.extend(IterationLog::find(store, own).await?);
         if begun.more {
             // A loop that claims its rows begins before it knows how many there are.
-            let own = ReusedItems {
-                execution_id: execution,
-                started,
-                until,
-                ranges: vec![(0, u64::MAX)],
-            };
-            parts.fill(store, &own).await?;
-            return Ok(parts);
+            for log in &logs {
+                let count = store.iteration_count(log.execution, &log.run).await?;
+                total = total.max(count);
+            }
         }
-        let row = store.execution(execution).await?;
-        parts.scan = Some(Scan {
-            execution,
+        Ok(Self::Iterations {
+            total: usize::try_from(total).unwrap_or(usize::MAX),
+            logs,
+        })
+    }
+}
+
+impl IterationLog {
+    /// The log that records these iterations.
+    async fn find(store: &dyn Store, items: ReusedItems) -> Result<Option<Self>, Error> {
+        let events = store
+            .events_at(items.execution_id, &[items.started])
+            .await?;
+        let run = events.first().and_then(|event| event.at.step_run_id());
+        Ok(run.map(|run| Self {
+            execution: items.execution_id,
             run,
-            log: u32::try_from(parts.logs.len()).unwrap_or(u32::MAX),
-            after: started,
-            until,
-            was_retried: row.is_none_or(|row| row.generation > 1),
-            settled,
-            recent: BTreeMap::new(),
-        });
-        parts.logs.push(execution);
-        Ok(parts)
+            started: items.started,
+            until: items.until,
+            ranges: items.ranges,
+        }))
     }
 
-    /// Reads the log of a loop until it is known where the outcomes of these iterations are.
-    async fn scan_for(
-        &mut self,
+    /// Adds the last outcome of each of these iterations that the log records.
+    async fn find_outcomes(
+        &self,
         store: &dyn Store,
-        from: usize,
-        until: usize,
+        wanted: Range<u64>,
+        found: &mut BTreeMap<u64, Event>,
     ) -> Result<(), Error> {
-        let Some(scan) = &mut self.scan else {
+        let overlaps = |(from, to): &(u64, u64)| *from < wanted.end && wanted.start < *to;
+        if !self.ranges.iter().any(overlaps) {
             return Ok(());
+        }
+        let is_meant = |index: u64| {
+            let mut ranges = self.ranges.iter();
+            ranges.any(|(from, to)| (*from..*to).contains(&index))
         };
-        let wanted = (from as u64)..(until as u64);
-        let is_settled = |scan: &Scan| {
-            let count = scan.settled.range_cardinality(wanted.clone());
-            count == wanted.end - wanted.start
-        };
-        while scan.after < scan.until && !is_settled(scan) {
-            let page = store.events(scan.execution, scan.after, PAGE).await?;
-            let Some(last) = page.last().map(|event| event.seq) else {
-                break;
-            };
-            scan.after = last;
-            scan.recent.clear();
-            for event in page {
-                let Some(index) = event.at.iteration.filter(|_| event.seq <= scan.until) else {
-                    continue;
-                };
-                if event.at.step_run_id() != scan.run {
-                    continue;
-                }
-                let is_end = match &event.body {
-                    Body::IterationDone(_) => true,
-                    Body::IterationFailed(_) => !scan.was_retried,
-                    _ => false,
-                };
-                if is_end {
-                    scan.settled.insert(index);
-                }
-                let place = usize::try_from(index).ok();
-                let place = place.and_then(|place| self.places.get_mut(place));
-                if let Some(place) = place.filter(|_| is_pipeline_outcome(&event)) {
-                    *place = Some((scan.log, event.seq));
-                    scan.recent.insert(event.seq, event);
-                }
+        let events = store
+            .iteration_events(self.execution, &self.run, wanted)
+            .await?;
+        for event in events {
+            let is_within = event.seq > self.started && event.seq <= self.until;
+            if let Some(index) = event.at.iteration.filter(|index| is_meant(*index))
+                && is_within
+                && is_pipeline_outcome(&event)
+            {
+                found.insert(index, event);
             }
         }
         Ok(())
-    }
-
-    /// Notes where these iterations are recorded.
-    async fn fill(&mut self, store: &dyn Store, items: &ReusedItems) -> Result<(), Error> {
-        let execution = items.execution_id;
-        let log = u32::try_from(self.logs.len()).unwrap_or(u32::MAX);
-        self.logs.push(execution);
-        let started = store.events_at(execution, &[items.started]).await?;
-        let run = started.first().and_then(|event| event.at.step_run_id());
-        let is_meant = |index: u64| {
-            let mut ranges = items.ranges.iter();
-            ranges.any(|(from, to)| (*from..*to).contains(&index))
-        };
-        let places = &mut self.places;
-        each(store, execution, (items.started, items.until), |event| {
-            let index = event.at.iteration.filter(|index| is_meant(*index));
-            let index = index.and_then(|index| usize::try_from(index).ok());
-            if let Some(index) = index
-                && is_pipeline_outcome(event)
-                && event.at.step_run_id() == run
-            {
-                // A loop that claims its rows begins before it knows how many there are.
-                if index >= places.len() {
-                    places.resize(index + 1, None);
-                }
-                places[index] = Some((log, event.seq));
-            }
-        })
-        .await
     }
 }
 
@@ -286,4 +247,22 @@ pub(crate) async fn each(
             .for_each(&mut show);
     }
     Ok(())
+}
+
+/// Shows every event of a run but those of iterations.
+pub(crate) async fn each_of_outline(
+    store: &dyn Store,
+    execution: ExecutionId,
+    mut show: impl FnMut(&Event),
+) -> Result<(), Error> {
+    let mut after = Seq(0);
+    loop {
+        let page = store.outline(execution, after, PAGE).await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = last.seq;
+        let is_plain = |event: &&Event| event.at.iteration.is_none();
+        page.iter().filter(is_plain).for_each(&mut show);
+    }
 }

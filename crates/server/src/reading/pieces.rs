@@ -20,6 +20,9 @@ use crate::reading::{Found, Reader};
 /// A smaller part is read whole.
 const WHOLE_BYTES_MAX: u64 = 256 * 1024;
 
+/// Small parts leave together, in pieces of about this size.
+const PIECE_BYTES: usize = 64 * 1024;
+
 /// What becomes of each part.
 enum Form {
     /// Its value, as one element; null where there is none.
@@ -112,6 +115,14 @@ impl Out {
             self.passing = None;
         }
         let mut text = std::mem::take(&mut self.frame.0).into_bytes();
+        while text.len() < PIECE_BYTES && self.passing.is_none() && !self.is_over {
+            self.add_part(&mut text).await?;
+        }
+        Ok(Some(text.into()))
+    }
+
+    /// Adds the next part to the text, or what comes after the last.
+    async fn add_part(&mut self, text: &mut Vec<u8>) -> Result<(), Error> {
         if self.ready.is_empty() {
             self.ready = self.parts.events(&*self.reader.store, self.next).await?;
             self.next += self.ready.len();
@@ -119,7 +130,7 @@ impl Out {
         let Some(event) = self.ready.pop_front() else {
             self.is_over = true;
             text.extend_from_slice(self.frame.1.as_bytes());
-            return Ok(Some(text.into()));
+            return Ok(());
         };
         let index = self.next - self.ready.len() - 1;
         let part = self.part(index, event).await?;
@@ -136,7 +147,7 @@ impl Out {
                 self.passing = Some(pieces);
             }
         }
-        Ok(Some(text.into()))
+        Ok(())
     }
 
     /// What a part adds, as JSON text.

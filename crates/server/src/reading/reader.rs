@@ -6,8 +6,8 @@ use ::results::{Bodies, Pieces};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
-use model::event::Body;
-use model::id::{ExecutionId, Name, Seq};
+use model::event::{Body, Event};
+use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::manifest::{Rule, Strategy, execution_of};
 use model::result_ref::{HELD_BYTES_MAX, ResultRef};
 use model::template::{Content, Latest};
@@ -83,24 +83,72 @@ impl Reader {
         })
     }
 
-    /// Looks through the log.
+    /// Looks for the result that fits best.
     pub(super) async fn search(
         &self,
         id: ExecutionId,
         wanted: &ResultAddress,
     ) -> Result<Option<Found>, Error> {
+        if wanted.place.iteration.is_some() {
+            let events = self.events_of_iteration(id, wanted).await?;
+            let mut best = Best::default();
+            let meant = events.iter().filter(|event| wanted.may_mean(event));
+            meant.for_each(|event| best.meet(event));
+            let mut events = events.iter();
+            let found = events.find(|event| Some(event.seq) == best.seq());
+            return Ok(found.and_then(Found::in_event));
+        }
         let mut best = Best::default();
-        parts::each(&*self.store, id, (Seq(0), Seq(u64::MAX)), |event| {
+        let meet = |event: &Event| {
             if wanted.fits(event) && wanted.may_mean(event) {
                 best.meet(event);
             }
-        })
-        .await?;
+        };
+        if self.loop_runs(id, wanted).await?.is_empty() {
+            parts::each_of_outline(&*self.store, id, meet).await?;
+        } else {
+            parts::each(&*self.store, id, (Seq(0), Seq(u64::MAX)), meet).await?;
+        }
         let Some(seq) = best.seq() else {
             return Ok(None);
         };
         let events = self.store.events_at(id, &[seq]).await?;
         Ok(events.first().and_then(Found::in_event))
+    }
+
+    /// The results that fit an address with an iteration, by seq.
+    pub(super) async fn events_of_iteration(
+        &self,
+        id: ExecutionId,
+        wanted: &ResultAddress,
+    ) -> Result<Vec<Event>, Error> {
+        let Some(index) = wanted.place.iteration else {
+            return Ok(Vec::new());
+        };
+        let mut events = Vec::new();
+        for run in self.loop_runs(id, wanted).await? {
+            let found = self.store.iteration_events(id, &run, index..index + 1);
+            events.extend(found.await?);
+        }
+        events.retain(|event| wanted.fits(event));
+        events.sort_by_key(|event| event.seq);
+        Ok(events)
+    }
+
+    /// The runs of loops that an address may mean.
+    pub(super) async fn loop_runs(
+        &self,
+        id: ExecutionId,
+        wanted: &ResultAddress,
+    ) -> Result<Vec<StepRunId>, Error> {
+        let step = wanted.step.as_ref();
+        let runs = self.store.loops(id).await?.into_iter();
+        let runs = runs.map(|progress| progress.run);
+        let runs = runs.filter(|run| step.is_none_or(|step| run.step == *step));
+        let number = wanted.place.run;
+        Ok(runs
+            .filter(|run| number.is_none_or(|number| run.run == number))
+            .collect())
     }
 
     /// A result as it is, piece by piece: JSON text, or the bytes of a body that is none.
@@ -169,7 +217,7 @@ impl Reader {
 
     async fn parts(&self, reference: &ResultRef, rule: &Rule) -> Result<Parts, Error> {
         let Some(execution) = execution_of(&reference.uri) else {
-            return Ok(Parts::default());
+            return Ok(Parts::none());
         };
         if rule.is_loop {
             let ends = (rule.first, rule.seq);

@@ -8,6 +8,8 @@ CREATE INDEX execution_path ON execution (path, execution_id);
 
 CREATE INDEX execution_status ON execution (status, execution_id);
 
+CREATE INDEX iteration_failed ON iteration_index (execution_id, step_name, run, block, seq) WHERE failed <> 0;
+
 CREATE UNIQUE INDEX log_place ON log (execution_id, seq_last);
 
 CREATE INDEX message_open ON message (ordinal) WHERE body IS NOT NULL;
@@ -83,6 +85,24 @@ CREATE TABLE execution (
     tenant TEXT NOT NULL DEFAULT 'default'
 , checksum INTEGER) STRICT;
 
+CREATE TABLE iteration_index (
+    execution_id INTEGER NOT NULL,
+    step_name TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    block INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    iterations INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    PRIMARY KEY (execution_id, step_name, run, block, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE iteration_span (
+    execution_id INTEGER NOT NULL,
+    seq_first INTEGER NOT NULL,
+    seq_last INTEGER NOT NULL,
+    PRIMARY KEY (execution_id, seq_last)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE keychain (
     scope TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -101,6 +121,18 @@ CREATE TABLE log (
     types TEXT NOT NULL,
     body TEXT NOT NULL
 ) STRICT;
+
+CREATE TABLE loop_progress (
+    execution_id INTEGER NOT NULL,
+    step_name TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    retries INTEGER NOT NULL,
+    failed_since INTEGER NOT NULL,
+    is_stale INTEGER NOT NULL,
+    PRIMARY KEY (execution_id, step_name, run)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE message (
     ordinal INTEGER PRIMARY KEY AUTOINCREMENT,

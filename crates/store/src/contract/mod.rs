@@ -4,6 +4,7 @@
 
 mod access;
 mod build;
+mod iterations;
 mod log;
 mod safe;
 mod shared;
@@ -12,6 +13,7 @@ mod work;
 
 pub use access::*;
 pub use build::{PlainStep, request};
+pub use iterations::*;
 pub use log::*;
 pub use safe::*;
 pub use shared::*;

@@ -4,6 +4,7 @@
 //! one process's handle; [`Memory::another`] gives another process on the same store, [`Memory::die`] ends one.
 
 mod access;
+mod iterations;
 mod process;
 mod safe;
 mod state;

@@ -1,12 +1,15 @@
 //! One process's handle to a store in memory.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::id::{
+    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+};
 use model::time::Time;
 use tokio::sync::Notify;
 
@@ -14,9 +17,10 @@ use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, Token
 use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::ids::Ids;
+use crate::memory::iterations;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
+    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::store::refusal_key;
@@ -210,6 +214,44 @@ impl Store for Memory {
             .get(&id)
             .map(|run| run.results.clone())
             .unwrap_or_default())
+    }
+
+    async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+        Ok(iterations::loops(self.state().log(id)))
+    }
+
+    async fn iteration_events(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        wanted: Range<u64>,
+    ) -> Result<Vec<Event>, Error> {
+        let state = self.state();
+        Ok(iterations::iteration_events(state.log(id), run, &wanted))
+    }
+
+    async fn failed_iterations(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error> {
+        let state = self.state();
+        Ok(iterations::failed_iterations(state.log(id), run, limit))
+    }
+
+    async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
+        Ok(iterations::iteration_count(self.state().log(id), run))
+    }
+
+    /// Nothing is saved by skipping events in memory.
+    async fn outline(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error> {
+        self.events(id, after, limit).await
     }
 
     async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {

@@ -505,6 +505,11 @@ impl State {
             .find(|entry| version.is_none_or(|version| entry.version == version))
     }
 
+    /// The log of an execution; empty where there is none.
+    pub(super) fn log(&self, id: ExecutionId) -> &[Event] {
+        self.runs.get(&id).map_or(&[], |run| &run.log)
+    }
+
     pub(super) fn latest_of_each_path(&self) -> Vec<CatalogEntry> {
         let latest: BTreeMap<&Name, &CatalogEntry> = self
             .catalog

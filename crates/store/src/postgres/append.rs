@@ -6,19 +6,26 @@
 use model::event::unpack;
 use model::id::Seq;
 use tokio_postgres::Row;
+use tokio_postgres::types::Json;
 
 use crate::commit::{Commit, Committed};
 use crate::error::Error;
 use crate::postgres::batch::Batch;
 use crate::postgres::clock::instant;
 use crate::postgres::failure::{Fault, TRIES_MAX, WAITS};
-use crate::postgres::one::{APPEND_ONE, is_written};
+use crate::postgres::one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, is_written};
 use crate::postgres::pool::Pool;
 use crate::postgres::rows::integer;
 
 const APPEND: &str = "SELECT verdict, detail FROM noetl.append_batch(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47)";
+
+/// The same, with what changes in the tables of iterations.
+const APPEND_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT verdict, detail FROM noetl.append_batch(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+    $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47))
+    SELECT verdict, detail, noetl.write_iterations(verdict, $1, $48) FROM written";
 
 /// The append that begins after a version.
 const FOUND: &str =
@@ -89,19 +96,31 @@ async fn write(
     publishes: bool,
 ) -> Result<Answers, Fault> {
     let rare = batch.rare();
+    let iterations = Json(&batch.iterations);
+    let has_iterations = !batch.iterations.is_empty();
     let mut waits = WAITS.iter();
     let mut is_unknown = false;
-    if let Some(values) = batch.one(&rare, &publishes) {
-        match pool.once(APPEND_ONE, &values).await {
+    if let Some(mut values) = batch.one(&rare, &publishes) {
+        let mut statement = APPEND_ONE;
+        if has_iterations {
+            statement = APPEND_ONE_WITH_ITERATIONS;
+            values.push(&iterations);
+        }
+        match pool.once(statement, &values).await {
             Ok(rows) if is_written(&rows) => return Ok(vec![Ok(Committed::Done)]),
             Ok(_) => {}
             Err(fault) => is_unknown = fault.spoils(),
         }
     }
-    let values = batch.values(&rare, &publishes);
+    let mut values = batch.values(&rare, &publishes);
+    let mut statement = APPEND;
+    if has_iterations {
+        statement = APPEND_WITH_ITERATIONS;
+        values.push(&iterations);
+    }
     let begun = instant();
     loop {
-        let fault = match pool.once(APPEND, &values).await {
+        let fault = match pool.once(statement, &values).await {
             Ok(rows) => {
                 let verdicts = verdicts(&rows, batch)?;
                 if verdicts.len() != commits.len() {

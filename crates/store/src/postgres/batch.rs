@@ -13,6 +13,8 @@ use tokio_postgres::types::{Json, ToSql};
 
 use crate::commit::{CommandChange, Commit, Issue, Key};
 use crate::error::Error;
+use crate::iterations::IterationDelta;
+use crate::postgres::iterations::IterationChanges;
 use crate::postgres::rare::{
     ConsumedRow, CreatedRow, HandRow, IndexRow, MessageRow, PatchRow, TimerRow,
 };
@@ -39,6 +41,7 @@ pub(super) struct Batch {
     consumed: Vec<ConsumedRow>,
     results: Vec<IndexRow>,
     snapshots: Snapshots,
+    pub(super) iterations: IterationChanges,
 }
 
 #[derive(Default)]
@@ -121,6 +124,8 @@ impl Batch {
         self.add_commands(member, commit);
         self.add_keys(member, commit);
         self.add_projections(member, &delta);
+        self.iterations
+            .add(member, &IterationDelta::of(&commit.events));
         self.add_the_rest(member, commit);
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! One process's handle to a store in Postgres.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::id::{
+    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+};
 use model::time::Time;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -18,10 +21,10 @@ use crate::postgres::life::Life;
 use crate::postgres::options::{PostgresOptions, Target};
 use crate::postgres::pool::{Connector, Plans, Pool};
 use crate::postgres::side::{self, Hints};
-use crate::postgres::{access, append, change, migrate, pooler, read, rebuild};
+use crate::postgres::{access, append, change, iterations, migrate, pooler, read, rebuild};
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
+    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
 
@@ -147,6 +150,41 @@ impl Store for Postgres {
 
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
         read::results(&self.lists, id).await
+    }
+
+    async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+        iterations::loops(&self.lists, id).await
+    }
+
+    async fn iteration_events(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        wanted: Range<u64>,
+    ) -> Result<Vec<Event>, Error> {
+        iterations::iteration_events(&self.lists, id, run, wanted).await
+    }
+
+    async fn failed_iterations(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error> {
+        iterations::failed_iterations(&self.lists, id, run, limit).await
+    }
+
+    async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
+        iterations::iteration_count(&self.lists, id, run).await
+    }
+
+    async fn outline(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error> {
+        iterations::outline(&self.lists, id, after, limit).await
     }
 
     async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {

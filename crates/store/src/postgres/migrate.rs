@@ -6,18 +6,23 @@ use tokio_postgres::Client;
 
 use crate::error::Error;
 use crate::postgres::failure::Fault;
+use crate::postgres::iterations;
 use crate::postgres::options::Target;
 use crate::postgres::pool::Connector;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
     include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
     include_str!("../../migrations/postgres/0004_append_one.sql"),
     include_str!("../../migrations/postgres/0005_rows_by_key.sql"),
     include_str!("../../migrations/postgres/0006_traces_and_task_runs.sql"),
+    include_str!("../../migrations/postgres/0007_iterations.sql"),
 ];
+
+/// Stores of an earlier schema have no index of iterations.
+const FIRST_WITH_ITERATIONS: u32 = 7;
 
 /// Whoever migrates holds this lock.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(5642813375)";
@@ -44,6 +49,10 @@ pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
             transaction.batch_execute(sql).await.map_err(named)?;
             let done = "INSERT INTO noetl.migration (version) VALUES ($1)";
             transaction.execute(done, &[&number]).await.map_err(named)?;
+        }
+        if (1..FIRST_WITH_ITERATIONS).contains(&found) {
+            let indexed = iterations::index_old_logs(&transaction).await;
+            indexed.map_err(|fault| fault.named(target))?;
         }
         transaction.commit().await.map_err(named)?;
     }

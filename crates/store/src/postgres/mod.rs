@@ -11,6 +11,7 @@ mod clock;
 mod connections;
 mod failure;
 mod handle;
+mod iterations;
 mod life;
 mod migrate;
 mod one;

@@ -12,6 +12,12 @@ pub(super) const APPEND_ONE: &str = "SELECT noetl.append_one(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26)";
 
+/// The same, with what changes in the tables of iterations.
+pub(super) const APPEND_ONE_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT noetl.append_one(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+    $26) AS is_written)
+    SELECT is_written, noetl.write_iterations(ARRAY[(NOT is_written)::integer], ARRAY[$1::bigint], $27) FROM written";
+
 /// So many keys and steps are written one by one; more are quicker all at once.
 const FEW: usize = 4;
 

@@ -137,20 +137,22 @@ pub(super) async fn between(
     Ok(found)
 }
 
+/// The appends that hold these seqs, each once.
+pub(super) const APPENDS_AT: &str =
+    "SELECT DISTINCT ON (l.seq_last) l.seq_first, l.body FROM unnest($2::bigint[]) AS w (seq)
+    CROSS JOIN LATERAL (
+        SELECT seq_first, seq_last, body FROM noetl.log
+        WHERE execution_id = $1 AND seq_last >= w.seq ORDER BY seq_last LIMIT 1
+    ) AS l ORDER BY l.seq_last";
+
 pub(super) async fn events_at(
     pool: &Pool,
     id: ExecutionId,
     seqs: &[Seq],
 ) -> Result<Vec<Event>, Error> {
-    const APPENDS: &str =
-        "SELECT DISTINCT ON (l.seq_last) l.seq_first, l.body FROM unnest($2::bigint[]) AS w (seq)
-        CROSS JOIN LATERAL (
-            SELECT seq_first, seq_last, body FROM noetl.log
-            WHERE execution_id = $1 AND seq_last >= w.seq ORDER BY seq_last LIMIT 1
-        ) AS l ORDER BY l.seq_last";
     let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
     let places: Vec<i64> = wanted.iter().map(|seq| integer(seq.0)).collect();
-    let appends = find(pool, APPENDS, &[&id.0, &places], |row| {
+    let appends = find(pool, APPENDS_AT, &[&id.0, &places], |row| {
         rows::events(&mut Rows::single(id), row)
     })
     .await?;

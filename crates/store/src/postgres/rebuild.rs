@@ -9,6 +9,7 @@ use crate::commit::Creation;
 use crate::damage::Rows;
 use crate::error::Error;
 use crate::postgres::failure::Fault;
+use crate::postgres::iterations;
 use crate::postgres::pool::Pool;
 use crate::postgres::rows::{self, integer, small, status_name};
 use crate::projections::Delta;
@@ -48,7 +49,13 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
         return Ok(0);
     };
     let before = rows::execution(&found)?;
-    for table in ["step_state", "result_index"] {
+    for table in [
+        "step_state",
+        "result_index",
+        "loop_progress",
+        "iteration_index",
+        "iteration_span",
+    ] {
         let clear = format!("DELETE FROM noetl.{table} WHERE execution_id = $1");
         transaction.execute(&clear, &[&id.0]).await?;
     }
@@ -79,6 +86,7 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
     if let Some(row) = row {
         update(transaction, &row).await?;
     }
+    iterations::rebuild(transaction, id).await?;
     Ok(last.0)
 }
 

@@ -11,8 +11,10 @@ use tokio::sync::oneshot;
 
 use crate::commit::{CommandChange, Commit, Committed, Fence, Issue, Key, Message, MessageKey};
 use crate::error::Error;
+use crate::iterations::IterationDelta;
 use crate::projections::{Delta, Place};
 use crate::rows::{ExecutionRow, Snapshot};
+use crate::sqlite::iterations;
 use crate::sqlite::rows::{execution_row, integer, project, text_of};
 use crate::sqlite::writer::{Job, Refused};
 
@@ -21,6 +23,7 @@ pub(super) struct Append {
     commit: Commit,
     packed: Option<Packed>,
     delta: Delta,
+    iterations: IterationDelta,
     /// The JSON of each issued command, in order.
     commands: Vec<String>,
     now: Time,
@@ -42,6 +45,7 @@ impl Append {
         Self {
             packed: (!commit.events.is_empty()).then(|| pack(&commit.events)),
             delta: Delta::of(&commit.events),
+            iterations: IterationDelta::of(&commit.events),
             commands: commands.collect(),
             now,
             publishes,
@@ -104,6 +108,7 @@ impl Append {
             write_snapshot(db, commit, snapshot)?;
         }
         project(db, commit.execution, &self.delta)?;
+        iterations::write(db, commit.execution, &self.iterations)?;
         Ok(Committed::Done)
     }
 

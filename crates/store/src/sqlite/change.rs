@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::ids::first_at;
 use crate::projections::Delta;
 use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OldRows, OwnerId, Rebuilt};
+use crate::sqlite::iterations;
 use crate::sqlite::owners::Owners;
 use crate::sqlite::read::{self, Fault};
 use crate::sqlite::rows::{execution_row, integer, json, project, text_of, update_execution};
@@ -184,7 +185,10 @@ pub(super) fn remove_old(db: &Connection, old: OldRows) -> Result<u64, Refused> 
 
 /// Drops the projections and folds the whole log again.
 pub(super) fn rebuild(db: &Connection) -> Result<Rebuilt, Refused> {
-    db.execute_batch("DELETE FROM step_state; DELETE FROM result_index;")?;
+    db.execute_batch(
+        "DELETE FROM step_state; DELETE FROM result_index; DELETE FROM loop_progress;
+         DELETE FROM iteration_index; DELETE FROM iteration_span;",
+    )?;
     let mut rebuilt = Rebuilt::default();
     let ids: Vec<i64> = db
         .prepare("SELECT execution_id FROM execution ORDER BY execution_id")?
@@ -204,13 +208,7 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, Refused> {
     let mut row: Option<ExecutionRow> = None;
     let mut last = Seq(0);
     loop {
-        let events = read::events(db, id, last, PAGE).map_err(|fault| match fault {
-            Fault::Sqlite(error) => Refused::Group(error),
-            Fault::Damaged(source) => Refused::Alone(Error::Corrupt {
-                file: db.path().unwrap_or_default().into(),
-                source,
-            }),
-        })?;
+        let events = read::events(db, id, last, PAGE).map_err(|fault| refused(db, fault))?;
         let Some(end) = events.last() else { break };
         last = end.seq;
         let delta = Delta::of(&events);
@@ -229,5 +227,16 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, Refused> {
     if let Some(row) = row {
         update_execution(db, &row)?;
     }
+    iterations::rebuild(db, id).map_err(|fault| refused(db, fault))?;
     Ok(last.0)
+}
+
+fn refused(db: &Connection, fault: Fault) -> Refused {
+    match fault {
+        Fault::Sqlite(error) => Refused::Group(error),
+        Fault::Damaged(source) => Refused::Alone(Error::Corrupt {
+            file: db.path().unwrap_or_default().into(),
+            source,
+        }),
+    }
 }

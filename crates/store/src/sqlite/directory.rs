@@ -1,6 +1,7 @@
 //! One process's handle to a store in a directory.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::id::{
+    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+};
 use model::time::Time;
 use rusqlite::Connection;
 use tokio::sync::{Notify, Semaphore, oneshot};
@@ -21,8 +24,8 @@ use crate::error::Error;
 use crate::ids::Ids;
 use crate::memory::Clock;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
+    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
@@ -31,7 +34,7 @@ use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
 use crate::sqlite::readers::Readers;
 use crate::sqlite::writer::{Job, Pen, Refusal, Refused, Request};
-use crate::sqlite::{access, append, change, clock, open, read, writer};
+use crate::sqlite::{access, append, change, clock, iterations, open, read, writer};
 use crate::verify::Damage;
 
 /// So many writes may wait; more wait to wait.
@@ -284,6 +287,48 @@ impl Store for Sqlite {
 
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
         self.read(move |db| read::results(db, id)).await
+    }
+
+    async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+        self.read(move |db| iterations::loops(db, id)).await
+    }
+
+    async fn iteration_events(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        wanted: Range<u64>,
+    ) -> Result<Vec<Event>, Error> {
+        let run = run.clone();
+        self.read(move |db| iterations::iteration_events(db, id, &run, wanted))
+            .await
+    }
+
+    async fn failed_iterations(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error> {
+        let run = run.clone();
+        self.read(move |db| iterations::failed_iterations(db, id, &run, limit))
+            .await
+    }
+
+    async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
+        let run = run.clone();
+        self.read(move |db| iterations::iteration_count(db, id, &run))
+            .await
+    }
+
+    async fn outline(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error> {
+        self.read(move |db| iterations::outline(db, id, after, limit))
+            .await
     }
 
     async fn lasting_runs(&self) -> Result<Vec<ExecutionId>, Error> {

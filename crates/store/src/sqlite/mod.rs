@@ -9,6 +9,7 @@ mod clock;
 mod directory;
 mod failure;
 mod filesystem;
+mod iterations;
 mod open;
 mod owners;
 mod private;

@@ -10,16 +10,20 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use crate::error::Error;
-use crate::sqlite::{failure, filesystem, private};
+use crate::sqlite::{failure, filesystem, iterations, private};
 
 /// Numbered from 1; never edited.
-pub(super) const MIGRATIONS: [&str; 5] = [
+pub(super) const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
     include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
     include_str!("../../migrations/sqlite/0003_credentials_keychain.sql"),
     include_str!("../../migrations/sqlite/0004_traces_and_task_runs.sql"),
     include_str!("../../migrations/sqlite/0005_execution_checksum.sql"),
+    include_str!("../../migrations/sqlite/0006_iterations.sql"),
 ];
+
+/// Stores of an earlier schema have no index of iterations.
+const FIRST_WITH_ITERATIONS: u32 = 6;
 
 /// How long a connection waits for another process's transaction.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -138,6 +142,9 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
             transaction
                 .pragma_update(None, "user_version", done)
                 .map_err(name)?;
+        }
+        if (1..FIRST_WITH_ITERATIONS).contains(&found) {
+            iterations::index_old_logs(&transaction).map_err(name)?;
         }
         transaction
             .execute(RECORD_SCHEMA, [known.to_string()])

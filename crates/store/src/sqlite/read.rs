@@ -130,7 +130,11 @@ fn version(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<Seq>> {
 }
 
 /// Reads `seq_first, body` of a row of the log.
-fn append(reading: &mut Rows, id: ExecutionId, row: &Row<'_>) -> Result<Vec<Event>, Fault> {
+pub(super) fn append(
+    reading: &mut Rows,
+    id: ExecutionId,
+    row: &Row<'_>,
+) -> Result<Vec<Event>, Fault> {
     let first = Seq(unsigned(row, 0)?);
     let body = row.get_ref(1)?.as_str();
     let body = body.map_err(|error| DamagedRow::new(id, first, error))?;
@@ -155,7 +159,7 @@ pub(super) fn events_at(
 }
 
 /// The append that holds a seq.
-fn append_with(db: &Connection, id: ExecutionId, seq: Seq) -> Result<Vec<Event>, Fault> {
+pub(super) fn append_with(db: &Connection, id: ExecutionId, seq: Seq) -> Result<Vec<Event>, Fault> {
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
     )?;

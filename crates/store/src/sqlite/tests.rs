@@ -104,9 +104,38 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(found, (5, "[]".to_owned(), None));
+    assert_eq!(found, (6, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
     assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
+}
+
+#[tokio::test]
+async fn iterations_of_an_older_store_are_indexed() {
+    let site = site();
+    let tables = ["loop_progress", "iteration_index", "iteration_span"];
+    let rows = |db: &rusqlite::Connection| -> Vec<String> {
+        let each = tables.iter().flat_map(|table| {
+            let sql = format!("SELECT * FROM {table} ORDER BY 1, 2, 3");
+            let mut statement = db.prepare(&sql).unwrap();
+            let width = statement.column_count();
+            let rows = statement.query_map([], |row| {
+                let values = (0..width).map(|column| row.get_ref(column).unwrap());
+                Ok(format!("{table} {:?}", values.collect::<Vec<_>>()))
+            });
+            rows.unwrap().map(Result::unwrap).collect::<Vec<_>>()
+        });
+        each.collect()
+    };
+    crate::contract::iterations_are_counted_and_a_retry_counts_failures_anew(&site).await;
+    let db = site.raw();
+    let written = rows(&db);
+    assert!(written.len() > 6, "{written:?}");
+    for table in tables {
+        db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    db.pragma_update(None, "user_version", 5).unwrap();
+    drop(site.join());
+    assert_eq!(rows(&site.raw()), written);
 }
 
 #[test]

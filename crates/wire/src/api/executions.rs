@@ -125,7 +125,8 @@ pub struct RunAnswer {
     /// How it stands.
     #[schema(value_type = String)]
     pub status: RunStatus,
-    /// Its result, any JSON value; null while it goes on, and where `result_href` is set.
+    /// Its result, any JSON value; null until the run ends, and where `result_href` is set. The result of a failed run is
+    /// `{status, context: {error}}`.
     #[schema(value_type = Value)]
     pub result: Value,
     /// The path that a large result is read from.
@@ -148,6 +149,44 @@ pub struct EventPage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub next_after_seq: Option<Seq>,
+}
+
+/// A page of the outline of a run: its log without the events of iterations.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct OutlinePage {
+    /// The last event of the run when the page was read.
+    #[schema(value_type = u64)]
+    pub seq: Seq,
+    /// The loops of the run; only on the first page.
+    pub loops: Vec<LoopEntry>,
+    /// The events, in order.
+    #[schema(value_type = Vec<Object>)]
+    pub events: Vec<Raw>,
+    /// The `after_seq` of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub next_after_seq: Option<Seq>,
+}
+
+/// One run of a loop in an outline.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LoopEntry {
+    /// The step.
+    #[schema(value_type = String)]
+    pub step: Name,
+    /// The run of the step, from 1.
+    pub run: u32,
+    /// How many iterations succeeded.
+    pub succeeded: u64,
+    /// How many iterations failed.
+    pub failed: u64,
+    /// How many retries there were in iterations.
+    pub retries: u64,
+    /// How many iterations are in progress.
+    pub in_flight: u64,
+    /// The events of the first 100 failed iterations, and the `task.started` events of up to 100 waiting tasks.
+    #[schema(value_type = Vec<Object>)]
+    pub events: Vec<Raw>,
 }
 
 /// Why someone stops a run.

@@ -26,8 +26,8 @@ pub use credentials::{
 };
 pub use executions::{
     CancelRequest, CancellationCheck, CtxPatch, EventPage, ExecuteRequest, Execution,
-    ExecutionPage, FinalizeRequest, NoteRequest, ReplayState, RerunRequest, RetryRequest,
-    RunAnswer, Started,
+    ExecutionPage, FinalizeRequest, LoopEntry, NoteRequest, OutlinePage, ReplayState, RerunRequest,
+    RetryRequest, RunAnswer, Started,
 };
 pub use logs::{LogLines, LogsRequest, LogsTaken};
 pub use problem::Problem;

@@ -1,0 +1,44 @@
+//! The view of a run from its outline, which costs the same at any number of iterations.
+
+use model::id::Seq;
+use server::LoopOutline;
+
+use crate::view::run::RunView;
+use crate::view::steps::{OutlinedCounts, Standing, StepView};
+
+impl RunView {
+    /// Completes the view of an outline, whose events were folded: counts and failures of loops, and its last event.
+    pub(crate) fn complete_outline(&mut self, loops: &[LoopOutline], seq: Seq) {
+        for entry in loops {
+            let run = &entry.progress.run;
+            let is_it = |step: &&mut StepView| step.run == run.run && step.step == run.step;
+            if let Some(step) = self.steps.iter_mut().find(is_it) {
+                step.add_loop(entry);
+            }
+        }
+        self.events = seq.0;
+        self.last = seq;
+        self.is_outlined = true;
+    }
+}
+
+impl StepView {
+    fn add_loop(&mut self, entry: &LoopOutline) {
+        let progress = &entry.progress;
+        let retries = self.retries;
+        for event in &entry.events {
+            self.fold(event);
+        }
+        self.retries = retries + progress.retries;
+        if self.standing != Standing::Running {
+            self.open.clear();
+        }
+        self.suspects.clear();
+        let lap = self.lap.get_or_insert_default();
+        lap.succeeded = progress.succeeded;
+        lap.outlined = OutlinedCounts {
+            failed: progress.failed.saturating_sub(lap.failed.len() as u64),
+            in_flight: entry.in_flight,
+        };
+    }
+}

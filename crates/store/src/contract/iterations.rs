@@ -1,0 +1,267 @@
+//! Iterations of loops: found, counted and skipped without a pass over the log.
+
+use model::event::{
+    At, Body, Failed, IterationDone, LoopDone, LoopStarted, LoopStats, Nothing, Retried, TaskEnded,
+};
+use model::id::{ExecutionId, Seq, StepRunId};
+use model::outcome::{ErrorKind, TaskError};
+use model::playbook::{Directive, FailureMode, LoopMode};
+use model::raw::Raw;
+use serde_json::json;
+
+use crate::contract::build::next;
+use crate::contract::{PlainStep, Site, ok, request};
+use crate::{Commit, LoopProgress, Store};
+
+fn run() -> StepRunId {
+    StepRunId {
+        step: "each".into(),
+        run: 1,
+    }
+}
+
+fn at(iteration: u64) -> At {
+    At {
+        iteration: Some(iteration),
+        ..At::step_run(&run())
+    }
+}
+
+fn done(iteration: u64) -> (At, Body) {
+    let ended = IterationDone { set_ctx: None };
+    (at(iteration), Body::IterationDone(ended))
+}
+
+fn failed(iteration: u64) -> (At, Body) {
+    let error = TaskError::new(ErrorKind::Unknown, "BROKEN", "it broke");
+    let failed = Failed {
+        error,
+        set_ctx: None,
+    };
+    (at(iteration), Body::IterationFailed(Box::new(failed)))
+}
+
+/// Appends ends of iterations, each after its start; answers the last seq.
+async fn append(store: &dyn Store, id: ExecutionId, expected: Seq, ends: Vec<(At, Body)>) -> Seq {
+    let bodies = ends.into_iter().flat_map(|(at, body)| {
+        let started = (at.clone(), Body::IterationStarted(Nothing {}));
+        [started, (at, body)]
+    });
+    let commit = next(store, id, expected, bodies.collect());
+    write(store, commit).await
+}
+
+async fn write(store: &dyn Store, commit: Commit) -> Seq {
+    let version = commit.version();
+    ok(store.commit(commit).await);
+    version
+}
+
+/// A run whose loop ended 200 iterations in appends of 50, out of order, two of them with failures.
+async fn looped(store: &dyn Store) -> (ExecutionId, Seq) {
+    let first = request(store);
+    let id = first.execution;
+    let mut seq = write(store, first).await;
+    for from in [100, 0, 150, 50] {
+        let ends = (from..from + 50).map(|index| match index {
+            70 | 110 => failed(index),
+            _ => done(index),
+        });
+        seq = append(store, id, seq, ends.collect()).await;
+    }
+    (id, seq)
+}
+
+/// A run with one loop that has ended.
+pub struct FinishedLoop {
+    /// The run.
+    pub execution: ExecutionId,
+    /// The loop.
+    pub run: StepRunId,
+    /// The `loop.started` event.
+    pub started: Seq,
+    /// The `loop.done` event.
+    pub done: Seq,
+}
+
+/// Writes a loop of so many iterations in appends of 50; the result of each is its index.
+pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
+    let first = request(store);
+    let execution = first.execution;
+    let seq = write(store, first).await;
+    let step = PlainStep::new("each", 1);
+    let mut scheduled = step.schedule(store, execution, seq);
+    scheduled.commands.clear();
+    let seq = write(store, scheduled).await;
+    let begun = loop_started(iterations);
+    let started = write(store, next(store, execution, seq, vec![begun])).await;
+    let mut seq = started;
+    for from in (0..iterations).step_by(50) {
+        let indices = from..(from + 50).min(iterations);
+        let events = indices.flat_map(|index| {
+            let began = (at(index), Body::IterationStarted(Nothing {}));
+            [began, task_done(index), done(index)]
+        });
+        seq = write(store, next(store, execution, seq, events.collect())).await;
+    }
+    let stats = LoopStats {
+        total: iterations,
+        succeeded: iterations,
+        failed: 0,
+    };
+    let ended = LoopDone {
+        stats,
+        results: None,
+    };
+    let ended = (At::step_run(&run()), Body::LoopDone(ended));
+    let done = write(store, next(store, execution, seq, vec![ended])).await;
+    FinishedLoop {
+        execution,
+        run: run(),
+        started,
+        done,
+    }
+}
+
+fn loop_started(total: u64) -> (At, Body) {
+    let started = LoopStarted {
+        total,
+        mode: LoopMode::Parallel,
+        max_in_flight: 16,
+        failure: FailureMode::FailFast,
+        local: false,
+        collection: None,
+        collection_ref: None,
+        sha256: "00".to_owned(),
+        reused: None,
+        more: false,
+    };
+    let at = At::step_run(&run());
+    (at, Body::LoopStarted(Box::new(started)))
+}
+
+fn task_done(iteration: u64) -> (At, Body) {
+    let ended = TaskEnded {
+        outcome: Raw::of(&json!({"status": "ok", "result": iteration})),
+        result_ref: None,
+        matched_rule_index: None,
+        directive: Directive::Continue,
+        to: None,
+        set_iter: None,
+        set_ctx: None,
+        set: None,
+    };
+    let at = At {
+        task: Some("part".into()),
+        visit: 1,
+        attempt: 1,
+        ..at(iteration)
+    };
+    (at, Body::TaskDone(Box::new(ended)))
+}
+
+/// The events of iterations are those in the log, whatever the order in which the iterations ended.
+pub async fn iterations_are_found_by_their_index(site: &dyn Site) {
+    let store = site.join();
+    let (id, _) = looped(&*store).await;
+    for range in [0..1, 63..65, 149..152, 40..160, 199..300, 7..7] {
+        let found = ok(store.iteration_events(id, &run(), range.clone()).await);
+        let mut indices: Vec<u64> = found
+            .iter()
+            .filter_map(|event| event.at.iteration)
+            .collect();
+        indices.sort_unstable();
+        let wanted: Vec<u64> = range.clone().filter(|index| *index < 200).collect();
+        assert_eq!(indices, wanted, "{range:?}");
+        assert!(found.is_sorted_by_key(|event| event.seq), "{range:?}");
+    }
+    assert_eq!(ok(store.iteration_count(id, &run()).await), 200);
+    let other = StepRunId { run: 2, ..run() };
+    assert!(ok(store.iteration_events(id, &other, 0..200).await).is_empty());
+    assert_eq!(ok(store.iteration_count(id, &other).await), 0);
+}
+
+/// What failed before a retry does not count once the loop continues.
+pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn Site) {
+    let store = site.join();
+    let (id, seq) = looped(&*store).await;
+    let progress = |succeeded: u64, failed: u64| {
+        let (run, retries) = (run(), 0);
+        vec![LoopProgress {
+            run,
+            succeeded,
+            failed,
+            retries,
+        }]
+    };
+    assert_eq!(ok(store.loops(id).await), progress(198, 2));
+    assert_eq!(ok(store.failed_iterations(id, &run(), 9).await), [70, 110]);
+    assert_eq!(ok(store.failed_iterations(id, &run(), 1).await), [70]);
+    let retried = Body::ExecutionRetried(Retried { generation: 2 });
+    let seq = write(
+        &*store,
+        next(&*store, id, seq, vec![(At::default(), retried)]),
+    )
+    .await;
+    let seq = append(&*store, id, seq, vec![done(70)]).await;
+    assert_eq!(ok(store.loops(id).await), progress(199, 0));
+    assert!(ok(store.failed_iterations(id, &run(), 9).await).is_empty());
+    append(&*store, id, seq, vec![failed(110)]).await;
+    assert_eq!(ok(store.loops(id).await), progress(199, 1));
+    assert_eq!(ok(store.failed_iterations(id, &run(), 9).await), [110]);
+}
+
+/// An outline has every event that is no iteration's, and pages of it are the whole.
+pub async fn an_outline_has_everything_but_iterations(site: &dyn Site) {
+    let store = site.join();
+    let (id, seq) = looped(&*store).await;
+    let step = PlainStep::new("after", 1);
+    let seq = write(&*store, step.schedule(&*store, id, seq)).await;
+    let mut mixed = step.finish(&*store, id, seq).events;
+    let bodies = mixed.drain(..).map(|event| (event.at, event.body));
+    let seq = write(
+        &*store,
+        next(&*store, id, seq, bodies.chain([done(300)]).collect()),
+    )
+    .await;
+    let seq = append(&*store, id, seq, vec![done(301)]).await;
+    let events = ok(store.events(id, Seq(0), usize::MAX).await);
+    assert_eq!(events.last().map(|event| event.seq), Some(seq));
+    let wanted: Vec<Seq> = events
+        .iter()
+        .filter(|event| event.at.iteration.is_none())
+        .map(|event| event.seq)
+        .collect();
+    for limit in [1, 3, 1_000] {
+        let mut found = Vec::new();
+        let mut after = Seq(0);
+        loop {
+            let page = ok(store.outline(id, after, limit).await);
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            found.extend(page);
+        }
+        assert!(found.is_sorted_by_key(|event| event.seq));
+        let plain = found.iter().filter(|event| event.at.iteration.is_none());
+        let seqs: Vec<Seq> = plain.map(|event| event.seq).collect();
+        assert_eq!(seqs, wanted, "{limit}");
+    }
+}
+
+/// What is dropped and folded again is what was there.
+pub async fn rows_of_iterations_rebuilt_are_the_same(site: &dyn Site) {
+    let store = site.join();
+    let (id, _) = looped(&*store).await;
+    let shown = async || {
+        (
+            ok(store.loops(id).await),
+            ok(store.failed_iterations(id, &run(), 9).await),
+            ok(store.iteration_events(id, &run(), 0..200).await),
+            ok(store.outline(id, Seq(0), 1_000).await),
+        )
+    };
+    let before = shown().await;
+    ok(store.rebuild_projections().await);
+    assert_eq!(shown().await, before);
+}

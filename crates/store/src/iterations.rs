@@ -1,0 +1,245 @@
+//! Iterations of loops: which appends record them, how many ended and how, and which appends record nothing else.
+//!
+//! Pure. Enters: the events of one append. Leaves: [`IterationDelta`], the rows of `loop_progress`, `iteration_index` and
+//! `iteration_span` that they change. Readers find an iteration, or skip all of them, without scanning the log.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use model::event::{Body, Event};
+use model::id::{Seq, StepRunId};
+use model::playbook::Directive;
+
+use crate::rows::LoopProgress;
+
+/// A row of `iteration_index` covers this many iterations, one bit each.
+const BLOCK_SIZE: u64 = 64;
+
+/// What the events of one append change.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct IterationDelta {
+    /// Changes to `loop_progress`, in order.
+    pub(crate) progress: Vec<ProgressChange>,
+    /// New rows of `iteration_index`.
+    pub(crate) blocks: Vec<IterationBlock>,
+    /// The seqs of the append, if it records only iterations.
+    pub(crate) span: Option<SeqSpan>,
+}
+
+/// A change to `loop_progress`.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ProgressChange {
+    /// A new generation begins: a loop that continues counts its failures anew.
+    NewGeneration,
+    /// Iterations of one loop run are recorded.
+    Count(ProgressCount),
+}
+
+/// How many iterations of a loop run ended in one append, and how often tasks in them were retried.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ProgressCount {
+    pub(crate) run: StepRunId,
+    /// The first event that is counted.
+    pub(crate) seq: Seq,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) retries: u64,
+}
+
+/// The iterations of one block that an append records.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct IterationBlock {
+    pub(crate) run: StepRunId,
+    /// The first iteration divided by the block size.
+    pub(crate) block: u64,
+    /// The first event that records one of them.
+    pub(crate) seq: Seq,
+    /// Which of the block's iterations are recorded, one bit each.
+    pub(crate) iterations: u64,
+    /// Which of them failed.
+    pub(crate) failed: u64,
+}
+
+/// The first and the last event of consecutive appends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SeqSpan {
+    pub(crate) first: Seq,
+    pub(crate) last: Seq,
+}
+
+/// A row of `loop_progress`.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressRow {
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) retries: u64,
+    /// Failures before this event belong to an earlier generation.
+    pub(crate) failed_since: Seq,
+    /// Whether the counted failures belong to an earlier generation.
+    pub(crate) is_stale: bool,
+}
+
+impl IterationDelta {
+    /// What the events of one append change.
+    pub(crate) fn of(events: &[Event]) -> Self {
+        let mut delta = Self::default();
+        let mut blocks = BTreeMap::new();
+        let mut has_iteration = false;
+        for event in events {
+            has_iteration |= event.at.iteration.is_some();
+            delta.count(event);
+            add_to_block(&mut blocks, event);
+        }
+        delta.blocks = blocks.into_values().collect();
+        if let (Some(first), Some(last)) = (events.first(), events.last())
+            && has_iteration
+            && events.iter().all(is_detail)
+        {
+            let (first, last) = (first.seq, last.seq);
+            delta.span = Some(SeqSpan { first, last });
+        }
+        delta
+    }
+
+    fn count(&mut self, event: &Event) {
+        if let Body::ExecutionRetried(_) = event.body {
+            self.progress.push(ProgressChange::NewGeneration);
+            return;
+        }
+        let (succeeded, failed, retries) = match &event.body {
+            Body::IterationDone(_) => (1, 0, 0),
+            Body::IterationFailed(_) => (0, 1, 0),
+            Body::PolicyEvaluated(policy)
+                if event.at.iteration.is_some() && policy.action.directive == Directive::Retry =>
+            {
+                (0, 0, 1)
+            }
+            _ if is_indexed(event) => (0, 0, 0),
+            _ => return,
+        };
+        let Some(run) = event.at.step_run_id() else {
+            return;
+        };
+        let generation = self.progress.iter_mut().rev();
+        let mut counts = generation.map_while(|change| match change {
+            ProgressChange::Count(count) => Some(count),
+            ProgressChange::NewGeneration => None,
+        });
+        if let Some(count) = counts.find(|count| count.run == run) {
+            count.succeeded += succeeded;
+            count.failed += failed;
+            count.retries += retries;
+            return;
+        }
+        self.progress.push(ProgressChange::Count(ProgressCount {
+            run,
+            seq: event.seq,
+            succeeded,
+            failed,
+            retries,
+        }));
+    }
+}
+
+impl ProgressRow {
+    pub(crate) fn apply(&mut self, count: &ProgressCount) {
+        if self.is_stale {
+            self.failed = 0;
+            self.failed_since = count.seq;
+            self.is_stale = false;
+        }
+        self.succeeded += count.succeeded;
+        self.failed += count.failed;
+        self.retries += count.retries;
+    }
+
+    pub(crate) fn into_progress(self, run: StepRunId) -> LoopProgress {
+        LoopProgress {
+            run,
+            succeeded: self.succeeded,
+            failed: self.failed,
+            retries: self.retries,
+        }
+    }
+}
+
+impl IterationBlock {
+    /// Whether one of these iterations is in the block.
+    pub(crate) fn has_any(&self, iterations: &Range<u64>) -> bool {
+        indices(self.block, self.iterations).any(|index| iterations.contains(&index))
+    }
+}
+
+/// The block that an iteration is in.
+pub(crate) fn block_of(iteration: u64) -> u64 {
+    iteration / BLOCK_SIZE
+}
+
+/// The iterations that the bits of a block stand for, ascending.
+pub(crate) fn indices(block: u64, bits: u64) -> impl Iterator<Item = u64> {
+    let is_set = move |bit: &u64| bits & (1 << bit) != 0;
+    let first = block * BLOCK_SIZE;
+    (0..BLOCK_SIZE).filter(is_set).map(move |bit| first + bit)
+}
+
+/// Whether an event is found by its iteration: ends of tasks, attempts and iterations, manifests and retries.
+pub(crate) fn is_indexed(event: &Event) -> bool {
+    event.at.iteration.is_some()
+        && matches!(
+            event.body,
+            Body::TaskDone(_)
+                | Body::TaskFailed(_)
+                | Body::AttemptDone(_)
+                | Body::AttemptFailed(_)
+                | Body::ManifestUpdated(_)
+                | Body::PolicyEvaluated(_)
+                | Body::IterationDone(_)
+                | Body::IterationFailed(_)
+        )
+}
+
+/// Whether an event is indexed under one of these iterations of a loop run.
+pub(crate) fn is_of_iterations(event: &Event, run: &StepRunId, iterations: &Range<u64>) -> bool {
+    let is_wanted = |index| iterations.contains(&index);
+    event.at.iteration.is_some_and(is_wanted)
+        && event.at.run == run.run
+        && event.at.step.as_ref() == Some(&run.step)
+        && is_indexed(event)
+}
+
+/// Whether an outline of the run can do without an event.
+fn is_detail(event: &Event) -> bool {
+    event.at.iteration.is_some()
+        || matches!(
+            event.body,
+            Body::CommandIssued(_)
+                | Body::CommandClaimed(_)
+                | Body::IterationScheduled(_)
+                | Body::CtxPatched(_)
+                | Body::TimerSet(_)
+                | Body::TimerFired(_)
+        )
+}
+
+fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: &Event) {
+    let Some(iteration) = event.at.iteration.filter(|_| is_indexed(event)) else {
+        return;
+    };
+    let Some(run) = event.at.step_run_id() else {
+        return;
+    };
+    let block = block_of(iteration);
+    let bit = 1 << (iteration % BLOCK_SIZE);
+    let entry = blocks.entry((run.clone(), block));
+    let found = entry.or_insert_with(|| IterationBlock {
+        run,
+        block,
+        seq: event.seq,
+        iterations: 0,
+        failed: 0,
+    });
+    found.iterations |= bit;
+    if let Body::IterationFailed(_) = event.body {
+        found.failed |= bit;
+    }
+}

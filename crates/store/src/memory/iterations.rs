@@ -1,0 +1,63 @@
+//! Iterations of loops, computed from the log when they are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use model::event::Event;
+use model::id::StepRunId;
+
+use crate::iterations::{
+    IterationDelta, ProgressChange, ProgressRow, indices, is_indexed, is_of_iterations,
+};
+use crate::rows::LoopProgress;
+
+pub(super) fn loops(log: &[Event]) -> Vec<LoopProgress> {
+    let rows = progress_rows(log).into_iter();
+    rows.map(|(run, row)| row.into_progress(run)).collect()
+}
+
+pub(super) fn iteration_events(
+    log: &[Event],
+    run: &StepRunId,
+    iterations: &Range<u64>,
+) -> Vec<Event> {
+    let events = log.iter();
+    let wanted = events.filter(|event| is_of_iterations(event, run, iterations));
+    wanted.cloned().collect()
+}
+
+pub(super) fn failed_iterations(log: &[Event], run: &StepRunId, limit: usize) -> Vec<u64> {
+    let rows = progress_rows(log);
+    let since = rows.get(run).map(|row| row.failed_since);
+    let current = log.iter().filter(|event| Some(event.seq) >= since);
+    let current: Vec<Event> = current.cloned().collect();
+    let blocks = IterationDelta::of(&current).blocks.into_iter();
+    let blocks = blocks.filter(|block| block.run == *run);
+    let failed: BTreeSet<u64> = blocks
+        .flat_map(|block| indices(block.block, block.failed))
+        .collect();
+    failed.into_iter().take(limit).collect()
+}
+
+pub(super) fn iteration_count(log: &[Event], run: &StepRunId) -> u64 {
+    let recorded = log.iter().filter(|event| {
+        is_indexed(event) && event.at.run == run.run && event.at.step.as_ref() == Some(&run.step)
+    });
+    let indices = recorded.filter_map(|event| event.at.iteration);
+    indices.max().map_or(0, |index| index + 1)
+}
+
+fn progress_rows(log: &[Event]) -> BTreeMap<StepRunId, ProgressRow> {
+    let mut rows: BTreeMap<StepRunId, ProgressRow> = BTreeMap::new();
+    for change in IterationDelta::of(log).progress {
+        match change {
+            ProgressChange::NewGeneration => {
+                rows.values_mut().for_each(|row| row.is_stale = true);
+            }
+            ProgressChange::Count(count) => {
+                rows.entry(count.run.clone()).or_default().apply(&count);
+            }
+        }
+    }
+    rows
+}

@@ -1,0 +1,288 @@
+//! Rows of `loop_progress`, `iteration_index` and `iteration_span`: written with each append, and read.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use model::event::Event;
+use model::id::{ExecutionId, Name, Seq, StepRunId};
+use serde::Serialize;
+use tokio_postgres::types::Json;
+use tokio_postgres::{Row, Transaction};
+
+use crate::damage::Rows;
+use crate::error::Error;
+use crate::iterations::{
+    IterationBlock, IterationDelta, ProgressChange, block_of, indices, is_of_iterations,
+};
+use crate::postgres::failure::Fault;
+use crate::postgres::pool::Pool;
+use crate::postgres::read::{APPENDS_AT, find, find_one};
+use crate::postgres::rows::{self, count, integer, seq, small, unsigned};
+use crate::rows::LoopProgress;
+
+/// Rows of the log read at a time.
+const PAGE: i64 = 100;
+
+/// What the commits of a batch change, as `noetl.write_iterations` reads it; `m` names members from 1.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct IterationChanges {
+    progress: Vec<ProgressJson>,
+    blocks: Vec<BlockJson>,
+    spans: Vec<SpanJson>,
+}
+
+/// A change to `loop_progress`; without a step, a new generation.
+#[derive(Debug, Default, Serialize)]
+struct ProgressJson {
+    m: i32,
+    step: Option<String>,
+    run: u32,
+    seq: u64,
+    succeeded: u64,
+    failed: u64,
+    retries: u64,
+}
+
+/// A new row of `iteration_index`.
+#[derive(Debug, Serialize)]
+struct BlockJson {
+    m: i32,
+    step: String,
+    run: u32,
+    block: u64,
+    seq: u64,
+    iterations: i64,
+    failed: i64,
+}
+
+/// A row of `iteration_span`, new or as the continuation of another.
+#[derive(Debug, Serialize)]
+struct SpanJson {
+    m: i32,
+    seq_first: u64,
+    seq_last: u64,
+}
+
+impl IterationChanges {
+    pub(super) fn is_empty(&self) -> bool {
+        self.progress.is_empty() && self.blocks.is_empty() && self.spans.is_empty()
+    }
+
+    /// Adds what the events of a member change.
+    pub(super) fn add(&mut self, member: i32, delta: &IterationDelta) {
+        let m = member;
+        self.progress
+            .extend(delta.progress.iter().map(|change| match change {
+                ProgressChange::NewGeneration => ProgressJson {
+                    m,
+                    ..ProgressJson::default()
+                },
+                ProgressChange::Count(count) => ProgressJson {
+                    m,
+                    step: Some(count.run.step.to_string()),
+                    run: count.run.run,
+                    seq: count.seq.0,
+                    succeeded: count.succeeded,
+                    failed: count.failed,
+                    retries: count.retries,
+                },
+            }));
+        self.blocks
+            .extend(delta.blocks.iter().map(|block| BlockJson {
+                m,
+                step: block.run.step.to_string(),
+                run: block.run.run,
+                block: block.block,
+                seq: block.seq.0,
+                iterations: block.iterations.cast_signed(),
+                failed: block.failed.cast_signed(),
+            }));
+        self.spans.extend(delta.span.iter().map(|span| SpanJson {
+            m,
+            seq_first: span.first.0,
+            seq_last: span.last.0,
+        }));
+    }
+}
+
+/// Writes the rows of an execution that has none, from its log.
+pub(super) async fn rebuild(transaction: &Transaction<'_>, id: ExecutionId) -> Result<(), Fault> {
+    let page = "SELECT seq_first, body FROM noetl.log
+        WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
+    let write = "SELECT noetl.write_iterations(ARRAY[0], ARRAY[$1::bigint], $2)";
+    let mut reading = Rows::after(id, Seq(0));
+    let mut last = Seq(0);
+    loop {
+        let appends = transaction
+            .query(page, &[&id.0, &integer(last.0), &PAGE])
+            .await?;
+        let mut changes = IterationChanges::default();
+        for append in &appends {
+            let events = rows::events(&mut reading, append)?;
+            last = events.last().map_or(last, |event| event.seq);
+            changes.add(1, &IterationDelta::of(&events));
+        }
+        if !changes.is_empty() {
+            transaction.query(write, &[&id.0, &Json(&changes)]).await?;
+        }
+        if appends.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes the rows of every execution, in a store that an earlier version left. A damaged log gets what can be read of it.
+pub(super) async fn index_old_logs(transaction: &Transaction<'_>) -> Result<(), Fault> {
+    let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
+    for row in transaction.query(list, &[]).await? {
+        let id = ExecutionId(row.try_get(0)?);
+        match rebuild(transaction, id).await {
+            Err(Fault::Row(error)) => {
+                tracing::warn!(execution_id = %id, %error, "failed to index the iterations of a damaged log");
+            }
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn loops(pool: &Pool, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+    const LOOPS: &str = "SELECT step_name, run, succeeded, failed, retries FROM noetl.loop_progress
+        WHERE execution_id = $1 ORDER BY step_name COLLATE \"C\", run";
+    find(pool, LOOPS, &[&id.0], |row| {
+        Ok(LoopProgress {
+            run: StepRunId {
+                step: Name::from(row.try_get::<_, &str>(0)?),
+                run: count(row, 1)?,
+            },
+            succeeded: unsigned(row, 2)?,
+            failed: unsigned(row, 3)?,
+            retries: unsigned(row, 4)?,
+        })
+    })
+    .await
+}
+
+pub(super) async fn iteration_events(
+    pool: &Pool,
+    id: ExecutionId,
+    run: &StepRunId,
+    iterations: Range<u64>,
+) -> Result<Vec<Event>, Error> {
+    const BLOCKS: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
+        WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND block BETWEEN $4 AND $5";
+    if iterations.is_empty() {
+        return Ok(Vec::new());
+    }
+    let first = integer(block_of(iterations.start));
+    let last = integer(block_of(iterations.end - 1));
+    let (step, number) = (run.step.as_str(), small(run.run));
+    let blocks = find(
+        pool,
+        BLOCKS,
+        &[&id.0, &step, &number, &first, &last],
+        |row| block(row, run),
+    )
+    .await?;
+    let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
+    let seqs: BTreeSet<i64> = blocks.map(|block| integer(block.seq.0)).collect();
+    let seqs: Vec<i64> = seqs.into_iter().collect();
+    let appends = find(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
+        rows::events(&mut Rows::single(id), row)
+    })
+    .await?;
+    let events = appends.into_iter().flatten();
+    Ok(events
+        .filter(|event| is_of_iterations(event, run, &iterations))
+        .collect())
+}
+
+/// Reads `block, seq, iterations, failed`.
+fn block(row: &Row, run: &StepRunId) -> Result<IterationBlock, Fault> {
+    Ok(IterationBlock {
+        run: run.clone(),
+        block: unsigned(row, 0)?,
+        seq: seq(row, 1)?,
+        iterations: row.try_get::<_, i64>(2)?.cast_unsigned(),
+        failed: row.try_get::<_, i64>(3)?.cast_unsigned(),
+    })
+}
+
+pub(super) async fn failed_iterations(
+    pool: &Pool,
+    id: ExecutionId,
+    run: &StepRunId,
+    limit: usize,
+) -> Result<Vec<u64>, Error> {
+    // Blocks come in order, so that so many rows hold at least as many iterations, or all.
+    const FAILED: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
+        WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND failed <> 0
+            AND seq >= (SELECT failed_since FROM noetl.loop_progress p
+                WHERE p.execution_id = $1 AND p.step_name = $2 AND p.run = $3)
+        ORDER BY block LIMIT $4";
+    let (step, number, most) = (run.step.as_str(), small(run.run), integer(limit as u64));
+    let blocks = find(pool, FAILED, &[&id.0, &step, &number, &most], |row| {
+        block(row, run)
+    })
+    .await?;
+    let failed: BTreeSet<u64> = blocks
+        .iter()
+        .flat_map(|block| indices(block.block, block.failed))
+        .collect();
+    Ok(failed.into_iter().take(limit).collect())
+}
+
+pub(super) async fn iteration_count(
+    pool: &Pool,
+    id: ExecutionId,
+    run: &StepRunId,
+) -> Result<u64, Error> {
+    const LAST: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
+        WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND block = (
+            SELECT max(block) FROM noetl.iteration_index WHERE execution_id = $1 AND step_name = $2 AND run = $3)";
+    let (step, number) = (run.step.as_str(), small(run.run));
+    let blocks = find(pool, LAST, &[&id.0, &step, &number], |row| block(row, run)).await?;
+    let recorded = blocks
+        .iter()
+        .flat_map(|block| indices(block.block, block.iterations));
+    Ok(recorded.max().map_or(0, |index| index + 1))
+}
+
+pub(super) async fn outline(
+    pool: &Pool,
+    id: ExecutionId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Event>, Error> {
+    const SPAN: &str = "SELECT seq_first, seq_last FROM noetl.iteration_span
+        WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT 1";
+    const APPENDS: &str = "SELECT seq_first, body FROM noetl.log
+        WHERE execution_id = $1 AND seq_last > $2 AND seq_last < $3 ORDER BY seq_last LIMIT $4";
+    let mut events: Vec<Event> = Vec::new();
+    let mut position = after;
+    while events.len() < limit {
+        let from = integer(position.0);
+        let span = find_one(pool, SPAN, &[&id.0, &from], |row| {
+            Ok((integer(unsigned(row, 0)?), seq(row, 1)?))
+        })
+        .await?;
+        let until = span.map_or(i64::MAX, |(first, _)| first);
+        let mut reading = Rows::after(id, position);
+        let appends = find(pool, APPENDS, &[&id.0, &from, &until, &PAGE], |row| {
+            rows::events(&mut reading, row)
+        })
+        .await?;
+        let is_page = integer(appends.len() as u64) == PAGE;
+        let last = appends.last().and_then(|append| append.last());
+        let last = last.map(|event| event.seq);
+        let news = appends.into_iter().flatten();
+        let room = limit - events.len();
+        events.extend(news.filter(|event| event.seq > after).take(room));
+        position = match (last.filter(|_| is_page), span) {
+            (Some(last), _) => last,
+            (None, Some((_, last))) => last,
+            (None, None) => break,
+        };
+    }
+    Ok(events)
+}

@@ -1,0 +1,287 @@
+//! Rows of `loop_progress`, `iteration_index` and `iteration_span`: written with each append, and read.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use model::event::Event;
+use model::id::{ExecutionId, Name, Seq, StepRunId};
+use rusqlite::{Connection, Row, params};
+
+use crate::damage::Rows;
+use crate::iterations::{
+    IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, block_of, indices,
+    is_of_iterations,
+};
+use crate::rows::LoopProgress;
+use crate::sqlite::read::{self, Fault};
+use crate::sqlite::rows::{integer, unsigned};
+
+/// Writes what the events of one append change.
+pub(super) fn write(
+    db: &Connection,
+    id: ExecutionId,
+    delta: &IterationDelta,
+) -> rusqlite::Result<()> {
+    for change in &delta.progress {
+        match change {
+            ProgressChange::NewGeneration => {
+                db.prepare_cached("UPDATE loop_progress SET is_stale = 1 WHERE execution_id = ?1")?
+                    .execute([id.0])?;
+            }
+            ProgressChange::Count(count) => write_count(db, id, count)?,
+        }
+    }
+    for block in &delta.blocks {
+        write_block(db, id, block)?;
+    }
+    if let Some(span) = delta.span {
+        write_span(db, id, span)?;
+    }
+    Ok(())
+}
+
+fn write_count(db: &Connection, id: ExecutionId, count: &ProgressCount) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO loop_progress (execution_id, step_name, run, succeeded, failed, retries, failed_since, is_stale)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0)
+         ON CONFLICT DO UPDATE SET succeeded = succeeded + ?4, failed = iif(is_stale, 0, failed) + ?5,
+             retries = retries + ?6, failed_since = iif(is_stale, ?7, failed_since), is_stale = 0",
+    )?
+    .execute(params![
+        id.0,
+        count.run.step.as_str(),
+        count.run.run,
+        integer(count.succeeded),
+        integer(count.failed),
+        integer(count.retries),
+        integer(count.seq.0),
+    ])?;
+    Ok(())
+}
+
+fn write_block(db: &Connection, id: ExecutionId, block: &IterationBlock) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO iteration_index (execution_id, step_name, run, block, seq, iterations, failed)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        id.0,
+        block.run.step.as_str(),
+        block.run.run,
+        integer(block.block),
+        integer(block.seq.0),
+        block.iterations.cast_signed(),
+        block.failed.cast_signed(),
+    ])?;
+    Ok(())
+}
+
+/// Extends the span that ends just before this one, or adds it.
+fn write_span(db: &Connection, id: ExecutionId, span: SeqSpan) -> rusqlite::Result<()> {
+    let (first, last) = (integer(span.first.0), integer(span.last.0));
+    let extended = db
+        .prepare_cached(
+            "UPDATE iteration_span SET seq_last = ?3 WHERE execution_id = ?1 AND seq_last = ?2 - 1",
+        )?
+        .execute(params![id.0, first, last])?;
+    if extended == 0 {
+        db.prepare_cached(
+            "INSERT INTO iteration_span (execution_id, seq_first, seq_last) VALUES (?1, ?2, ?3)",
+        )?
+        .execute(params![id.0, first, last])?;
+    }
+    Ok(())
+}
+
+/// Writes the rows of an execution that has none, from its log.
+pub(super) fn rebuild(db: &Connection, id: ExecutionId) -> Result<(), Fault> {
+    let mut appends = db.prepare_cached(
+        "SELECT seq_first, body FROM log WHERE execution_id = ?1 ORDER BY seq_last",
+    )?;
+    let mut found = appends.query([id.0])?;
+    let mut reading = Rows::after(id, Seq(0));
+    while let Some(row) = found.next()? {
+        let events = read::append(&mut reading, id, row)?;
+        write(db, id, &IterationDelta::of(&events))?;
+    }
+    Ok(())
+}
+
+/// Writes the rows of every execution, in a store that an earlier version left. A damaged log gets what can be read of it.
+pub(super) fn index_old_logs(db: &Connection) -> rusqlite::Result<()> {
+    let mut list = db.prepare("SELECT execution_id FROM execution ORDER BY execution_id")?;
+    let ids = list.query_map([], |row| row.get(0))?;
+    let ids: Vec<i64> = ids.collect::<rusqlite::Result<_>>()?;
+    for id in ids {
+        match rebuild(db, ExecutionId(id)) {
+            Ok(()) => {}
+            Err(Fault::Sqlite(error)) => return Err(error),
+            Err(Fault::Damaged(error)) => {
+                tracing::warn!(execution_id = id, %error, "failed to index the iterations of a damaged log");
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn loops(db: &Connection, id: ExecutionId) -> Result<Vec<LoopProgress>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT step_name, run, succeeded, failed, retries FROM loop_progress
+         WHERE execution_id = ?1 ORDER BY step_name, run",
+    )?;
+    let found = statement.query_map([id.0], |row| {
+        Ok(LoopProgress {
+            run: StepRunId {
+                step: Name::from(row.get_ref(0)?.as_str()?),
+                run: row.get(1)?,
+            },
+            succeeded: unsigned(row, 2)?,
+            failed: unsigned(row, 3)?,
+            retries: unsigned(row, 4)?,
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn iteration_events(
+    db: &Connection,
+    id: ExecutionId,
+    run: &StepRunId,
+    iterations: Range<u64>,
+) -> Result<Vec<Event>, Fault> {
+    if iterations.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut statement = db.prepare_cached(
+        "SELECT block, seq, iterations, failed FROM iteration_index
+         WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block BETWEEN ?4 AND ?5",
+    )?;
+    let (first, last) = (block_of(iterations.start), block_of(iterations.end - 1));
+    let values = params![
+        id.0,
+        run.step.as_str(),
+        run.run,
+        integer(first),
+        integer(last)
+    ];
+    let blocks = statement.query_map(values, |row| block(row, run))?;
+    let mut seqs = BTreeSet::new();
+    for block in blocks {
+        let block = block?;
+        if block.has_any(&iterations) {
+            seqs.insert(block.seq);
+        }
+    }
+    let mut events = Vec::new();
+    let mut last = Seq(0);
+    for seq in seqs {
+        if seq <= last {
+            continue;
+        }
+        let append = read::append_with(db, id, seq)?;
+        last = append.last().map_or(last, |event| event.seq);
+        let wanted = |event: &Event| is_of_iterations(event, run, &iterations);
+        events.extend(append.into_iter().filter(wanted));
+    }
+    Ok(events)
+}
+
+/// Reads `block, seq, iterations, failed`.
+fn block(row: &Row<'_>, run: &StepRunId) -> rusqlite::Result<IterationBlock> {
+    Ok(IterationBlock {
+        run: run.clone(),
+        block: unsigned(row, 0)?,
+        seq: Seq(unsigned(row, 1)?),
+        iterations: row.get::<_, i64>(2)?.cast_unsigned(),
+        failed: row.get::<_, i64>(3)?.cast_unsigned(),
+    })
+}
+
+pub(super) fn failed_iterations(
+    db: &Connection,
+    id: ExecutionId,
+    run: &StepRunId,
+    limit: usize,
+) -> Result<Vec<u64>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT block, seq, iterations, failed FROM iteration_index INDEXED BY iteration_failed
+         WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND failed <> 0
+             AND seq >= (SELECT failed_since FROM loop_progress p
+                 WHERE p.execution_id = ?1 AND p.step_name = ?2 AND p.run = ?3)
+         ORDER BY block",
+    )?;
+    let mut found = statement.query(params![id.0, run.step.as_str(), run.run])?;
+    let mut failed = BTreeSet::new();
+    while let Some(row) = found.next()? {
+        let block = block(row, run)?;
+        if failed.len() >= limit
+            && failed
+                .last()
+                .is_some_and(|last| block_of(*last) < block.block)
+        {
+            break;
+        }
+        failed.extend(indices(block.block, block.failed));
+    }
+    Ok(failed.into_iter().take(limit).collect())
+}
+
+pub(super) fn iteration_count(
+    db: &Connection,
+    id: ExecutionId,
+    run: &StepRunId,
+) -> Result<u64, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT block, seq, iterations, failed FROM iteration_index
+         WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block = (
+             SELECT max(block) FROM iteration_index WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3)",
+    )?;
+    let values = params![id.0, run.step.as_str(), run.run];
+    let mut count = 0;
+    for found in statement.query_map(values, |row| block(row, run))? {
+        let found = found?;
+        let last = indices(found.block, found.iterations).last();
+        count = count.max(last.map_or(0, |index| index + 1));
+    }
+    Ok(count)
+}
+
+pub(super) fn outline(
+    db: &Connection,
+    id: ExecutionId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<Event>, Fault> {
+    let mut next_span = db.prepare_cached(
+        "SELECT seq_first, seq_last FROM iteration_span
+         WHERE execution_id = ?1 AND seq_last > ?2 ORDER BY seq_last LIMIT 1",
+    )?;
+    let mut appends = db.prepare_cached(
+        "SELECT seq_first, body FROM log
+         WHERE execution_id = ?1 AND seq_last > ?2 AND seq_last < ?3 ORDER BY seq_last",
+    )?;
+    let mut events: Vec<Event> = Vec::new();
+    let mut position = after;
+    loop {
+        let mut spans = next_span.query(params![id.0, integer(position.0)])?;
+        let span = match spans.next()? {
+            Some(row) => Some((unsigned(row, 0)?, unsigned(row, 1)?)),
+            None => None,
+        };
+        let until = span.map_or(i64::MAX, |(first, _)| integer(first));
+        let mut found = appends.query(params![id.0, integer(position.0), until])?;
+        let mut reading = Rows::after(id, position);
+        while events.len() < limit
+            && let Some(row) = found.next()?
+        {
+            let unpacked = read::append(&mut reading, id, row)?;
+            let room = limit - events.len();
+            let news = unpacked.into_iter().filter(|event| event.seq > after);
+            events.extend(news.take(room));
+        }
+        match span {
+            Some((_, last)) if events.len() < limit => position = Seq(last),
+            _ => return Ok(events),
+        }
+    }
+}
