@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Input;
-use store::{MessageKey, OldRows};
+use store::{MessageKey, OldRows, RemovedRows};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -26,13 +26,20 @@ const STANDSTILL: Duration = Duration::from_secs(5);
 /// How many timers or messages one sweep takes up.
 pub(crate) const BATCH: usize = 256;
 
-/// How often old rows are looked for, and how many are removed at once.
+/// How often old rows are looked for, and how many of each kind are removed at once.
 const OLD_ROWS_EVERY: Duration = Duration::from_secs(600);
 const OLD_ROWS_AT_ONCE: u32 = 1_000;
-/// How long the session of a worker is kept after its end.
-const SESSIONS_KEPT: Duration = Duration::from_secs(24 * 3_600);
-/// How long a `dedup` word is kept after the end of its run, and an answer to a message.
-const WORDS_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// While old rows are left, their removal pauses for so many times as long as it took.
+const REMOVAL_PAUSE: u32 = 4;
+/// How long the session of a worker is retained after its end, so that lists and people can tell what became of a worker.
+const SESSIONS_RETAINED: Duration = Duration::from_secs(24 * 3_600);
+/// How long the traces of requests from outside are retained: a `dedup` word after the end of its run, the state of an
+/// asynchronous batch and its idempotency key after its end, the answer to a control request. A client that repeats a
+/// request does so within minutes or hours; one that uses a key again after a week means another request.
+const REQUESTS_RETAINED: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How long the key of a consumed message between runs is retained. Only the server that committed the message can send
+/// it again, for the seconds in which it repeats a commit whose response was lost.
+const MESSAGES_RETAINED: Duration = Duration::from_secs(3_600);
 
 /// What wakes the sweeps early.
 #[derive(Default)]
@@ -94,22 +101,28 @@ impl Part {
     }
 }
 
-/// Removes rows that nobody asks for any more. A session is kept for a day after its end, so that lists and people can
-/// tell what became of a worker. A `dedup` word is kept for a week after its run has ended: a client that tries again
-/// does so within minutes or hours, and one that uses a word again after a week means another run.
+/// Removes rows whose retention has passed, in slices with pauses between them, so that commits are not held up.
 async fn remove_old_rows(shared: Arc<Shared>) {
     loop {
         let now = shared.store.now();
         let old = OldRows {
-            sessions_before: now.before(SESSIONS_KEPT),
-            words_before: now.before(WORDS_KEPT),
+            sessions_before: now.before(SESSIONS_RETAINED),
+            requests_before: now.before(REQUESTS_RETAINED),
+            messages_before: now.before(MESSAGES_RETAINED),
             limit: OLD_ROWS_AT_ONCE,
         };
+        let started = Instant::now();
         let wait = match shared.store.remove_old(old).await {
-            Ok(0) => OLD_ROWS_EVERY,
-            Ok(_) => IDLE,
+            Ok(rows) => {
+                metrics::counter!(crate::metrics::REMOVED).increment(rows.removed);
+                if rows == RemovedRows::default() {
+                    OLD_ROWS_EVERY
+                } else {
+                    started.elapsed() * REMOVAL_PAUSE
+                }
+            }
             Err(error) => {
-                tracing::warn!(%error, "cannot remove old rows; trying again later");
+                tracing::warn!(%error, "failed to remove old rows; retrying later");
                 OLD_ROWS_EVERY
             }
         };

@@ -31,6 +31,17 @@ impl Place {
         Self::Database(peers::Postgres::shared().fresh_database())
     }
 
+    /// A connection to the database beside the servers.
+    pub(crate) async fn raw(&self) -> tokio_postgres::Client {
+        let Self::Database(database) = self else {
+            panic!("a directory has no connections");
+        };
+        let connected = tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await;
+        let (client, connection) = connected.expect("the database is up");
+        tokio::spawn(connection);
+        client
+    }
+
     /// Where the database listens.
     pub(crate) fn server_address(&self) -> String {
         let Self::Database(database) = self else {

@@ -12,7 +12,8 @@ use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
     ExecutionRow, Filter, Foreign, Held, LostClaim, Message, MessageKey, OldRows, OpenCommand,
-    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, ResultRow, Sqlite, StepState, Store, TokenRow,
+    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, RemovedRows, ResultRow, Sqlite, StepState, Store,
+    TokenRow,
 };
 
 use tests::sim::Random;
@@ -177,7 +178,7 @@ impl<S: Store> Store for Stored<S> {
     async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
         held(self.inner.take_back(key)).await
     }
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
         held(self.inner.remove_old(old)).await
     }
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {

@@ -5,6 +5,7 @@
 mod access;
 mod build;
 mod log;
+mod retention;
 mod safe;
 mod shared;
 mod site;
@@ -13,6 +14,7 @@ mod work;
 pub use access::*;
 pub use build::{PlainStep, request};
 pub use log::*;
+pub use retention::*;
 pub use safe::*;
 pub use shared::*;
 pub use site::Site;

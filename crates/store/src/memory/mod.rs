@@ -5,6 +5,7 @@
 
 mod access;
 mod process;
+mod removal;
 mod safe;
 mod state;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::postgres::failure::Fault;
 use crate::postgres::pool::{Pool, Twice, Values};
 use crate::postgres::read::{find, find_one};
 use crate::postgres::rows::{command_id, count, integer, owner_id, parsed, seq, unsigned};
+use crate::store::has_retention;
 
 async fn run(pool: &Pool, sql: &'static str, values: Values<'_>) -> Result<(), Error> {
     pool.query(Twice::Harmless, sql, values).await.map(drop)
@@ -113,9 +114,9 @@ pub(super) async fn setting(pool: &Pool, key: &str) -> Result<Option<String>, Er
 
 /// What another process sets at the same time is not seen by the statement that loses to it, but by the next.
 pub(super) async fn set_setting_once(pool: &Pool, key: &str, value: &str) -> Result<String, Error> {
-    const SET: &str =
-        "INSERT INTO noetl.setting (key, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    run(pool, SET, &[&key, &value]).await?;
+    const SET: &str = "INSERT INTO noetl.setting (key, value, retained_from)
+        VALUES ($1, $2, CASE WHEN $3 THEN noetl.micros() END) ON CONFLICT DO NOTHING";
+    run(pool, SET, &[&key, &value, &has_retention(key)]).await?;
     let kept = setting(pool, key).await?;
     kept.ok_or_else(|| Error::Unavailable("a setting vanished".into()))
 }

@@ -21,7 +21,7 @@ use crate::postgres::side::{self, Hints};
 use crate::postgres::{access, append, change, migrate, pooler, read, rebuild};
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
 };
 use crate::safe::Safe;
 
@@ -201,7 +201,7 @@ impl Store for Postgres {
         change::take_back(&self.work, key).await
     }
 
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
         change::remove_old(&self.lists, old).await
     }
 

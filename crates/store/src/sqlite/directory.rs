@@ -22,7 +22,7 @@ use crate::ids::Ids;
 use crate::memory::Clock;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
@@ -31,7 +31,7 @@ use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
 use crate::sqlite::readers::Readers;
 use crate::sqlite::writer::{Job, Pen, Refusal, Refused, Request};
-use crate::sqlite::{access, append, change, clock, open, read, writer};
+use crate::sqlite::{access, append, change, clock, open, read, removal, writer};
 use crate::verify::Damage;
 
 /// So many writes may wait; more wait to wait.
@@ -344,17 +344,21 @@ impl Store for Sqlite {
     }
 
     async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
-        let answer = answer.to_owned();
-        self.write(move |db| change::refuse_message(db, key, &answer))
+        let (answer, now) = (answer.to_owned(), self.now());
+        self.write(move |db| change::refuse_message(db, key, &answer, now))
             .await
     }
 
     async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
-        self.write(move |db| Ok(change::take_back(db, key)?)).await
+        let now = self.now();
+        self.write(move |db| Ok(change::take_back(db, key, now)?))
+            .await
     }
 
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
-        self.write(move |db| change::remove_old(db, old)).await
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
+        let now = self.now();
+        self.write(move |db| removal::remove_old(db, old, now))
+            .await
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
@@ -487,8 +491,8 @@ impl Store for Sqlite {
     }
 
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
-        let (key, value) = (key.to_owned(), value.to_owned());
-        self.write(move |db| access::set_setting_once(db, &key, &value))
+        let (key, value, now) = (key.to_owned(), value.to_owned(), self.now());
+        self.write(move |db| access::set_setting_once(db, &key, &value, now))
             .await
     }
 

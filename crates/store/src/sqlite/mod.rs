@@ -14,6 +14,7 @@ mod owners;
 mod private;
 mod read;
 mod readers;
+mod removal;
 mod rows;
 mod safe;
 #[cfg(test)]
