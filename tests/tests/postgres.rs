@@ -7,8 +7,8 @@ use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use serde_json::Value;
 use store::contract::{PlainStep, Site, request};
 use store::{
-    Adoption, CommandChange, Commit, Committed, Error, Fence, OldRows, OwnerId, Postgres, PostgresOptions,
-    PostgresUrl, Snapshot, Store,
+    Adoption, CommandChange, Commit, Committed, Error, Fence, OldRows, OwnerId, Postgres,
+    PostgresOptions, PostgresUrl, Snapshot, Store,
 };
 use tests::peers::{self, Database, Proxy};
 use tokio::runtime::Handle;
@@ -121,6 +121,9 @@ const BEFORE_RETENTION: &str = "
     DROP FUNCTION noetl.record_consumption;
     ALTER TABLE noetl.message DROP COLUMN consumed_at;
     ALTER TABLE noetl.setting DROP COLUMN retained_from;
+    ALTER TABLE noetl.message DROP CONSTRAINT message_key, ADD CONSTRAINT message_key UNIQUE (from_id, seq, n),
+        ADD PRIMARY KEY (ordinal);
+    ALTER TABLE noetl.runtime DROP COLUMN clock_offset;
     DELETE FROM noetl.migration WHERE version = 7;
     INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES (1, 2, 0, 7, NULL), (1, 2, 1, 7, '\"x\"');
     INSERT INTO noetl.setting (key, value)

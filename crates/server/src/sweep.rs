@@ -175,12 +175,9 @@ async fn timers(shared: Arc<Shared>) {
         if let Err(error) = fire_due(&shared).await {
             tracing::warn!(%error, "cannot look for due timers; trying again");
         }
-        let next = shared
-            .store
-            .next_timer(Some(&shared.owner))
-            .await
-            .ok()
-            .flatten();
+        let until = shared.store.now().after(IDLE);
+        let next = shared.store.next_timer(Some(&shared.owner), until).await;
+        let next = next.ok().flatten();
         let wait = next.map_or(IDLE, |due| due.since(shared.store.now()).min(IDLE));
         tokio::select! {
             () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
@@ -212,14 +209,11 @@ pub(crate) async fn post(
 /// Finds claims whose holders are gone and commands nobody took.
 async fn claims(shared: Arc<Shared>) {
     let mut last = Instant::now();
-    let mut clocks = Clocks::read(&shared);
     let mut spared_until = None;
     loop {
         tokio::time::sleep(IDLE).await;
-        let before = std::mem::replace(&mut clocks, Clocks::read(&shared));
-        // While the store could not be written nobody could renew a session: each gets one more life. So does each
-        // when the store's clock jumps, because every session then seems to be over.
-        if last.elapsed() > STANDSTILL || clocks.jumped_since(&before) {
+        // While the store could not be written nobody could renew a session: each gets one more life.
+        if last.elapsed() > STANDSTILL {
             spared_until = Some(Instant::now() + SESSION_TTL);
         }
         let spares = spared_until.is_some_and(|until| Instant::now() < until);
@@ -227,27 +221,6 @@ async fn claims(shared: Arc<Shared>) {
             Ok(()) => last = Instant::now(),
             Err(error) => tracing::warn!(%error, "cannot look for lost claims; trying again"),
         }
-    }
-}
-
-/// The store's clock beside the one of this process, which never jumps.
-struct Clocks {
-    store: model::time::Time,
-    here: Instant,
-}
-
-impl Clocks {
-    fn read(shared: &Shared) -> Self {
-        Self {
-            store: shared.store.now(),
-            here: Instant::now(),
-        }
-    }
-
-    /// Whether the store's clock went on by much more than has passed here.
-    fn jumped_since(&self, before: &Self) -> bool {
-        let passed = self.here.duration_since(before.here);
-        self.store.since(before.store) > passed + STANDSTILL
     }
 }
 

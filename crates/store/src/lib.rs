@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;
+mod boot_time;
 mod commit;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;

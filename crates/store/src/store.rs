@@ -117,8 +117,9 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(ExecutionId, Seq)>, Error>;
 
-    /// When the next timer is due.
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error>;
+    /// When the next timer is due, if that is not later than a time.
+    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time)
+    -> Result<Option<Time>, Error>;
 
     /// Sends a message from outside an execution; the same key again changes nothing, consumed or not.
     async fn send(&self, message: Message) -> Result<(), Error>;

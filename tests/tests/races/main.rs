@@ -2,6 +2,7 @@
 //! what was committed, and no worker stays assigned to work that is gone.
 
 mod bounds;
+mod clock;
 mod control;
 mod dedup;
 mod node;

@@ -177,6 +177,22 @@ impl Node {
         }
     }
 
+    /// Ends the server, and waits until it has left the database's table of processes.
+    pub(crate) async fn end(self, raw: &tokio_postgres::Client) {
+        self.server.clone().stop().await;
+        drop(self);
+        let living = "SELECT count(*) FROM noetl.runtime WHERE heartbeat > 0";
+        while raw
+            .query_one(living, &[])
+            .await
+            .expect("the store's tables")
+            .get::<_, i64>(0)
+            > 0
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// A worker of this server, until the value is dropped.
     pub(crate) fn employ(&self, name: &str) -> DropGuard {
         let logs = results::FileLogs::open(self.dir.path().join("logs"));

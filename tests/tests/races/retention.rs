@@ -69,7 +69,9 @@ async fn batches_in_log(node: &Node, execution: ExecutionId) -> usize {
     let events = node.store.events(execution, model::id::Seq(0), 1_000);
     let events = events.await.expect("a log");
     let names = events.iter().map(|event| event.kind().to_string());
-    names.filter(|name| name == "batch.accepted" || name == "batch.failed").count()
+    names
+        .filter(|name| name == "batch.accepted" || name == "batch.failed")
+        .count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,7 +83,9 @@ async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retentio
         node.register("child", CHILD).await;
         node.register("parent", PARENT).await;
         let worker = node.employ("worker");
-        let execution = node.execute(&json!({"path": "parent", "dedup": "once"})).await;
+        let execution = node
+            .execute(&json!({"path": "parent", "dedup": "once"}))
+            .await;
         node.result(execution).await;
         send_batch(&node, execution).await;
         let recorded = batches_in_log(&node, execution).await;
@@ -91,6 +95,7 @@ async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retentio
         // The start of the child, its end, and the batch; the batch's two settings and the `dedup` word.
         assert_eq!(rows_left(&raw).await, (3, 3));
         drop(worker);
+        node.end(&raw).await;
     }
     raw.batch_execute(LATER).await.expect("the store's clock");
 

@@ -160,8 +160,12 @@ impl<S: Store> Store for Stored<S> {
     ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
         self.inner.due_timers(owner, limit).await
     }
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
-        self.inner.next_timer(owner).await
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
+        self.inner.next_timer(owner, until).await
     }
     async fn send(&self, message: Message) -> Result<(), Error> {
         held(self.inner.send(message)).await

@@ -261,8 +261,13 @@ impl Store for Memory {
         Ok(self.state().due_timers(owner, limit, self.now()))
     }
 
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
-        Ok(self.state().next_timer(owner))
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
+        let next = self.state().next_timer(owner);
+        Ok(next.filter(|due| *due <= until))
     }
 
     async fn send(&self, message: Message) -> Result<(), Error> {

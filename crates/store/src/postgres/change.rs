@@ -1,8 +1,7 @@
 //! Writes that are not commits: claims, sessions, messages, the catalog, ownership. Each is one statement.
 
-use std::time::Duration;
-
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, WorkerId};
+use model::time::Time;
 use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
@@ -48,12 +47,12 @@ pub(super) async fn release(
     run(pool, RELEASE, values).await.map(drop)
 }
 
-pub(super) async fn renew(pool: &Pool, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-    const RENEW: &str =
-        "INSERT INTO noetl.session (worker, expires_at) VALUES ($1, noetl.micros() + $2)
+pub(super) async fn renew(pool: &Pool, worker: &WorkerId, expires_at: Time) -> Result<(), Error> {
+    const RENEW: &str = "INSERT INTO noetl.session (worker, expires_at) VALUES ($1, $2)
         ON CONFLICT (worker) DO UPDATE SET expires_at = excluded.expires_at";
-    let ttl = i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX / 2);
-    run(pool, RENEW, &[&&*worker.0, &ttl]).await.map(drop)
+    run(pool, RENEW, &[&&*worker.0, &expires_at.0])
+        .await
+        .map(drop)
 }
 
 pub(super) async fn send(pool: &Pool, message: &Message) -> Result<(), Error> {
@@ -159,17 +158,25 @@ pub(super) async fn put_playbook(
     ))
 }
 
-pub(super) async fn adopt(pool: &Pool, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+pub(super) async fn adopt(
+    pool: &Pool,
+    id: ExecutionId,
+    me: &OwnerId,
+    now: Time,
+) -> Result<Adoption, Error> {
     const ADOPT: &str = "WITH was AS (
-            SELECT execution_id, owner FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE
+            SELECT owner FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE
         ), taken AS (
-            UPDATE noetl.execution e SET owner = $2 FROM was
-            WHERE e.execution_id = was.execution_id
-                AND (was.owner IS NULL OR was.owner = $2 OR NOT noetl.is_alive(was.owner))
+            UPDATE noetl.execution SET owner = $2
+            WHERE execution_id = $1 AND (
+                SELECT owner IS NULL OR owner = $2 OR NOT EXISTS (
+                    SELECT FROM noetl.runtime r WHERE r.owner = was.owner AND abs(r.heartbeat - $3) < 3000000 OFFSET 0
+                ) FROM was
+            )
             RETURNING 1
         )
         SELECT was.owner, EXISTS (SELECT FROM taken) FROM was";
-    let found = run(pool, ADOPT, &[&id.0, &&*me.0]).await?;
+    let found = run(pool, ADOPT, &[&id.0, &&*me.0, &now.0]).await?;
     let read = |row: &Row| -> Result<_, crate::postgres::failure::Fault> {
         Ok((
             row.try_get::<_, Option<String>>(0)?,

@@ -17,7 +17,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/postgres/0004_append_one.sql"),
     include_str!("../../migrations/postgres/0005_rows_by_key.sql"),
     include_str!("../../migrations/postgres/0006_traces_and_task_runs.sql"),
-    include_str!("../../migrations/postgres/0007_retention.sql"),
+    include_str!("../../migrations/postgres/0007_retention_plans_clock.sql"),
 ];
 
 /// Whoever migrates holds this lock.

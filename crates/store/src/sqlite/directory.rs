@@ -333,9 +333,13 @@ impl Store for Sqlite {
         Ok(due.map(|(id, seq, _)| (id, seq)).collect())
     }
 
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
         let owner = owner.cloned();
-        let next = self.read(move |db| read::timers(db, owner.as_ref(), Time(i64::MAX), 1));
+        let next = self.read(move |db| read::timers(db, owner.as_ref(), until, 1));
         Ok(next.await?.first().map(|(_, _, due)| *due))
     }
 

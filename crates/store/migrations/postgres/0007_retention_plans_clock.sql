@@ -31,7 +31,6 @@ AS $$
 DECLARE
     item record;
     run_end record;
-    row_count bigint;
 BEGIN
     removed := 0;
     postponed := 0;
@@ -65,19 +64,38 @@ BEGIN
         removed := removed + 1;
     END LOOP;
 
-    DELETE FROM noetl.message WHERE ordinal = ANY (ARRAY(
-        SELECT m.ordinal FROM noetl.message m
+    FOR item IN
+        SELECT m.from_id, m.seq, m.n FROM noetl.message m
         WHERE m.body IS NULL AND m.seq = 0 AND m.consumed_at < requests_before
         ORDER BY m.consumed_at LIMIT count_max FOR UPDATE SKIP LOCKED
-    ));
-    GET DIAGNOSTICS row_count = ROW_COUNT;
-    removed := removed + row_count;
-    DELETE FROM noetl.message WHERE ordinal = ANY (ARRAY(
-        SELECT m.ordinal FROM noetl.message m
+    LOOP
+        DELETE FROM noetl.message m WHERE m.from_id = item.from_id AND m.seq = item.seq AND m.n = item.n;
+        removed := removed + 1;
+    END LOOP;
+    FOR item IN
+        SELECT m.from_id, m.seq, m.n FROM noetl.message m
         WHERE m.body IS NULL AND m.seq > 0 AND m.consumed_at < messages_before
         ORDER BY m.consumed_at LIMIT count_max FOR UPDATE SKIP LOCKED
-    ));
-    GET DIAGNOSTICS row_count = ROW_COUNT;
-    removed := removed + row_count;
+    LOOP
+        DELETE FROM noetl.message m WHERE m.from_id = item.from_id AND m.seq = item.seq AND m.n = item.n;
+        removed := removed + 1;
+    END LOOP;
 END
 $$;
+
+-- Pending messages are read in the order of their arrival. Their own index must be the only one that gives this order, so
+-- that no plan reads the consumed ones.
+ALTER TABLE noetl.message DROP CONSTRAINT message_pkey;
+
+-- While a table is tiny, every index that a condition can use costs the same, and the planner takes the newest. The key by
+-- which rows are looked up must be that one: the others would be read as a whole once the table has grown.
+ALTER TABLE noetl.message DROP CONSTRAINT message_key, ADD CONSTRAINT message_key PRIMARY KEY (from_id, seq, n);
+ALTER TABLE noetl.execution DROP CONSTRAINT execution_pkey, ADD CONSTRAINT execution_pkey PRIMARY KEY (execution_id);
+ALTER TABLE noetl.command DROP CONSTRAINT command_pkey, ADD CONSTRAINT command_pkey PRIMARY KEY (execution_id, seq);
+
+-- A playbook is found by its hash through the index that also gives the order.
+DROP INDEX noetl.catalog_hash;
+CREATE INDEX catalog_hash ON noetl.catalog (hash, registered_at);
+
+-- How far the time of a process is ahead of the database's clock. Heartbeats are times of the process that wrote them.
+ALTER TABLE noetl.runtime ADD COLUMN clock_offset bigint NOT NULL DEFAULT 0;
