@@ -1,13 +1,14 @@
 //! A server gives the memory of a burst of runs back to the system.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tests::binary::Desk;
 use tests::peers;
 use tests::serving::Served;
+use tokio::time::Instant;
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
