@@ -22,7 +22,12 @@ impl Served {
 
     /// The same on this address.
     pub fn listen(desk: &Desk, address: &str, args: &[&str]) -> Self {
-        let serve = ["serve", "--store", "kept", "--listen", address];
+        Self::on_store(desk, "kept", &[&["--listen", address], args].concat())
+    }
+
+    /// A server on this store.
+    pub fn on_store(desk: &Desk, store: &str, args: &[&str]) -> Self {
+        let serve = ["serve", "--store", store];
         let (child, mut said) = begin(desk, &[&serve[..], args].concat());
         let ready = line(&mut said, "serving");
         let url = ready.split_whitespace().nth(1).expect("it says where");

@@ -1,23 +1,24 @@
-//! What a commit or a claim reads in Postgres does not depend on the planner's statistics.
+//! What a commit, a claim or a sweep reads in Postgres does not depend on the planner's statistics.
 //!
 //! The statistics are made as wrong as they can be: taken while the tables hold next to nothing, then kept while thousands
-//! of commands are queued. The database counts the rows that statements read.
+//! of rows are added to each. The database counts the rows that statements read.
 //!
 //! What reading a run costs does not depend on the number of its iterations, which older stores get an index of.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
+use model::id::{EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use store::contract::{FinishedLoop, PlainStep, finish_loop, request};
 use store::{
-    Ask, CommandChange, Commit, Committed, Fence, Postgres, PostgresOptions, PostgresUrl, Store,
+    Ask, CommandChange, Commit, Committed, Fence, OldRows, Postgres, PostgresOptions, PostgresUrl,
+    Store,
 };
 use tests::peers::{self, Database};
 use tokio_postgres::{Client, NoTls};
 
 /// Commands that nobody has claimed while the commits are measured.
-const QUEUED: i32 = 5_000;
+const QUEUED: i32 = 20_000;
 
 /// Executions that are committed together.
 const MEMBERS: usize = 20;
@@ -25,8 +26,46 @@ const MEMBERS: usize = 20;
 /// Appends of the command that the queue is copied from.
 const QUEUE_APPENDS: usize = 2;
 
+/// The tables that statements of the hot path and of the sweeps read.
+const TABLES: [&str; 9] = [
+    "catalog",
+    "command",
+    "event_key",
+    "execution",
+    "message",
+    "session",
+    "setting",
+    "step_state",
+    "timer",
+];
+
 /// More than the keys, commands and steps of a commit need; far less than the queue holds.
 const ROWS_PER_COMMIT_MAX: i64 = 40;
+
+/// More pages of indexes than a commit finds and changes its rows with; an index that is read as a whole has as many.
+const PAGES_PER_COMMIT_MAX: i64 = 120;
+
+/// What statements have read.
+#[derive(Debug, Clone, Copy)]
+struct Reads {
+    rows: i64,
+    index_pages: i64,
+}
+
+impl Reads {
+    fn since(self, before: Self) -> Self {
+        Self {
+            rows: self.rows - before.rows,
+            index_pages: self.index_pages - before.index_pages,
+        }
+    }
+
+    /// Whether it is what so many commits may read, and so many rows beside.
+    fn is_within(self, commits: i64, rows: i64) -> bool {
+        self.rows <= commits * ROWS_PER_COMMIT_MAX + rows
+            && self.index_pages <= commits * PAGES_PER_COMMIT_MAX + 3 * rows
+    }
+}
 
 struct Fixture {
     database: Database,
@@ -58,7 +97,7 @@ impl Fixture {
 
     /// Takes statistics now, and never again.
     async fn freeze_statistics(&self) {
-        for table in ["command", "execution", "event_key", "step_state", "session"] {
+        for table in TABLES {
             let freeze = format!(
                 "ALTER TABLE noetl.{table} SET (autovacuum_enabled = off); VACUUM ANALYZE noetl.{table}"
             );
@@ -84,7 +123,11 @@ impl Fixture {
                 (execution_id, seq, unit, pool, lease_epoch, issued_at, body)
             SELECT n, 4, 'step:a:run:1', 'queued', 0, n, (SELECT body FROM noetl.command)
             FROM generate_series(1::bigint, $1) AS n";
-        for statement in [executions, commands] {
+        let claimed = "INSERT INTO noetl.command
+                (execution_id, seq, unit, pool, worker, lease_epoch, issued_at, body)
+            SELECT n, 5, 'step:b:run:1', 'queued', 'busy', 1, n, (SELECT body FROM noetl.command LIMIT 1)
+            FROM generate_series(1::bigint, $1) AS n";
+        for statement in [executions, commands, claimed] {
             let count = i64::from(QUEUED);
             self.raw
                 .execute(statement, &[&count])
@@ -93,17 +136,21 @@ impl Fixture {
         }
     }
 
-    /// How many rows statements have read, once the database has counted this many rows of the log.
-    async fn rows_read(&self, log_rows: i64) -> i64 {
+    /// What statements have read, once the database has counted this many rows of the log.
+    async fn reads(&self, log_rows: i64) -> Reads {
         const READ: &str = "SELECT
-                (sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)))::bigint,
-                (sum(n_tup_ins) FILTER (WHERE relname = 'log'))::bigint
-            FROM pg_stat_user_tables WHERE schemaname = 'noetl'";
+                (sum(coalesce(t.seq_tup_read, 0) + coalesce(t.idx_tup_fetch, 0)))::bigint,
+                (sum(coalesce(b.idx_blks_hit, 0) + coalesce(b.idx_blks_read, 0)))::bigint,
+                (sum(t.n_tup_ins) FILTER (WHERE t.relname = 'log'))::bigint
+            FROM pg_stat_user_tables t JOIN pg_statio_user_tables b USING (relid) WHERE t.schemaname = 'noetl'";
         loop {
             let row = self.raw.query_one(READ, &[]).await.expect("the counts");
-            let counted: i64 = row.get(1);
+            let counted: i64 = row.get(2);
             if counted >= log_rows {
-                return row.get(0);
+                return Reads {
+                    rows: row.get(0),
+                    index_pages: row.get(1),
+                };
             }
             // Counts arrive when a connection has been idle for a moment.
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -167,19 +214,17 @@ async fn a_commit_reads_its_own_rows_whatever_the_statistics_say() {
     fixture.run_steps(1).await;
     fixture.queue_commands().await;
     let appends = 3 * (1 + MEMBERS + 1) + QUEUE_APPENDS;
-    let before = fixture.rows_read(i64::try_from(appends).unwrap()).await;
+    let before = fixture.reads(i64::try_from(appends).unwrap()).await;
 
     fixture.run_steps(MEMBERS).await;
     fixture.run_steps(1).await;
 
     let measured = 3 * (MEMBERS + 1);
-    let after = fixture
-        .rows_read(i64::try_from(appends + measured).unwrap())
-        .await;
-    let per_commit = (after - before) / i64::try_from(measured).unwrap();
+    let after = fixture.reads(i64::try_from(appends + measured).unwrap());
+    let reads = after.await.since(before);
     assert!(
-        per_commit <= ROWS_PER_COMMIT_MAX,
-        "{per_commit} rows read for each commit in {}",
+        reads.is_within(i64::try_from(measured).unwrap(), 0),
+        "{reads:?} for {measured} commits in {}",
         fixture.database.name()
     );
 }
@@ -191,14 +236,147 @@ async fn a_claim_reads_as_many_commands_as_it_takes() {
     fixture.freeze_statistics().await;
     assert_eq!(fixture.claim("queued", 1).await, 0);
     fixture.queue_commands().await;
-    let before = fixture.rows_read(5).await;
+    let before = fixture.reads(5).await;
 
     assert_eq!(fixture.claim("queued", 10).await, 10);
 
     // The next step's appends bring the counts of the claim along.
     fixture.run_steps(1).await;
-    let read = fixture.rows_read(8).await - before;
-    assert!(read <= 10 * ROWS_PER_COMMIT_MAX, "{read} rows read");
+    let reads = fixture.reads(8).await.since(before);
+    assert!(reads.is_within(10, 0), "{reads:?}");
+}
+
+/// Rows of each table that no sweep needs: ended executions of another server, commands that nobody has claimed, consumed
+/// messages, timers of the next day, keys of one execution, versions of one playbook, permanent settings.
+const OTHER_ROWS: [&str; 8] = [
+    "INSERT INTO noetl.execution
+        SELECT n, 4, 'COMPLETED', false, 1, 'ended', 'ended', 1, 'hash', NULL, 'other', 1, 1, NULL, NULL
+        FROM generate_series(1::bigint, $1) AS n",
+    "INSERT INTO noetl.command (execution_id, seq, unit, pool, lease_epoch, issued_at, body)
+        SELECT n, 4, 'step:a:run:1', 'queued', 0, n, '{}' FROM generate_series(1::bigint, $1) AS n",
+    "INSERT INTO noetl.message (from_id, seq, n, to_id, body, consumed_at)
+        SELECT n, 4, 0, n, NULL, noetl.micros() FROM generate_series(1::bigint, $1) AS n",
+    // A few messages are pending, to executions whose driver is dead.
+    "INSERT INTO noetl.message (from_id, seq, n, to_id, body)
+        SELECT n, 5, 0, n, '{}' FROM generate_series(1::bigint, least($1::bigint, 20)) AS n",
+    "INSERT INTO noetl.timer (execution_id, seq, due)
+        SELECT n, 4, noetl.micros() + 86400000000 + n FROM generate_series(1::bigint, $1) AS n",
+    "INSERT INTO noetl.event_key (execution_id, key, seq, hash)
+        SELECT 1, 'event:' || n, n, sha256('x') FROM generate_series(1::bigint, $1) AS n",
+    "INSERT INTO noetl.catalog (path, version, hash, text, registered_at)
+        SELECT 'many', n, 'hash ' || n, 'text', n FROM generate_series(1, ($1::bigint)::integer) AS n",
+    "INSERT INTO noetl.setting (key, value)
+        SELECT 'permanent:' || n, 'x' FROM generate_series(1::bigint, $1) AS n",
+];
+
+/// A statement that is measured.
+#[derive(Debug, Clone, Copy)]
+enum Statement {
+    Abandoned,
+    Adopt,
+    DueTimers,
+    EventKeys,
+    HeldCommands,
+    Inbox,
+    LostClaims,
+    NextTimer,
+    OverdueCommands,
+    PlaybookByHash,
+    PlaybookByVersion,
+    RemoveOldRows,
+}
+
+impl Statement {
+    const ALL: [Self; 12] = [
+        Self::Abandoned,
+        Self::Adopt,
+        Self::DueTimers,
+        Self::EventKeys,
+        Self::HeldCommands,
+        Self::Inbox,
+        Self::LostClaims,
+        Self::NextTimer,
+        Self::OverdueCommands,
+        Self::PlaybookByHash,
+        Self::PlaybookByVersion,
+        Self::RemoveOldRows,
+    ];
+
+    async fn run(self, store: &dyn Store) {
+        let me = store.owner().expect("an owner");
+        let owner = Some(&me);
+        let ran = match self {
+            Self::Abandoned => store.abandoned().await.map(drop),
+            Self::Adopt => store.adopt(ExecutionId(1), &me).await.map(drop),
+            Self::DueTimers => store.due_timers(owner, 256).await.map(drop),
+            Self::EventKeys => store.foreign(ExecutionId(1), &[EventId(1)]).await.map(drop),
+            Self::HeldCommands => store.held(&WorkerId("w".into())).await.map(drop),
+            Self::Inbox => store.inbox(owner, 256).await.map(drop),
+            Self::LostClaims => store.lost_claims(owner).await.map(drop),
+            Self::NextTimer => {
+                let until = store.now().after(Duration::from_secs(1));
+                store.next_timer(owner, until).await.map(drop)
+            }
+            Self::OverdueCommands => store.overdue_commands(owner).await.map(drop),
+            Self::PlaybookByHash => {
+                let hash = PlaybookHash("hash 1".into());
+                store.playbook(&hash).await.map(drop)
+            }
+            Self::PlaybookByVersion => store.latest("many", Some(1)).await.map(drop),
+            Self::RemoveOldRows => {
+                let before = store.now().before(Duration::from_secs(3_600));
+                let old = OldRows {
+                    sessions_before: before,
+                    requests_before: before,
+                    messages_before: before,
+                    limit: 1_000,
+                };
+                store.remove_old(old).await.map(drop)
+            }
+        };
+        ran.unwrap_or_else(|error| panic!("{self:?}: {error:?}"));
+    }
+
+    /// Rows that it may read beside a handful.
+    fn rows_needed(self) -> i64 {
+        match self {
+            // No index holds the times by which commands must be claimed.
+            Self::OverdueCommands => i64::from(QUEUED),
+            // A message, its receiver, and that the receiver exists.
+            Self::Inbox => 3 * 20,
+            _ => 0,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_reads_the_rows_that_it_needs_whatever_the_statistics_say() {
+    let fixture = Fixture::new().await;
+    fixture.run_steps(1).await;
+    fixture.freeze_statistics().await;
+    // Plans are made while the tables are empty, and kept.
+    for statement in Statement::ALL {
+        statement.run(&*fixture.store).await;
+    }
+    for rows in OTHER_ROWS {
+        let count = i64::from(QUEUED);
+        let added = fixture.raw.execute(rows, &[&count]).await;
+        added.unwrap_or_else(|error| panic!("{rows}: {error}"));
+    }
+    let mut log_rows = 3;
+    let mut wrong = Vec::new();
+    for statement in Statement::ALL {
+        let before = fixture.reads(log_rows).await;
+        statement.run(&*fixture.store).await;
+        // The next step's appends bring the counts of the statement along.
+        fixture.run_steps(1).await;
+        log_rows += 3;
+        let reads = fixture.reads(log_rows).await.since(before);
+        if !reads.is_within(3, statement.rows_needed()) {
+            wrong.push((statement, reads));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 /// The shortest of some times that it takes to read the outline of a loop and one of its last iterations.
@@ -248,7 +426,7 @@ async fn iterations_of_an_older_store_are_indexed() {
     let written = rows_of_iterations(raw).await;
     assert!(written.len() > 6, "{written:?}");
     let older = "DROP TABLE noetl.loop_progress, noetl.iteration_index, noetl.iteration_span;
-        DROP FUNCTION noetl.write_iterations; DELETE FROM noetl.migration WHERE version >= 7";
+        DROP FUNCTION noetl.write_iterations; DELETE FROM noetl.migration WHERE version >= 8";
     raw.batch_execute(older).await.unwrap();
     let options = PostgresOptions::new(PostgresUrl::new(&fixture.database.url()));
     Postgres::open(options)

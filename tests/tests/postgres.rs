@@ -7,8 +7,8 @@ use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use serde_json::Value;
 use store::contract::{PlainStep, Site, request};
 use store::{
-    Adoption, CommandChange, Commit, Committed, Error, Fence, OwnerId, Postgres, PostgresOptions,
-    PostgresUrl, Snapshot, Store,
+    Adoption, CommandChange, Commit, Committed, Error, Fence, OldRows, OwnerId, Postgres,
+    PostgresOptions, PostgresUrl, Snapshot, Store,
 };
 use tests::peers::{self, Database, Proxy};
 use tokio::runtime::Handle;
@@ -112,6 +112,47 @@ async fn a_schema_newer_than_the_binary_is_refused_by_its_number() {
         "{refused:?}"
     );
     assert!(refused.to_string().contains("schema 99"), "{refused}");
+}
+
+/// Undoes the migration that gave rows their retention.
+const BEFORE_RETENTION: &str = "
+    DROP FUNCTION noetl.remove_old_rows;
+    DROP TRIGGER message_is_consumed ON noetl.message;
+    DROP FUNCTION noetl.record_consumption;
+    ALTER TABLE noetl.message DROP COLUMN consumed_at;
+    ALTER TABLE noetl.setting DROP COLUMN retained_from;
+    ALTER TABLE noetl.message DROP CONSTRAINT message_key, ADD CONSTRAINT message_key UNIQUE (from_id, seq, n),
+        ADD PRIMARY KEY (ordinal);
+    ALTER TABLE noetl.runtime DROP COLUMN clock_offset;
+    DELETE FROM noetl.migration WHERE version = 7;
+    INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES (1, 2, 0, 7, NULL), (1, 2, 1, 7, '\"x\"');
+    INSERT INTO noetl.setting (key, value)
+    VALUES ('dedup:a', '5'), ('batch:b', '{}'), ('batch-end:b', '{}'), ('other', 'x')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_an_earlier_schema_get_a_retention() {
+    let site = site();
+    drop(site.join());
+    let raw = site.raw().await;
+    raw.batch_execute(BEFORE_RETENTION).await.unwrap();
+
+    let store = site.join();
+
+    let old = |before| OldRows {
+        sessions_before: before,
+        requests_before: before,
+        messages_before: before,
+        limit: 10,
+    };
+    let hour = Duration::from_secs(3_600);
+    let young = store.remove_old(old(store.now().before(hour)));
+    assert_eq!(young.await.unwrap().removed, 0);
+    let aged = store.remove_old(old(store.now().after(hour)));
+    assert_eq!(aged.await.unwrap().removed, 3);
+    let left = "SELECT (SELECT count(*) FROM noetl.message),
+        (SELECT count(*) FROM noetl.setting WHERE key IN ('dedup:a', 'batch:b', 'batch-end:b', 'other'))";
+    let left = raw.query_one(left, &[]).await.unwrap();
+    assert_eq!((left.get::<_, i64>(0), left.get::<_, i64>(1)), (1, 1));
 }
 
 /// Tables, columns, keys, indexes, triggers and functions, in words that no version of Postgres changes.

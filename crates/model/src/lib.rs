@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod cache;
 pub mod command;
 pub mod ctx;
 pub mod diagnostic;

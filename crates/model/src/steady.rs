@@ -30,6 +30,11 @@ impl SteadyTime {
         }
     }
 
+    /// The time at this count, as long as the wall clock is not looked at.
+    pub fn counted_to(&self, counted: Duration) -> Time {
+        self.time.after(counted.saturating_sub(self.counted))
+    }
+
     /// The time when the wall clock shows this and the count has come to that.
     pub fn at(&mut self, wall: Time, counted: Duration) -> Time {
         let passed = counted.saturating_sub(self.counted);

@@ -5,7 +5,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
-mod bounded;
 mod collect;
 mod control;
 mod drive;

@@ -18,12 +18,14 @@ pub(crate) const LOST: &str = "noetl_claims_lost_total";
 pub(crate) const MOVED: &str = "noetl_commits_moved_total";
 /// Commits that did not happen because the store could not be reached.
 pub(crate) const STORE_FAILURES: &str = "noetl_store_failures_total";
+/// Rows removed after their retention.
+pub(crate) const REMOVED: &str = "noetl_old_rows_removed_total";
 /// Executions in memory.
 pub(crate) const IN_MEMORY: &str = "noetl_executions_in_memory";
 /// How long a batch of commits takes.
 pub(crate) const COMMIT_SECONDS: &str = "noetl_commit_seconds";
 
-const COUNTERS: [(&str, &str); 7] = [
+const COUNTERS: [(&str, &str); 8] = [
     (COMMITS, "commits that became durable"),
     (EVENTS, "events that became durable"),
     (CLAIMED, "commands handed to workers"),
@@ -40,6 +42,7 @@ const COUNTERS: [(&str, &str); 7] = [
         STORE_FAILURES,
         "commits that did not happen because the store failed",
     ),
+    (REMOVED, "rows removed after their retention"),
 ];
 
 const BUCKETS: [f64; 10] = [

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use engine::{Limits, Net};
+use model::cache::BoundedCache;
 use model::diagnostic::Diagnostic;
 use model::id::PlaybookHash;
 use store::{CatalogEntry, Store};
 
-use crate::bounded::BoundedCache;
 use crate::error::Error;
 
 /// What the playbooks that nobody uses at the moment may take together.
-const NETS_BYTES_MAX: usize = 64 << 20;
+const NETS_BYTES_MAX: u64 = 64 << 20;
 
 /// A byte of a playbook's text becomes so many in memory, by measurement.
-const NET_BYTES_PER_BYTE: usize = 64;
+const NET_BYTES_PER_BYTE: u64 = 64;
 
 /// What the texts that were registered last may take together.
-const ENTRIES_BYTES_MAX: usize = 8 << 20;
+const ENTRIES_BYTES_MAX: u64 = 8 << 20;
 
 /// From so many on, playbooks that nobody uses any more are looked for whenever their number has doubled.
 const IN_USE_MIN: usize = 512;
@@ -55,7 +55,7 @@ impl Nets {
     }
 
     fn insert(&mut self, hash: PlaybookHash, net: &Arc<Net>) {
-        let weight = net.playbook.source.text.len() * NET_BYTES_PER_BYTE;
+        let weight = net.playbook.source.text.len() as u64 * NET_BYTES_PER_BYTE;
         self.recent.insert(hash.clone(), net.clone(), weight);
         self.in_use.insert(hash, Arc::downgrade(net));
         if self.in_use.len() > self.in_use_max {
@@ -132,7 +132,7 @@ impl Playbooks {
             Net::new(Arc::new(playbook), self.limits),
         );
         self.entries()
-            .insert(path.to_owned(), entry.clone(), entry.text.len());
+            .insert(path.to_owned(), entry.clone(), entry.text.len() as u64);
         Ok(Registered { entry, net })
     }
 

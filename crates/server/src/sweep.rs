@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Input;
-use store::{MessageKey, OldRows};
+use store::{MessageKey, OldRows, RemovedRows};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -26,13 +26,20 @@ const STANDSTILL: Duration = Duration::from_secs(5);
 /// How many timers or messages one sweep takes up.
 pub(crate) const BATCH: usize = 256;
 
-/// How often old rows are looked for, and how many are removed at once.
+/// How often old rows are looked for, and how many of each kind are removed at once.
 const OLD_ROWS_EVERY: Duration = Duration::from_secs(600);
 const OLD_ROWS_AT_ONCE: u32 = 1_000;
-/// How long the session of a worker is kept after its end.
-const SESSIONS_KEPT: Duration = Duration::from_secs(24 * 3_600);
-/// How long a `dedup` word is kept after the end of its run, and an answer to a message.
-const WORDS_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// While old rows are left, their removal pauses for so many times as long as it took.
+const REMOVAL_PAUSE: u32 = 4;
+/// How long the session of a worker is retained after its end, so that lists and people can tell what became of a worker.
+const SESSIONS_RETAINED: Duration = Duration::from_secs(24 * 3_600);
+/// How long the traces of requests from outside are retained: a `dedup` word after the end of its run, the state of an
+/// asynchronous batch and its idempotency key after its end, the answer to a control request. A client that repeats a
+/// request does so within minutes or hours; one that uses a key again after a week means another request.
+const REQUESTS_RETAINED: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How long the key of a consumed message between runs is retained. Only the server that committed the message can send
+/// it again, for the seconds in which it repeats a commit whose response was lost.
+const MESSAGES_RETAINED: Duration = Duration::from_secs(3_600);
 
 /// What wakes the sweeps early.
 #[derive(Default)]
@@ -94,22 +101,28 @@ impl Part {
     }
 }
 
-/// Removes rows that nobody asks for any more. A session is kept for a day after its end, so that lists and people can
-/// tell what became of a worker. A `dedup` word is kept for a week after its run has ended: a client that tries again
-/// does so within minutes or hours, and one that uses a word again after a week means another run.
+/// Removes rows whose retention has passed, in slices with pauses between them, so that commits are not held up.
 async fn remove_old_rows(shared: Arc<Shared>) {
     loop {
         let now = shared.store.now();
         let old = OldRows {
-            sessions_before: now.before(SESSIONS_KEPT),
-            words_before: now.before(WORDS_KEPT),
+            sessions_before: now.before(SESSIONS_RETAINED),
+            requests_before: now.before(REQUESTS_RETAINED),
+            messages_before: now.before(MESSAGES_RETAINED),
             limit: OLD_ROWS_AT_ONCE,
         };
+        let started = Instant::now();
         let wait = match shared.store.remove_old(old).await {
-            Ok(0) => OLD_ROWS_EVERY,
-            Ok(_) => IDLE,
+            Ok(rows) => {
+                metrics::counter!(crate::metrics::REMOVED).increment(rows.removed);
+                if rows == RemovedRows::default() {
+                    OLD_ROWS_EVERY
+                } else {
+                    started.elapsed() * REMOVAL_PAUSE
+                }
+            }
             Err(error) => {
-                tracing::warn!(%error, "cannot remove old rows; trying again later");
+                tracing::warn!(%error, "failed to remove old rows; retrying later");
                 OLD_ROWS_EVERY
             }
         };
@@ -162,12 +175,9 @@ async fn timers(shared: Arc<Shared>) {
         if let Err(error) = fire_due(&shared).await {
             tracing::warn!(%error, "cannot look for due timers; trying again");
         }
-        let next = shared
-            .store
-            .next_timer(Some(&shared.owner))
-            .await
-            .ok()
-            .flatten();
+        let until = shared.store.now().after(IDLE);
+        let next = shared.store.next_timer(Some(&shared.owner), until).await;
+        let next = next.ok().flatten();
         let wait = next.map_or(IDLE, |due| due.since(shared.store.now()).min(IDLE));
         tokio::select! {
             () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
@@ -199,14 +209,11 @@ pub(crate) async fn post(
 /// Finds claims whose holders are gone and commands nobody took.
 async fn claims(shared: Arc<Shared>) {
     let mut last = Instant::now();
-    let mut clocks = Clocks::read(&shared);
     let mut spared_until = None;
     loop {
         tokio::time::sleep(IDLE).await;
-        let before = std::mem::replace(&mut clocks, Clocks::read(&shared));
-        // While the store could not be written nobody could renew a session: each gets one more life. So does each
-        // when the store's clock jumps, because every session then seems to be over.
-        if last.elapsed() > STANDSTILL || clocks.jumped_since(&before) {
+        // While the store could not be written nobody could renew a session: each gets one more life.
+        if last.elapsed() > STANDSTILL {
             spared_until = Some(Instant::now() + SESSION_TTL);
         }
         let spares = spared_until.is_some_and(|until| Instant::now() < until);
@@ -214,27 +221,6 @@ async fn claims(shared: Arc<Shared>) {
             Ok(()) => last = Instant::now(),
             Err(error) => tracing::warn!(%error, "cannot look for lost claims; trying again"),
         }
-    }
-}
-
-/// The store's clock beside the one of this process, which never jumps.
-struct Clocks {
-    store: model::time::Time,
-    here: Instant,
-}
-
-impl Clocks {
-    fn read(shared: &Shared) -> Self {
-        Self {
-            store: shared.store.now(),
-            here: Instant::now(),
-        }
-    }
-
-    /// Whether the store's clock went on by much more than has passed here.
-    fn jumped_since(&self, before: &Self) -> bool {
-        let passed = self.here.duration_since(before.here);
-        self.store.since(before.store) > passed + STANDSTILL
     }
 }
 

@@ -30,11 +30,6 @@ struct Drawn {
     next: i64,
 }
 
-/// An id that is lower than any drawn at this time or later.
-pub(crate) fn first_at(time: Time) -> i64 {
-    (time.0 / 1000 - EPOCH_MS).max(0) << (COUNTER_BITS + SLOT_BITS)
-}
-
 impl Ids {
     pub(crate) fn new(slot: u8) -> Self {
         Self {

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;
+mod boot_time;
 mod commit;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
@@ -33,10 +34,10 @@ pub use memory::{Clock, Memory};
 pub use postgres::{Postgres, PostgresConnections, PostgresOptions, PostgresUrl};
 pub use rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, Snapshot, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, Snapshot, StepState,
 };
 pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 pub use sqlite::Sqlite;
-pub use store::{DEDUP, Store};
+pub use store::{BATCH, BATCH_END, DEDUP, Store};
 pub use verify::{Damage, Verified};
 pub use watch::ChangeWatch;

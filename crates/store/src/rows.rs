@@ -299,8 +299,20 @@ pub struct Rebuilt {
 pub struct OldRows {
     /// Sessions that ended before this, of workers that hold nothing.
     pub sessions_before: Time,
-    /// `dedup` words whose executions ended before this, or never began, and answers to messages from before it.
-    pub words_before: Time,
+    /// What requests from outside left behind before this: `dedup` words whose executions ended before this or never
+    /// began, answers to refused messages, ended batches, and consumed messages that no execution sent.
+    pub requests_before: Time,
+    /// Messages between executions that were consumed before this.
+    pub messages_before: Time,
     /// At most so many of each sort at a time.
     pub limit: u32,
+}
+
+/// What one removal of old rows did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemovedRows {
+    /// Rows that were removed.
+    pub removed: u64,
+    /// `dedup` words whose retention starts later than was known, because their executions ended later or have not ended.
+    pub postponed: u64,
 }

@@ -15,7 +15,7 @@ use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::verify::{self, Damage, Verified};
@@ -30,6 +30,20 @@ pub(crate) const REFUSED: &str = "refused:";
 
 /// How the names of settings begin that hold the execution of a `dedup` word.
 pub const DEDUP: &str = "dedup:";
+
+/// How the names of settings begin that describe an asynchronous batch of events; its request ID follows. Such a setting
+/// is removed together with the one that holds the end of the same batch.
+pub const BATCH: &str = "batch:";
+
+/// How the names of settings begin that hold the end of an asynchronous batch; its request ID follows.
+pub const BATCH_END: &str = "batch-end:";
+
+/// Whether a setting is removed when its retention has passed; every other setting is permanent.
+pub(crate) fn has_retention(key: &str) -> bool {
+    [DEDUP, REFUSED, BATCH_END]
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
+}
 
 /// A store. An `owner` argument narrows an answer to the executions that process drives; none means all.
 #[async_trait]
@@ -134,8 +148,9 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(ExecutionId, Seq)>, Error>;
 
-    /// When the next timer is due.
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error>;
+    /// When the next timer is due, if that is not later than a time.
+    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time)
+    -> Result<Option<Time>, Error>;
 
     /// Sends a message from outside an execution; the same key again changes nothing, consumed or not.
     async fn send(&self, message: Message) -> Result<(), Error>;
@@ -159,8 +174,8 @@ pub trait Store: Send + Sync {
     /// Takes back a message that nobody has consumed; false if it was consumed before.
     async fn take_back(&self, key: MessageKey) -> Result<bool, Error>;
 
-    /// Removes rows that nobody asks for any more; answers how many.
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error>;
+    /// Removes rows whose retention has passed, a bounded number of each kind.
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error>;
 
     /// Registers a text; a new version only if it differs from the path's latest.
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error>;

@@ -140,7 +140,7 @@ impl Server {
 
     /// When the next timer is due.
     pub fn next_timer(&self) -> Result<Option<Time>, Broken> {
-        Ok(now(self.store.next_timer(None))?)
+        Ok(now(self.store.next_timer(None, Time(i64::MAX)))?)
     }
 
     /// Keeps a worker's claims for a while.

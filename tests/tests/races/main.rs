@@ -2,6 +2,8 @@
 //! what was committed, and no worker stays assigned to work that is gone.
 
 mod bounds;
+mod clock;
 mod control;
 mod dedup;
 mod node;
+mod retention;

@@ -31,6 +31,17 @@ impl Place {
         Self::Database(peers::Postgres::shared().fresh_database())
     }
 
+    /// A connection to the database beside the servers.
+    pub(crate) async fn raw(&self) -> tokio_postgres::Client {
+        let Self::Database(database) = self else {
+            panic!("a directory has no connections");
+        };
+        let connected = tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await;
+        let (client, connection) = connected.expect("the database is up");
+        tokio::spawn(connection);
+        client
+    }
+
     /// Where the database listens.
     pub(crate) fn server_address(&self) -> String {
         let Self::Database(database) = self else {
@@ -162,6 +173,22 @@ impl Node {
                     .expect("it has a result")
                     .result;
             }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Ends the server, and waits until it has left the database's table of processes.
+    pub(crate) async fn end(self, raw: &tokio_postgres::Client) {
+        self.server.clone().stop().await;
+        drop(self);
+        let living = "SELECT count(*) FROM noetl.runtime WHERE heartbeat > 0";
+        while raw
+            .query_one(living, &[])
+            .await
+            .expect("the store's tables")
+            .get::<_, i64>(0)
+            > 0
+        {
             tokio::time::sleep(LOOK).await;
         }
     }

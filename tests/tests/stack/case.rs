@@ -288,7 +288,11 @@ impl Running {
 
     /// How long it is until something is known to happen.
     async fn next_due(&self) -> Result<Option<Duration>, String> {
-        let timer = self.store.next_timer(None).await.map_err(said)?;
+        let timer = self
+            .store
+            .next_timer(None, model::time::Time(i64::MAX))
+            .await
+            .map_err(said)?;
         let timer = timer.map(|due| due.since(self.store.now()));
         let elapsed = self.clock.elapsed();
         let inputs = self.agenda.times().map(|span| span.saturating_sub(elapsed));

@@ -12,7 +12,8 @@ use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
     ExecutionRow, Filter, Foreign, Held, LostClaim, Message, MessageKey, OldRows, OpenCommand,
-    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, ResultRow, Sqlite, StepState, Store, TokenRow,
+    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, RemovedRows, ResultRow, Sqlite, StepState, Store,
+    TokenRow,
 };
 
 use tests::sim::Random;
@@ -159,8 +160,12 @@ impl<S: Store> Store for Stored<S> {
     ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
         self.inner.due_timers(owner, limit).await
     }
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
-        self.inner.next_timer(owner).await
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
+        self.inner.next_timer(owner, until).await
     }
     async fn send(&self, message: Message) -> Result<(), Error> {
         held(self.inner.send(message)).await
@@ -177,7 +182,7 @@ impl<S: Store> Store for Stored<S> {
     async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
         held(self.inner.take_back(key)).await
     }
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
         held(self.inner.remove_old(old)).await
     }
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {

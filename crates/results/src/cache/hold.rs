@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use model::cache::BoundedCache;
 use sha2::{Digest as _, Sha256};
 
-use super::lru::Lru;
 use super::rate::Rate;
 use crate::Error;
 use crate::config::CacheConfig;
@@ -35,9 +35,9 @@ pub(crate) struct Cache {
 }
 
 struct Pools {
-    memory: Lru<Bytes>,
-    meta: Lru<()>,
-    data: Lru<()>,
+    memory: BoundedCache<String, Bytes>,
+    meta: BoundedCache<String, ()>,
+    data: BoundedCache<String, ()>,
     rate: Rate,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Found {
 }
 
 impl Pools {
-    fn of(&mut self, bytes: u64) -> (&'static str, &mut Lru<()>) {
+    fn of(&mut self, bytes: u64) -> (&'static str, &mut BoundedCache<String, ()>) {
         if bytes <= SMALL_BYTES_MAX {
             ("meta", &mut self.meta)
         } else {
@@ -64,9 +64,9 @@ impl Cache {
         let dir = &config.dir;
         let meta_max = config.bytes_max / META_SHARE;
         let mut pools = Pools {
-            memory: Lru::new(MEMORY_BYTES_MAX),
-            meta: Lru::new(meta_max),
-            data: Lru::new(config.bytes_max - meta_max),
+            memory: BoundedCache::new(MEMORY_BYTES_MAX),
+            meta: BoundedCache::new(meta_max),
+            data: BoundedCache::new(config.bytes_max - meta_max),
             rate: Rate::new(ADMITTED_PER_SECOND),
         };
         make_private_dir(dir).map_err(|error| name(dir, error))?;
@@ -118,7 +118,9 @@ impl Cache {
     pub(super) async fn admit(&self, name: &str, body: Bytes) {
         let bytes = body.len() as u64;
         if bytes <= SMALL_BYTES_MAX {
-            self.pools().memory.insert(name, bytes, body.clone());
+            self.pools()
+                .memory
+                .insert(name.to_owned(), body.clone(), bytes);
         }
         if !self.may_enter(bytes) {
             return;
@@ -156,7 +158,7 @@ impl Cache {
         let (part, pool) = pools.of(draft.bytes);
         let dir = self.dir.join(part);
         draft.move_to(&dir.join(sha256))?;
-        for gone in pool.insert(sha256, draft.bytes, ()) {
+        for gone in pool.insert(sha256.to_owned(), (), draft.bytes) {
             let _ = fs::remove_file(dir.join(gone));
         }
         Ok(())
@@ -177,7 +179,7 @@ impl Cache {
 }
 
 /// What is in a pool's directory, oldest first; each is checked when it is asked for.
-fn recover(dir: &Path, pool: &mut Lru<()>) {
+fn recover(dir: &Path, pool: &mut BoundedCache<String, ()>) {
     let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name().into_string().unwrap_or_default();
@@ -191,7 +193,12 @@ fn recover(dir: &Path, pool: &mut Lru<()>) {
     }
     found.sort();
     for (_, name, bytes) in found {
-        for gone in pool.insert(&name, bytes, ()) {
+        // The cache may have been larger in an earlier life.
+        if !pool.fits(bytes) {
+            let _ = fs::remove_file(dir.join(name));
+            continue;
+        }
+        for gone in pool.insert(name, (), bytes) {
             let _ = fs::remove_file(dir.join(gone));
         }
     }

@@ -7,7 +7,6 @@
 
 mod cached;
 mod hold;
-mod lru;
 mod rate;
 
 pub(crate) use cached::{Cached, Tier};

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use model::cache::BoundedCache;
 use model::command::Command;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use tokio::sync::oneshot;
 use wire::{Ask, Claimed, Told};
 
-use crate::bounded::BoundedCache;
 use crate::drive::actor::{Done, Drive};
 use crate::drive::fetch::{Fetched, fetch};
 use crate::drive::handle::{Assignments, Hands};
@@ -48,7 +48,7 @@ impl Default for Claims {
 
 /// So many commands of executions that others drive are remembered, with who has taken them here. A worker whose command
 /// is forgotten learns from its next report that it is over.
-const ELSEWHERE_MAX: usize = 4_096;
+const ELSEWHERE_MAX: u64 = 4_096;
 
 /// A command on the shelf, and the kinds its step needs.
 type Shelved = (CommandId, Arc<[Name]>);

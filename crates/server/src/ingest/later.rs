@@ -40,11 +40,11 @@ struct Begin {
 }
 
 fn begin_key(request_id: &Name) -> String {
-    format!("batch:{request_id}")
+    format!("{}{request_id}", store::BATCH)
 }
 
 fn end_key(request_id: &Name) -> String {
-    format!("batch-end:{request_id}")
+    format!("{}{request_id}", store::BATCH_END)
 }
 
 /// Keeps a batch durably; it is decided soon. The same batch again is the same batch.
@@ -67,10 +67,6 @@ pub(crate) async fn accept(
         execution_id: execution,
         events: u32::try_from(request.events.len()).unwrap_or(u32::MAX),
     };
-    let (key_text, text) = (begin_key(&request_id), Raw::of(&begin));
-    let kept = shared.store.set_setting_once(&key_text, text.text()).await;
-    kept.map_err(Error::from)?;
-
     let deferred = Deferred {
         request_id: request_id.clone(),
         request,
@@ -81,6 +77,10 @@ pub(crate) async fn accept(
         body: Raw::of(&deferred),
     };
     shared.store.send(message).await.map_err(Error::from)?;
+    // The message comes first: a description of a batch without a message would never be removed.
+    let (key_text, text) = (begin_key(&request_id), Raw::of(&begin));
+    let kept = shared.store.set_setting_once(&key_text, text.text()).await;
+    kept.map_err(Error::from)?;
     shared.sweeps.messages.notify_one();
     Ok(BatchAnswer {
         request_id: request_id.to_string(),

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use model::cache::BoundedCache;
 use model::id::PlaybookHash;
 use serde_json::Value;
 use store::{Sealed, SealedPlace, Store};
 
-use crate::bounded::BoundedCache;
 use crate::keychain::config::KeychainConfig;
 use crate::keychain::declared::Declared;
 use crate::keychain::error::Error;
 use crate::keychain::seal;
 
 /// What so many playbooks open is remembered.
-const DECLARED_MAX: usize = 1_024;
+const DECLARED_MAX: u64 = 1_024;
 
 /// What an endpoint is asked for.
 #[derive(Clone, PartialEq, Eq, Hash)]

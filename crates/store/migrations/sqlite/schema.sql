@@ -12,7 +12,13 @@ CREATE INDEX iteration_failed ON iteration_index (execution_id, step_name, run, 
 
 CREATE UNIQUE INDEX log_place ON log (execution_id, seq_last);
 
+CREATE INDEX message_consumed ON message (consumed_at) WHERE body IS NULL AND seq > 0;
+
+CREATE INDEX message_consumed_from_outside ON message (consumed_at) WHERE body IS NULL AND seq = 0;
+
 CREATE INDEX message_open ON message (ordinal) WHERE body IS NOT NULL;
+
+CREATE INDEX setting_retained ON setting (retained_from) WHERE retained_from IS NOT NULL;
 
 CREATE INDEX timer_due ON timer (due);
 
@@ -140,7 +146,7 @@ CREATE TABLE message (
     seq INTEGER NOT NULL,
     n INTEGER NOT NULL,
     to_id INTEGER NOT NULL,
-    body TEXT,
+    body TEXT, consumed_at INTEGER,
     UNIQUE (from_id, seq, n)
 ) STRICT;
 
@@ -178,7 +184,7 @@ CREATE TABLE session (
 CREATE TABLE setting (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+, retained_from INTEGER) STRICT, WITHOUT ROWID;
 
 CREATE TABLE snapshot (
     execution_id INTEGER PRIMARY KEY,

@@ -1,16 +1,15 @@
 //! What executions and processes share: messages, the catalog, ownership, one directory.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use model::id::{ExecutionId, Seq, WorkerId};
+use model::id::{ExecutionId, Seq};
 use model::raw::Raw;
 
 use super::build::{PlainStep, request};
 use super::{Site, ok};
-use crate::{Adoption, Committed, Message, MessageKey, OldRows, OwnerId, Store};
+use crate::{Adoption, Committed, Message, MessageKey, OwnerId, Store};
 
-fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
+pub(super) fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
     Message {
         key: MessageKey {
             from,
@@ -22,7 +21,7 @@ fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
     }
 }
 
-async fn started(store: &dyn Store, owner: Option<OwnerId>) -> ExecutionId {
+pub(super) async fn started(store: &dyn Store, owner: Option<OwnerId>) -> ExecutionId {
     let mut first = request(store);
     first.creation.owner = owner;
     let id = first.execution;
@@ -108,35 +107,6 @@ pub async fn a_refused_message_is_answered(site: &dyn Site) {
     ok(store.send(taken_back.clone()).await);
     assert!(ok(store.take_back(taken_back.key).await));
     assert!(ok(store.inbox(None, 9).await).is_empty());
-}
-
-/// Old rows are removed, and nothing that is still asked for.
-pub async fn old_rows_are_removed(site: &dyn Site) {
-    let store = site.join();
-    let worker = |name: &str| WorkerId(name.into());
-    ok(store.renew(&worker("gone"), Duration::ZERO).await);
-    ok(store
-        .renew(&worker("here"), Duration::from_secs(3_600))
-        .await);
-    let lives = started(&*store, None).await;
-    let never = ExecutionId(store.ids(1).0);
-    ok(store
-        .set_setting_once("dedup:lives", &lives.to_string())
-        .await);
-    ok(store
-        .set_setting_once("dedup:never", &never.to_string())
-        .await);
-    let later = store.now().after(Duration::from_secs(60));
-    let old = OldRows {
-        sessions_before: later,
-        words_before: later,
-        limit: 10,
-    };
-    assert_eq!(ok(store.remove_old(old).await), 2);
-    assert_eq!(ok(store.setting("dedup:never").await), None);
-    assert!(ok(store.setting("dedup:lives").await).is_some());
-    assert!(ok(store.setting("cluster_secret").await).is_some());
-    assert_eq!(ok(store.remove_old(old).await), 0);
 }
 
 /// Registering the same text again changes nothing.

@@ -6,11 +6,14 @@ use model::time::Time;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, OutboxRow, TokenRow, link, sealed};
 use crate::commit::Commit;
+use crate::store::{BATCH, BATCH_END, has_retention};
 
 pub(super) struct Access {
     pub(super) tokens: BTreeMap<AccessId, TokenRow>,
     pub(super) trail: Vec<AuditRow>,
     pub(super) settings: BTreeMap<String, String>,
+    /// From when the retention of a setting counts; settings that are not here are permanent.
+    pub(super) retained_from: BTreeMap<String, Time>,
     outbox: Vec<OutboxRow>,
     position: u64,
 }
@@ -25,6 +28,7 @@ impl Default for Access {
             tokens: BTreeMap::new(),
             trail: Vec::new(),
             settings: BTreeMap::from([secret]),
+            retained_from: BTreeMap::new(),
             outbox: Vec::new(),
             position: 0,
         }
@@ -56,9 +60,21 @@ impl Access {
         }
     }
 
-    pub(super) fn set_once(&mut self, key: &str, value: &str) -> String {
+    pub(super) fn set_once(&mut self, key: &str, value: &str, now: Time) -> String {
+        if has_retention(key) && !self.settings.contains_key(key) {
+            self.retained_from.insert(key.to_owned(), now);
+        }
         let kept = self.settings.entry(key.to_owned());
         kept.or_insert_with(|| value.to_owned()).clone()
+    }
+
+    /// Removes a setting whose retention has passed, and what is removed with it.
+    pub(super) fn remove_setting(&mut self, key: &str) {
+        if let Some(request_id) = key.strip_prefix(BATCH_END) {
+            self.settings.remove(&format!("{BATCH}{request_id}"));
+        }
+        self.settings.remove(key);
+        self.retained_from.remove(key);
     }
 
     /// What a commit leaves for the publisher.

@@ -6,6 +6,7 @@
 mod access;
 mod iterations;
 mod process;
+mod removal;
 mod safe;
 mod state;
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::ids::Ids;
 use crate::memory::iterations;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::store::refusal_key;
@@ -303,8 +303,13 @@ impl Store for Memory {
         Ok(self.state().due_timers(owner, limit, self.now()))
     }
 
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
-        Ok(self.state().next_timer(owner))
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
+        let next = self.state().next_timer(owner);
+        Ok(next.filter(|due| *due <= until))
     }
 
     async fn send(&self, message: Message) -> Result<(), Error> {
@@ -315,8 +320,8 @@ impl Store for Memory {
 
     async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
         let mut state = self.state();
-        if state.take_back(key) {
-            state.access.set_once(&refusal_key(key), answer);
+        if state.take_back(key, self.now()) {
+            state.access.set_once(&refusal_key(key), answer, self.now());
         }
         drop(state);
         self.tell_others();
@@ -324,11 +329,11 @@ impl Store for Memory {
     }
 
     async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
-        Ok(self.state().take_back(key))
+        Ok(self.state().take_back(key, self.now()))
     }
 
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
-        Ok(self.state().remove_old(old))
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
+        Ok(self.state().remove_old(old, self.now()))
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
@@ -453,7 +458,7 @@ impl Store for Memory {
     }
 
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
-        Ok(self.state().access.set_once(key, value))
+        Ok(self.state().access.set_once(key, value, self.now()))
     }
 
     fn health(&self) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! What a store in memory holds, and each operation on it as plain code.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::command::TimerChange;
@@ -12,15 +13,13 @@ use model::time::Time;
 use crate::access::{Held as InHand, Peer};
 use crate::commit::{CommandChange, Commit, Committed, Foreign, Issue, Key, Message, MessageKey};
 use crate::error::Error;
-use crate::ids::first_at;
 use crate::memory::access::Access;
 use crate::memory::safe::Kept;
 use crate::projections::Delta;
 use crate::rows::{
-    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, ResultRow, Snapshot, StepState,
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
+    Rebuilt, ResultRow, Snapshot, StepState,
 };
-use crate::store::{DEDUP, REFUSED};
 
 #[derive(Default)]
 pub(super) struct State {
@@ -32,9 +31,15 @@ pub(super) struct State {
     pub(super) safe: Kept,
     /// In order of arrival; a consumed message leaves its key behind.
     mail: Vec<Mail>,
-    mail_keys: BTreeSet<MessageKey>,
+    pub(super) mail_keys: BTreeMap<MessageKey, MailState>,
     /// Counts issued commands, so that the oldest goes first.
     issued: u64,
+}
+
+/// Whether a message still has a body.
+pub(super) enum MailState {
+    Pending,
+    Consumed(Time),
 }
 
 struct Mail {
@@ -56,9 +61,9 @@ pub(super) struct Run {
 }
 
 /// A command and who holds it.
-struct Held {
+pub(super) struct Held {
     issue: Issue,
-    worker: Option<WorkerId>,
+    pub(super) worker: Option<WorkerId>,
     lease_epoch: LeaseEpoch,
     issued_at: Time,
     claimed_at: Time,
@@ -243,7 +248,7 @@ impl State {
             self.post(message);
         }
         for key in commit.consumed {
-            self.mail.retain(|mail| mail.key != key);
+            self.take_back(key, now);
         }
     }
 
@@ -308,7 +313,7 @@ impl State {
         }
     }
 
-    fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {
+    pub(super) fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {
         self.runs
             .values()
             .filter(move |run| run.is_of(owner))
@@ -405,7 +410,8 @@ impl State {
     }
 
     pub(super) fn post(&mut self, message: Message) {
-        if self.mail_keys.insert(message.key) {
+        if let Entry::Vacant(key) = self.mail_keys.entry(message.key) {
+            key.insert(MailState::Pending);
             self.mail.push(Mail {
                 key: message.key,
                 to: message.to,
@@ -428,45 +434,13 @@ impl State {
     }
 
     /// Whether the message was pending.
-    pub(super) fn take_back(&mut self, key: MessageKey) -> bool {
-        let before = self.mail.len();
+    pub(super) fn take_back(&mut self, key: MessageKey, now: Time) -> bool {
+        let Some(state @ MailState::Pending) = self.mail_keys.get_mut(&key) else {
+            return false;
+        };
+        *state = MailState::Consumed(now);
         self.mail.retain(|mail| mail.key != key);
-        self.mail.len() < before
-    }
-
-    pub(super) fn remove_old(&mut self, old: OldRows) -> u64 {
-        let limit = old.limit as usize;
-        let is_held = |worker: &WorkerId| {
-            let mut commands = self.commands(None);
-            commands.any(|held| held.worker.as_ref() == Some(worker))
-        };
-        let sessions = self.sessions.iter();
-        let gone =
-            sessions.filter(|(worker, until)| **until < old.sessions_before && !is_held(worker));
-        let workers: Vec<WorkerId> = gone.map(|(worker, _)| worker.clone()).take(limit).collect();
-        let oldest = first_at(old.words_before);
-        let is_live = |id: i64| {
-            let run = self.runs.get(&ExecutionId(id));
-            let ended = run.map(|run| run.row.finished_at.filter(|_| run.row.status.is_terminal()));
-            ended.is_some_and(|ended| ended.is_none_or(|ended| ended >= old.words_before))
-        };
-        let is_old = |key: &str, value: &str| {
-            let id = |text: &str| text.parse::<i64>().ok();
-            let word = key.strip_prefix(DEDUP).and_then(|_| id(value));
-            let answer = key.strip_prefix(REFUSED).and_then(id);
-            word.is_some_and(|id| id < oldest && !is_live(id))
-                || answer.is_some_and(|id| id < oldest)
-        };
-        let settings = self.access.settings.iter();
-        let settings = settings.filter(|(key, value)| is_old(key, value));
-        let keys: Vec<String> = settings.map(|(key, _)| key.clone()).take(limit).collect();
-        for worker in &workers {
-            self.sessions.remove(worker);
-        }
-        for key in &keys {
-            self.access.settings.remove(key);
-        }
-        (workers.len() + keys.len()) as u64
+        true
     }
 
     pub(super) fn is_pending(&self, key: MessageKey) -> bool {

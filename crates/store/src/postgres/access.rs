@@ -10,6 +10,7 @@ use crate::postgres::failure::Fault;
 use crate::postgres::pool::{Pool, Twice, Values};
 use crate::postgres::read::{find, find_one};
 use crate::postgres::rows::{command_id, count, integer, owner_id, parsed, seq, unsigned};
+use crate::store::has_retention;
 
 async fn run(pool: &Pool, sql: &'static str, values: Values<'_>) -> Result<(), Error> {
     pool.query(Twice::Harmless, sql, values).await.map(drop)
@@ -113,9 +114,9 @@ pub(super) async fn setting(pool: &Pool, key: &str) -> Result<Option<String>, Er
 
 /// What another process sets at the same time is not seen by the statement that loses to it, but by the next.
 pub(super) async fn set_setting_once(pool: &Pool, key: &str, value: &str) -> Result<String, Error> {
-    const SET: &str =
-        "INSERT INTO noetl.setting (key, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    run(pool, SET, &[&key, &value]).await?;
+    const SET: &str = "INSERT INTO noetl.setting (key, value, retained_from)
+        VALUES ($1, $2, CASE WHEN $3 THEN noetl.micros() END) ON CONFLICT DO NOTHING";
+    run(pool, SET, &[&key, &value, &has_retention(key)]).await?;
     let kept = setting(pool, key).await?;
     kept.ok_or_else(|| Error::Unavailable("a setting vanished".into()))
 }
@@ -150,10 +151,13 @@ pub(super) async fn outbox_done(pool: &Pool, upto: u64) -> Result<(), Error> {
 }
 
 pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Error> {
+    // Two bounds and an order instead of `=` leave the planner no other index than that of claimed commands.
     const HELD: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
             e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
-        FROM noetl.command c JOIN noetl.execution e USING (execution_id)
-        WHERE c.worker = $1 ORDER BY 6, c.execution_id, c.seq";
+        FROM noetl.command c CROSS JOIN LATERAL (
+            SELECT status, cancelling FROM noetl.execution WHERE execution_id = c.execution_id OFFSET 0
+        ) AS e
+        WHERE c.worker >= $1 AND c.worker <= $1 ORDER BY c.worker";
     let read = |row: &Row| {
         Ok(Held {
             command: command_id(row)?,
@@ -163,7 +167,9 @@ pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Er
             claimed_at: Time(row.try_get(5)?),
         })
     };
-    find(pool, HELD, &[&&*worker.0], read).await
+    let mut held = find(pool, HELD, &[&&*worker.0], read).await?;
+    held.sort_by_key(|held| (held.claimed_at, held.command));
+    Ok(held)
 }
 
 fn peer(row: &Row) -> Result<Peer, Fault> {
@@ -174,16 +180,20 @@ fn peer(row: &Row) -> Result<Peer, Fault> {
     })
 }
 
-pub(super) async fn peers(pool: &Pool) -> Result<Vec<Peer>, Error> {
-    const PEERS: &str = "SELECT owner, address, heartbeat > noetl.micros() - 3000000
+pub(super) async fn peers(pool: &Pool, now: Time) -> Result<Vec<Peer>, Error> {
+    const PEERS: &str = "SELECT owner, address, abs(heartbeat - $1) < 3000000
         FROM noetl.runtime ORDER BY started_at, node";
-    find(pool, PEERS, &[], peer).await
+    find(pool, PEERS, &[&now.0], peer).await
 }
 
-pub(super) async fn owner_of(pool: &Pool, id: ExecutionId) -> Result<Option<Peer>, Error> {
+pub(super) async fn owner_of(
+    pool: &Pool,
+    id: ExecutionId,
+    now: Time,
+) -> Result<Option<Peer>, Error> {
     const OWNER: &str =
-        "SELECT e.owner, r.address, coalesce(r.heartbeat > noetl.micros() - 3000000, false)
+        "SELECT e.owner, r.address, coalesce(abs(r.heartbeat - $2) < 3000000, false)
         FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner
         WHERE e.execution_id = $1 AND e.owner IS NOT NULL";
-    find_one(pool, OWNER, &[&id.0], peer).await
+    find_one(pool, OWNER, &[&id.0, &now.0], peer).await
 }

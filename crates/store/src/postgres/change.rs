@@ -1,17 +1,15 @@
 //! Writes that are not commits: claims, sessions, messages, the catalog, ownership. Each is one statement.
 
-use std::time::Duration;
-
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, WorkerId};
+use model::time::Time;
 use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
 use crate::error::Error;
-use crate::ids::first_at;
 use crate::postgres::pool::{Pool, Twice, Values};
 use crate::postgres::read::name_of;
 use crate::postgres::rows::{self, each, integer, owner_id, small};
-use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OldRows, OwnerId};
+use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OldRows, OwnerId, RemovedRows};
 use crate::store::refusal_key;
 
 /// Claims pending commands for a worker, oldest first.
@@ -49,12 +47,12 @@ pub(super) async fn release(
     run(pool, RELEASE, values).await.map(drop)
 }
 
-pub(super) async fn renew(pool: &Pool, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-    const RENEW: &str =
-        "INSERT INTO noetl.session (worker, expires_at) VALUES ($1, noetl.micros() + $2)
+pub(super) async fn renew(pool: &Pool, worker: &WorkerId, expires_at: Time) -> Result<(), Error> {
+    const RENEW: &str = "INSERT INTO noetl.session (worker, expires_at) VALUES ($1, $2)
         ON CONFLICT (worker) DO UPDATE SET expires_at = excluded.expires_at";
-    let ttl = i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX / 2);
-    run(pool, RENEW, &[&&*worker.0, &ttl]).await.map(drop)
+    run(pool, RENEW, &[&&*worker.0, &expires_at.0])
+        .await
+        .map(drop)
 }
 
 pub(super) async fn send(pool: &Pool, message: &Message) -> Result<(), Error> {
@@ -82,7 +80,8 @@ pub(super) async fn refuse_message(
             UPDATE noetl.message SET body = NULL
             WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1
         )
-        INSERT INTO noetl.setting (key, value) SELECT $4, $5 FROM refused ON CONFLICT DO NOTHING";
+        INSERT INTO noetl.setting (key, value, retained_from) SELECT $4, $5, noetl.micros() FROM refused
+        ON CONFLICT DO NOTHING";
     let setting = refusal_key(key);
     let values: Values<'_> = &[
         &key.from.0,
@@ -104,29 +103,24 @@ pub(super) async fn take_back(pool: &Pool, key: MessageKey) -> Result<bool, Erro
     Ok(!taken.is_empty())
 }
 
-/// Removes rows that nobody asks for any more.
-pub(super) async fn remove_old(pool: &Pool, old: OldRows) -> Result<u64, Error> {
-    const SESSIONS: &str = "DELETE FROM noetl.session WHERE worker IN (
-            SELECT s.worker FROM noetl.session s WHERE s.expires_at < $1
-                AND NOT EXISTS (SELECT FROM noetl.command c WHERE c.worker = s.worker)
-            LIMIT $2) RETURNING 1";
-    const WORDS: &str = "DELETE FROM noetl.setting WHERE key IN (
-            SELECT w.key FROM (
-                SELECT key, CASE WHEN starts_with(key, 'dedup:') THEN value::bigint END AS id FROM noetl.setting
-            ) AS w LEFT JOIN noetl.execution e ON e.execution_id = w.id
-            WHERE w.id < $1 AND (e.execution_id IS NULL OR e.finished_at < $2)
-            LIMIT $3) RETURNING 1";
-    const ANSWERS: &str = "DELETE FROM noetl.setting WHERE key IN (
-            SELECT a.key FROM (
-                SELECT key, CASE WHEN starts_with(key, 'refused:') THEN substr(key, 9)::bigint END AS id
-                FROM noetl.setting
-            ) AS a WHERE a.id < $1
-            LIMIT $2) RETURNING 1";
-    let (oldest, limit) = (first_at(old.words_before), i64::from(old.limit));
-    let sessions = run(pool, SESSIONS, &[&old.sessions_before.0, &limit]).await?;
-    let words = run(pool, WORDS, &[&oldest, &old.words_before.0, &limit]).await?;
-    let answers = run(pool, ANSWERS, &[&oldest, &limit]).await?;
-    Ok((sessions.len() + words.len() + answers.len()) as u64)
+/// Removes rows whose retention has passed.
+pub(super) async fn remove_old(pool: &Pool, old: OldRows) -> Result<RemovedRows, Error> {
+    const REMOVE: &str = "SELECT removed, postponed FROM noetl.remove_old_rows($1, $2, $3, $4)";
+    let values: Values<'_> = &[
+        &old.sessions_before.0,
+        &old.requests_before.0,
+        &old.messages_before.0,
+        &i64::from(old.limit),
+    ];
+    let counts = run(pool, REMOVE, values).await?;
+    let read = |row: &Row| {
+        Ok(RemovedRows {
+            removed: rows::unsigned(row, 0)?,
+            postponed: rows::unsigned(row, 1)?,
+        })
+    };
+    let counts = each(&counts, read).map_err(|fault| fault.named(&pool.connector.target))?;
+    Ok(counts.into_iter().next().unwrap_or_default())
 }
 
 /// So often one process may lose to others that register under the same path at the same time. Each round one of them
@@ -164,17 +158,25 @@ pub(super) async fn put_playbook(
     ))
 }
 
-pub(super) async fn adopt(pool: &Pool, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+pub(super) async fn adopt(
+    pool: &Pool,
+    id: ExecutionId,
+    me: &OwnerId,
+    now: Time,
+) -> Result<Adoption, Error> {
     const ADOPT: &str = "WITH was AS (
-            SELECT execution_id, owner FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE
+            SELECT owner FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE
         ), taken AS (
-            UPDATE noetl.execution e SET owner = $2 FROM was
-            WHERE e.execution_id = was.execution_id
-                AND (was.owner IS NULL OR was.owner = $2 OR NOT noetl.is_alive(was.owner))
+            UPDATE noetl.execution SET owner = $2
+            WHERE execution_id = $1 AND (
+                SELECT owner IS NULL OR owner = $2 OR NOT EXISTS (
+                    SELECT FROM noetl.runtime r WHERE r.owner = was.owner AND abs(r.heartbeat - $3) < 3000000 OFFSET 0
+                ) FROM was
+            )
             RETURNING 1
         )
         SELECT was.owner, EXISTS (SELECT FROM taken) FROM was";
-    let found = run(pool, ADOPT, &[&id.0, &&*me.0]).await?;
+    let found = run(pool, ADOPT, &[&id.0, &&*me.0, &now.0]).await?;
     let read = |row: &Row| -> Result<_, crate::postgres::failure::Fault> {
         Ok((
             row.try_get::<_, Option<String>>(0)?,

@@ -1,78 +1,84 @@
-//! The database's clock, kept here between looks.
+//! Time in this process: the database's clock at the start, and from then on what this machine counts.
 //!
-//! The database reads its clock before its answer arrives, so counting from the arrival never runs ahead of it: what
-//! is due by this clock is due by the database's.
+//! The database's clock is read with every heartbeat. A small difference is a correction and is followed at once. A large
+//! one is a jump: timers and leases that count on this clock do not jump with it.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use model::steady::SteadyTime;
 use model::time::Time;
 
-/// A step back of less than this is an error of measurement, and time stands still for it; a larger one is the
-/// database's clock itself.
-const NOISE_MAX: i64 = 1_000_000;
+use crate::boot_time::time_since_boot;
 
-/// Time as the database tells it.
-pub(super) struct Clock(Mutex<Reading>);
+/// Another server that is ahead by more than this has counted a time in which this process stood still.
+const BEHIND_MAX: Duration = Duration::from_millis(250);
 
-#[derive(Clone, Copy)]
-struct Reading {
-    shown: i64,
-    arrived: Instant,
-    /// The latest time given out.
-    last: i64,
+/// The time of this process.
+pub(super) struct Clock(Mutex<Count>);
+
+struct Count {
+    steady: SteadyTime,
+    /// The latest time that was returned; no earlier time is returned after it.
+    last: Time,
 }
 
 impl Clock {
-    pub(super) fn new(shown: i64) -> Self {
-        Self(Mutex::new(Reading {
-            shown,
-            arrived: instant(),
-            last: shown,
-        }))
+    /// A clock that shows this time now.
+    pub(super) fn new(time: Time) -> Self {
+        Self(Mutex::new(Count::new(time, time_since_boot())))
     }
 
-    /// The database showed this just now, after a question that took `round_trip`.
-    pub(super) fn set(&self, shown: i64, round_trip: Duration) {
-        let mut reading = self.0.lock().expect("reading a clock does not panic");
-        let here = reading.at(instant());
-        // A late answer says less than the count since an earlier, quicker one, unless the two are far apart.
-        let behind = micros(round_trip);
-        if shown > here || shown + behind < here {
-            *reading = Reading {
-                shown,
-                arrived: instant(),
-                last: if reading.last - shown < NOISE_MAX {
-                    reading.last
-                } else {
-                    shown
-                },
-            };
-        }
+    /// The database's clock showed this just now, in response to a statement that took `round_trip`.
+    pub(super) fn correct(&self, shown: Time, round_trip: Duration) {
+        self.count().correct(shown, round_trip, time_since_boot());
+    }
+
+    /// Another server that lives has counted up to this time.
+    pub(super) fn catch_up(&self, other: Time) {
+        self.count().catch_up(other, time_since_boot());
     }
 
     pub(super) fn now(&self) -> Time {
-        let mut reading = self.0.lock().expect("reading a clock does not panic");
-        let now = reading.at(instant()).max(reading.last);
-        reading.last = now;
-        Time(now)
+        self.count().now(time_since_boot())
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.0.lock().expect("reading a clock does not panic")
     }
 }
 
-impl Reading {
-    fn at(&self, instant: Instant) -> i64 {
-        self.shown + micros(instant.saturating_duration_since(self.arrived))
+impl Count {
+    fn new(time: Time, counted: Duration) -> Self {
+        Self {
+            steady: SteadyTime::new(time, counted),
+            last: time,
+        }
     }
-}
 
-fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+    fn now(&mut self, counted: Duration) -> Time {
+        self.last = self.steady.counted_to(counted).max(self.last);
+        self.last
+    }
+
+    /// The database read its clock at some moment of the round trip: within it, the count is as good as the reading.
+    fn correct(&mut self, shown: Time, round_trip: Duration, counted: Duration) {
+        let here = self.steady.counted_to(counted);
+        let latest = shown.after(round_trip);
+        self.steady.at(here.clamp(shown, latest), counted);
+    }
+
+    fn catch_up(&mut self, other: Time, counted: Duration) {
+        if other > self.steady.counted_to(counted).after(BEHIND_MAX) {
+            self.steady = SteadyTime::new(other, counted);
+        }
+    }
 }
 
 /// This machine's monotonic clock.
 #[expect(
     clippy::disallowed_methods,
-    reason = "counts the time between two looks at the database's clock"
+    reason = "measures how long the database takes to respond"
 )]
 pub(super) fn instant() -> Instant {
     Instant::now()
@@ -82,20 +88,55 @@ pub(super) fn instant() -> Instant {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_small_step_back_stands_still_and_a_large_one_is_followed() {
-        let clock = Clock::new(10_000_000_000);
-        let before = clock.now();
-        clock.set(before.0 - 1_000, Duration::ZERO);
-        assert!(clock.now() >= before);
-        clock.set(before.0 - 3_600_000_000, Duration::ZERO);
-        assert!(clock.now().0 < before.0 - 3_500_000_000);
+    const START: Time = Time(1_800_000_000_000_000);
+    const HOUR: i64 = 3_600_000_000;
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    /// Heartbeats every second from the first to the last, while the database's clock is off by so many microseconds.
+    fn beat(count: &mut Count, beats: std::ops::RangeInclusive<u64>, off: i64) {
+        for second in beats {
+            let shown = Time(START.after(seconds(second)).0 + off);
+            count.correct(shown, Duration::from_millis(1), seconds(second));
+        }
     }
 
     #[test]
-    fn a_step_forward_is_followed_at_once() {
-        let clock = Clock::new(10_000_000_000);
-        clock.set(20_000_000_000, Duration::from_secs(1));
-        assert!(clock.now().0 >= 20_000_000_000);
+    fn a_jump_of_the_database_hardly_changes_the_count() {
+        for jump in [HOUR, -HOUR] {
+            let mut count = Count::new(START, Duration::ZERO);
+            beat(&mut count, 1..=2, 0);
+            beat(&mut count, 3..=10, jump);
+            let off = count.now(seconds(10)).0 - START.after(seconds(10)).0;
+            assert!(off.abs() <= 80_000, "{off} µs off after a jump of {jump}");
+        }
+    }
+
+    #[test]
+    fn a_slow_response_changes_nothing() {
+        let mut count = Count::new(START, Duration::ZERO);
+        count.correct(START, seconds(1), seconds(1));
+        assert_eq!(count.now(seconds(1)), START.after(seconds(1)));
+    }
+
+    #[test]
+    fn a_small_step_back_stands_still() {
+        let mut count = Count::new(START, Duration::ZERO);
+        let before = count.now(seconds(1));
+        count.correct(Time(before.0 - 100_000), Duration::ZERO, seconds(1));
+        assert_eq!(count.now(seconds(1)), before);
+        let later = seconds(2);
+        assert_eq!(count.now(later).0, START.after(later).0 - 100_000);
+    }
+
+    #[test]
+    fn a_process_that_stood_still_catches_up_with_the_others() {
+        let mut count = Count::new(START, Duration::ZERO);
+        count.catch_up(START.after(seconds(60)), seconds(1));
+        assert_eq!(count.now(seconds(2)), START.after(seconds(61)));
+        count.catch_up(START, seconds(2));
+        assert_eq!(count.now(seconds(2)), START.after(seconds(61)));
     }
 }

@@ -24,7 +24,7 @@ use crate::postgres::side::{self, Hints};
 use crate::postgres::{access, append, change, iterations, migrate, pooler, read, rebuild};
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
 };
 use crate::safe::Safe;
 
@@ -200,15 +200,15 @@ impl Store for Postgres {
     }
 
     async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-        change::renew(&self.work, worker, ttl).await
+        change::renew(&self.work, worker, self.now().after(ttl)).await
     }
 
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
-        read::lost_claims(&self.work, owner).await
+        read::lost_claims(&self.work, owner, self.now()).await
     }
 
     async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
-        read::overdue_commands(&self.work, owner).await
+        read::overdue_commands(&self.work, owner, self.now()).await
     }
 
     async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
@@ -220,11 +220,17 @@ impl Store for Postgres {
         owner: Option<&OwnerId>,
         limit: usize,
     ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
-        read::due_timers(&self.work, owner, limit).await
+        let due = read::timers(&self.work, owner, self.now(), limit).await?;
+        Ok(due.into_iter().map(|(_, id, seq)| (id, seq)).collect())
     }
 
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
-        read::next_timer(&self.work, owner).await
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
+        let next = read::timers(&self.work, owner, until, 1).await?;
+        Ok(next.first().map(|(due, ..)| *due))
     }
 
     async fn send(&self, message: Message) -> Result<(), Error> {
@@ -239,12 +245,12 @@ impl Store for Postgres {
         change::take_back(&self.work, key).await
     }
 
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
         change::remove_old(&self.lists, old).await
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
-        read::inbox(&self.work, owner, limit).await
+        read::inbox(&self.work, owner, limit, self.now()).await
     }
 
     async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
@@ -272,11 +278,11 @@ impl Store for Postgres {
     }
 
     async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
-        self.told(change::adopt(&self.work, id, me).await)
+        self.told(change::adopt(&self.work, id, me, self.now()).await)
     }
 
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
-        read::abandoned(&self.work).await
+        read::abandoned(&self.work, self.now()).await
     }
 
     async fn changed(&self) {
@@ -292,11 +298,11 @@ impl Store for Postgres {
     }
 
     async fn peers(&self) -> Result<Vec<Peer>, Error> {
-        access::peers(&self.work).await
+        access::peers(&self.work, self.now()).await
     }
 
     async fn owner_of(&self, id: ExecutionId) -> Result<Option<Peer>, Error> {
-        access::owner_of(&self.work, id).await
+        access::owner_of(&self.work, id, self.now()).await
     }
 
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {

@@ -1,20 +1,24 @@
 //! This process among the others: its number, its heartbeat, and the clock that comes with it.
 //!
-//! A process lives while the heartbeat in its row is younger than three seconds by the database's clock. Its number
+//! A process lives while the heartbeat in its row is younger than three seconds. A heartbeat is a time of the process that
+//! wrote it, not of the database, so that nobody dies or comes back to life when the database's clock jumps. Its number
 //! makes its ids its own; the number longest out of use is given out first, so that a process that was only stopped
 //! for a while rarely finds its number taken, and takes another if it does.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use model::id::EventId;
+use model::time::Time;
 use tokio::sync::watch;
+use tokio_postgres::Row;
 
 use crate::error::Error;
 use crate::ids::{Ids, SLOTS};
 use crate::postgres::clock::{Clock, instant};
 use crate::postgres::failure::Fault;
-use crate::postgres::pool::{Connector, Session};
+use crate::postgres::pool::{Connector, Session, Values};
 use crate::rows::OwnerId;
 
 /// How often a process says that it lives.
@@ -26,6 +30,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How long a heartbeat may take.
 const BEAT_MAX: Duration = Duration::from_secs(2);
 
+/// A process that enters while others live takes their time; the first takes the database's.
+const ENTER: &str = "SELECT noetl.micros() + coalesce((
+        SELECT r.clock_offset FROM noetl.runtime r
+        WHERE abs(noetl.micros() + r.clock_offset - r.heartbeat) < 3000000 ORDER BY r.started_at LIMIT 1
+    ), 0), gen_random_uuid()::text";
+
 /// This process in the table of processes.
 pub(super) struct Life {
     pub(super) owner: OwnerId,
@@ -33,6 +43,8 @@ pub(super) struct Life {
     address: Option<String>,
     number: RwLock<(u8, Ids)>,
     last_beat: Mutex<Instant>,
+    /// The last heartbeat of each other process that was seen.
+    others: Mutex<BTreeMap<String, i64>>,
     /// Why the last heartbeat was refused, if the database takes no writes.
     refusal: Mutex<Option<Error>>,
 }
@@ -45,22 +57,20 @@ impl Life {
     ) -> Result<Arc<Self>, Error> {
         let mut session = connector.session(BEAT_MAX).await?;
         let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
-        let shown = session
-            .client
-            .query_one("SELECT noetl.micros(), gen_random_uuid()::text", &[]);
-        let shown = shown.await.map_err(named)?;
+        let shown = session.client.query_one(ENTER, &[]).await.map_err(named)?;
         let owner: String = shown.try_get(1).map_err(named)?;
-        let owner = OwnerId(owner.into());
-        let clock = Clock::new(shown.try_get(0).map_err(named)?);
-        let number = take_number(&mut session, connector, &owner, address.as_deref()).await?;
-        Ok(Arc::new(Self {
-            owner,
-            clock,
+        let mut life = Self {
+            owner: OwnerId(owner.into()),
+            clock: Clock::new(Time(shown.try_get(0).map_err(named)?)),
             address,
-            number: RwLock::new((number, Ids::new(number))),
+            number: RwLock::new((0, Ids::new(0))),
             last_beat: Mutex::new(instant()),
+            others: Mutex::default(),
             refusal: Mutex::default(),
-        }))
+        };
+        let number = life.take_number(&mut session, connector).await?;
+        life.number = RwLock::new((number, Ids::new(number)));
+        Ok(Arc::new(life))
     }
 
     pub(super) fn ids(&self, count: u32) -> EventId {
@@ -113,8 +123,11 @@ impl Life {
     }
 
     async fn beat(&self, connector: &Connector, kept: &mut Option<Session>) -> Result<(), Error> {
-        const BEAT: &str = "UPDATE noetl.runtime SET heartbeat = noetl.micros()
-            WHERE node = $1 AND owner = $2 RETURNING noetl.micros()";
+        const BEAT: &str = "UPDATE noetl.runtime SET heartbeat = $3, clock_offset = $3 - noetl.micros()
+            WHERE node = $1 AND owner = $2
+            RETURNING noetl.micros(),
+                ARRAY(SELECT r.owner FROM noetl.runtime r WHERE r.heartbeat > 0 AND r.owner <> $2 ORDER BY r.node),
+                ARRAY(SELECT r.heartbeat FROM noetl.runtime r WHERE r.heartbeat > 0 AND r.owner <> $2 ORDER BY r.node)";
         let session = match kept {
             Some(session) => session,
             None => kept.insert(connector.session(BEAT_MAX).await?),
@@ -122,18 +135,18 @@ impl Life {
         let node = self.number.read().expect("drawing ids does not panic").0;
         let asked = instant();
         let rows = session
-            .query(BEAT, &[&i32::from(node), &&*self.owner.0])
+            .query(
+                BEAT,
+                &[&i32::from(node), &&*self.owner.0, &self.clock.now().0],
+            )
             .await;
         let rows = rows.map_err(|fault| fault.named(&connector.target))?;
         if let Some(row) = rows.first() {
-            let shown = row
-                .try_get(0)
+            let round_trip = instant().saturating_duration_since(asked);
+            self.set_clock(row, round_trip)
                 .map_err(|error| Fault::from(error).named(&connector.target))?;
-            self.clock
-                .set(shown, instant().saturating_duration_since(asked));
         } else {
-            let number =
-                take_number(session, connector, &self.owner, self.address.as_deref()).await?;
+            let number = self.take_number(session, connector).await?;
             *self.number.write().expect("drawing ids does not panic") = (number, Ids::new(number));
         }
         *self.last_beat.lock().expect("a heartbeat does not panic") = instant();
@@ -151,39 +164,54 @@ impl Life {
         left.map(drop)
             .map_err(|fault| fault.named(&connector.target))
     }
-}
 
-/// Takes a number that no living process has.
-async fn take_number(
-    session: &mut Session,
-    connector: &Connector,
-    owner: &OwnerId,
-    address: Option<&str>,
-) -> Result<u8, Error> {
-    let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
-    let transaction = session.client.transaction().await.map_err(named)?;
-    let lock = "LOCK TABLE noetl.runtime IN SHARE ROW EXCLUSIVE MODE";
-    transaction.batch_execute(lock).await.map_err(named)?;
-    let free = "SELECT n FROM generate_series(0, $1) AS n LEFT JOIN noetl.runtime r ON r.node = n
-        WHERE r.node IS NULL OR r.heartbeat <= noetl.micros() - 3000000
-        ORDER BY abs(r.heartbeat) NULLS FIRST, n LIMIT 1";
-    let last = i32::from(SLOTS) - 1;
-    let Some(row) = transaction.query_opt(free, &[&last]).await.map_err(named)? else {
-        let message = format!("{SLOTS} processes use the database already");
-        return Err(Error::Unavailable(message.into()));
-    };
-    let node: i32 = row.try_get(0).map_err(named)?;
-    let clear = "DELETE FROM noetl.runtime WHERE node = $1 OR owner = $2";
-    transaction
-        .execute(clear, &[&node, &&*owner.0])
-        .await
-        .map_err(named)?;
-    let enter = "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat)
-        VALUES ($1, $2, $3, noetl.micros(), noetl.micros())";
-    transaction
-        .execute(enter, &[&node, &&*owner.0, &address])
-        .await
-        .map_err(named)?;
-    transaction.commit().await.map_err(named)?;
-    u8::try_from(node).map_err(|error| Error::Unavailable(error.into()))
+    /// Takes a number that no living process has.
+    async fn take_number(&self, session: &mut Session, connector: &Connector) -> Result<u8, Error> {
+        let named = |error: tokio_postgres::Error| Fault::from(error).named(&connector.target);
+        let transaction = session.client.transaction().await.map_err(named)?;
+        let lock = "LOCK TABLE noetl.runtime IN SHARE ROW EXCLUSIVE MODE";
+        transaction.batch_execute(lock).await.map_err(named)?;
+        let free =
+            "SELECT n FROM generate_series(0, $1) AS n LEFT JOIN noetl.runtime r ON r.node = n
+            WHERE r.node IS NULL OR abs(r.heartbeat - $2) >= 3000000
+            ORDER BY abs(r.heartbeat) NULLS FIRST, n LIMIT 1";
+        let (last, now) = (i32::from(SLOTS) - 1, self.clock.now().0);
+        let free = transaction.query_opt(free, &[&last, &now]).await;
+        let Some(row) = free.map_err(named)? else {
+            let message = format!("{SLOTS} processes use the database already");
+            return Err(Error::Unavailable(message.into()));
+        };
+        let node: i32 = row.try_get(0).map_err(named)?;
+        let clear = "DELETE FROM noetl.runtime WHERE node = $1 OR owner = $2";
+        let owner = &*self.owner.0;
+        let clear = transaction.execute(clear, &[&node, &owner]).await;
+        clear.map_err(named)?;
+        let enter =
+            "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat, clock_offset)
+            VALUES ($1, $2, $3, $4, $4, $4 - noetl.micros())";
+        let values: Values<'_> = &[&node, &owner, &self.address, &now];
+        let enter = transaction.execute(enter, values).await;
+        enter.map_err(named)?;
+        transaction.commit().await.map_err(named)?;
+        u8::try_from(node).map_err(|error| Error::Unavailable(error.into()))
+    }
+
+    /// Corrects the clock by what a heartbeat returned: the database's time, and the other processes with their times.
+    fn set_clock(&self, row: &Row, round_trip: Duration) -> Result<(), tokio_postgres::Error> {
+        let owners: Vec<String> = row.try_get(1)?;
+        let heartbeats: Vec<i64> = row.try_get(2)?;
+        let latest: BTreeMap<String, i64> = owners.into_iter().zip(heartbeats).collect();
+        let mut others = self.others.lock().expect("a heartbeat does not panic");
+        // Only a process whose heartbeat has moved is known to live.
+        let moved = latest.iter().filter(|(owner, heartbeat)| {
+            let before = others.get(*owner);
+            before.is_some_and(|before| before < *heartbeat)
+        });
+        if let Some(ahead) = moved.map(|(_, heartbeat)| *heartbeat).max() {
+            self.clock.catch_up(Time(ahead));
+        }
+        *others = latest;
+        self.clock.correct(Time(row.try_get(0)?), round_trip);
+        Ok(())
+    }
 }

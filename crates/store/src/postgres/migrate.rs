@@ -11,18 +11,19 @@ use crate::postgres::options::Target;
 use crate::postgres::pool::Connector;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
     include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
     include_str!("../../migrations/postgres/0004_append_one.sql"),
     include_str!("../../migrations/postgres/0005_rows_by_key.sql"),
     include_str!("../../migrations/postgres/0006_traces_and_task_runs.sql"),
-    include_str!("../../migrations/postgres/0007_iterations.sql"),
+    include_str!("../../migrations/postgres/0007_retention_plans_clock.sql"),
+    include_str!("../../migrations/postgres/0008_iterations.sql"),
 ];
 
 /// Stores of an earlier schema have no index of iterations.
-const FIRST_WITH_ITERATIONS: u32 = 7;
+const FIRST_WITH_ITERATIONS: u32 = 8;
 
 /// Whoever migrates holds this lock.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(5642813375)";

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -38,6 +38,10 @@ pub(super) enum Twice {
     Harmful,
 }
 
+/// How long plans that are made once are used. A plan that was made while a table was tiny may suit it no more when it has
+/// grown; the next plan sees its size.
+const PLANS_AGE_MAX: Duration = Duration::from_secs(10);
+
 /// How the database plans statements that are prepared.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Plans {
@@ -48,10 +52,14 @@ pub(super) enum Plans {
 }
 
 impl Plans {
-    /// A plan that is made once may be made while a table is empty: it must not depend on that.
+    /// A plan that is made once may be made while a table is empty: it must not depend on that. Without sorting, only the
+    /// index that gives the order of a statement can be used for it.
     fn settings(self) -> &'static str {
         match self {
-            Self::Once => "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off",
+            Self::Once => {
+                "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off;
+                 SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_sort = off"
+            }
             Self::Fitted => "SET plan_cache_mode = auto",
         }
     }
@@ -115,6 +123,8 @@ impl Connector {
         Ok(Session {
             client,
             statements: HashMap::new(),
+            plans,
+            planned_at: instant(),
             is_busy: false,
         })
     }
@@ -134,6 +144,8 @@ impl Connector {
 pub(super) struct Session {
     pub(super) client: Client,
     statements: HashMap<&'static str, Statement>,
+    plans: Plans,
+    planned_at: Instant,
     /// Set while an answer is outstanding: a connection whose asker went away is not given to the next.
     is_busy: bool,
 }
@@ -151,6 +163,10 @@ impl Session {
     }
 
     async fn ask(&mut self, sql: &'static str, values: Values<'_>) -> Result<Vec<Row>, Fault> {
+        if matches!(self.plans, Plans::Once) && self.planned_at.elapsed() > PLANS_AGE_MAX {
+            self.client.batch_execute("DISCARD PLANS").await?;
+            self.planned_at = instant();
+        }
         let statement = if let Some(known) = self.statements.get(sql) {
             known.clone()
         } else {

@@ -167,7 +167,9 @@ pub(super) async fn foreign(
 ) -> Result<Vec<Foreign>, Error> {
     const KEYS: &str =
         "SELECT k.place, e.seq, e.hash FROM unnest($2::text[]) WITH ORDINALITY AS k (key, place)
-        JOIN noetl.event_key e ON e.execution_id = $1 AND e.key = k.key
+        CROSS JOIN LATERAL (
+            SELECT seq, hash FROM noetl.event_key WHERE execution_id = $1 AND key = k.key OFFSET 0
+        ) AS e
         WHERE e.hash IS NOT NULL ORDER BY k.place";
     let keys: Vec<String> = event_ids
         .iter()
@@ -234,29 +236,39 @@ pub(super) async fn lasting_runs(pool: &Pool) -> Result<Vec<ExecutionId>, Error>
     find(pool, LASTING, &[], |row| Ok(ExecutionId(row.try_get(0)?))).await
 }
 
+/// Reads the claimed commands, by their worker: no other index than theirs gives this order.
 pub(super) async fn lost_claims(
     pool: &Pool,
     owner: Option<&OwnerId>,
+    now: Time,
 ) -> Result<Vec<LostClaim>, Error> {
     const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch FROM noetl.command c
         WHERE c.worker IS NOT NULL
-            AND coalesce((SELECT s.expires_at FROM noetl.session s WHERE s.worker = c.worker), 0) <= noetl.micros()
+            AND coalesce((SELECT s.expires_at FROM noetl.session s WHERE s.worker = c.worker), 0) <= $2
             AND ($1::text IS NULL
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
-        ORDER BY c.execution_id, c.seq";
-    find(pool, LOST, &[&name_of(owner)], rows::lost_claim).await
+        ORDER BY c.worker";
+    let values: Values<'_> = &[&name_of(owner), &now.0];
+    let mut lost = find(pool, LOST, values, rows::lost_claim).await?;
+    lost.sort_by_key(|claim| claim.command);
+    Ok(lost)
 }
 
+/// Reads the commands that nobody has claimed, by pool and age: no other index than theirs gives this order.
 pub(super) async fn overdue_commands(
     pool: &Pool,
     owner: Option<&OwnerId>,
+    now: Time,
 ) -> Result<Vec<CommandId>, Error> {
     const OVERDUE: &str = "SELECT c.execution_id, c.seq FROM noetl.command c
-        WHERE c.worker IS NULL AND c.start_by <= noetl.micros()
+        WHERE c.worker IS NULL AND c.start_by <= $2
             AND ($1::text IS NULL
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
-        ORDER BY c.execution_id, c.seq";
-    find(pool, OVERDUE, &[&name_of(owner)], rows::command_id).await
+        ORDER BY c.pool, c.issued_at";
+    let values: Values<'_> = &[&name_of(owner), &now.0];
+    let mut overdue = find(pool, OVERDUE, values, rows::command_id).await?;
+    overdue.sort_unstable();
+    Ok(overdue)
 }
 
 pub(super) async fn open_commands(pool: &Pool, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
@@ -265,60 +277,48 @@ pub(super) async fn open_commands(pool: &Pool, id: ExecutionId) -> Result<Vec<Op
     find(pool, OPEN, &[&id.0], rows::open_command).await
 }
 
-pub(super) async fn due_timers(
+/// Timers that are due by a time, earliest first; later ones are not read.
+pub(super) async fn timers(
     pool: &Pool,
     owner: Option<&OwnerId>,
+    until: Time,
     limit: usize,
-) -> Result<Vec<(ExecutionId, Seq)>, Error> {
-    const DUE: &str = "SELECT t.execution_id, t.seq FROM noetl.timer t
-        WHERE t.due <= noetl.micros()
+) -> Result<Vec<(Time, ExecutionId, Seq)>, Error> {
+    const DUE: &str = "SELECT t.execution_id, t.seq, t.due FROM noetl.timer t
+        WHERE t.due <= $2
             AND ($1::text IS NULL
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = t.execution_id) = $1)
-        ORDER BY t.due, t.execution_id, t.seq LIMIT $2";
-    let due = find(
-        pool,
-        DUE,
-        &[&name_of(owner), &limited(limit)],
-        rows::command_id,
-    )
-    .await?;
-    Ok(due.into_iter().map(|id| (id.execution, id.seq)).collect())
+        ORDER BY t.due LIMIT $3";
+    let values: Values<'_> = &[&name_of(owner), &until.0, &limited(limit)];
+    let read = |row: &Row| {
+        let CommandId { execution, seq } = rows::command_id(row)?;
+        Ok((Time(row.try_get(2)?), execution, seq))
+    };
+    let mut timers = find(pool, DUE, values, read).await?;
+    timers.sort_unstable();
+    Ok(timers)
 }
 
-pub(super) async fn next_timer(
-    pool: &Pool,
-    owner: Option<&OwnerId>,
-) -> Result<Option<Time>, Error> {
-    const NEXT: &str = "SELECT t.due FROM noetl.timer t
-        WHERE $1::text IS NULL
-            OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = t.execution_id) = $1
-        ORDER BY t.due LIMIT 1";
-    find_one(pool, NEXT, &[&name_of(owner)], |row| {
-        Ok(Time(row.try_get(0)?))
-    })
-    .await
-}
-
+/// Reads the pending messages in the order of their arrival: only their own index gives it. Each driver is looked up by
+/// the key of its execution.
 pub(super) async fn inbox(
     pool: &Pool,
     owner: Option<&OwnerId>,
     limit: usize,
+    now: Time,
 ) -> Result<Vec<Message>, Error> {
     const INBOX: &str = "SELECT m.from_id, m.seq, m.n, m.to_id, m.body FROM noetl.message m
-        LEFT JOIN noetl.execution receiver ON receiver.execution_id = m.to_id
-        LEFT JOIN noetl.execution sender ON sender.execution_id = m.from_id
-        CROSS JOIN LATERAL (SELECT CASE WHEN receiver.execution_id IS NULL THEN sender.owner ELSE receiver.owner END
-            AS owner) AS driver
-        WHERE m.body IS NOT NULL AND ($1::text IS NULL OR driver.owner IS NULL OR driver.owner = $1
-            OR NOT noetl.is_alive(driver.owner))
+        WHERE m.body IS NOT NULL AND ($1::text IS NULL OR coalesce((
+            SELECT e.owner IS NULL OR e.owner = $1 OR NOT e.owner = ANY (ARRAY(
+                SELECT r.owner FROM noetl.runtime r WHERE abs(r.heartbeat - $3) < 3000000
+            ))
+            FROM noetl.execution e WHERE e.execution_id = coalesce(
+                (SELECT r.execution_id FROM noetl.execution r WHERE r.execution_id = m.to_id), m.from_id
+            )
+        ), true))
         ORDER BY m.ordinal LIMIT $2";
-    find(
-        pool,
-        INBOX,
-        &[&name_of(owner), &limited(limit)],
-        rows::message,
-    )
-    .await
+    let values: Values<'_> = &[&name_of(owner), &limited(limit), &now.0];
+    find(pool, INBOX, values, rows::message).await
 }
 
 pub(super) async fn is_pending(pool: &Pool, key: MessageKey) -> Result<bool, Error> {
@@ -343,14 +343,13 @@ pub(super) async fn latest(
     version: Option<u32>,
 ) -> Result<Option<CatalogEntry>, Error> {
     const LATEST: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog
-        WHERE path = $1 AND ($2::integer IS NULL OR version = $2) ORDER BY version DESC LIMIT 1";
-    find_one(
-        pool,
-        LATEST,
-        &[&path, &version.map(rows::small)],
-        rows::catalog_entry,
-    )
-    .await
+        WHERE path = $1 ORDER BY version DESC LIMIT 1";
+    const VERSION: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog
+        WHERE path = $1 AND version = $2";
+    match version.map(rows::small) {
+        Some(version) => find_one(pool, VERSION, &[&path, &version], rows::catalog_entry).await,
+        None => find_one(pool, LATEST, &[&path], rows::catalog_entry).await,
+    }
 }
 
 pub(super) async fn catalog(pool: &Pool) -> Result<Vec<CatalogEntry>, Error> {
@@ -360,11 +359,20 @@ pub(super) async fn catalog(pool: &Pool) -> Result<Vec<CatalogEntry>, Error> {
     find(pool, CATALOG, &[], rows::catalog_entry).await
 }
 
-pub(super) async fn abandoned(pool: &Pool) -> Result<Vec<ExecutionId>, Error> {
-    const ABANDONED: &str = "SELECT execution_id FROM noetl.execution
-        WHERE status IN ('RUNNING', 'PAUSED') AND (owner IS NULL OR owner NOT IN (
-            SELECT owner FROM noetl.runtime WHERE heartbeat > noetl.micros() - 3000000
-        ))
-        ORDER BY execution_id";
-    find(pool, ABANDONED, &[], |row| Ok(ExecutionId(row.try_get(0)?))).await
+/// Reads the executions that go on, by status: two bounds and an order instead of `=` leave the planner no other index.
+pub(super) async fn abandoned(pool: &Pool, now: Time) -> Result<Vec<ExecutionId>, Error> {
+    const ABANDONED: &str =
+        "SELECT found.execution_id FROM unnest(ARRAY['PAUSED', 'RUNNING']) AS s (status)
+        CROSS JOIN LATERAL (
+            SELECT e.execution_id FROM noetl.execution e
+            WHERE e.status >= s.status AND e.status <= s.status
+                AND (e.owner IS NULL OR NOT e.owner = ANY (ARRAY(
+                    SELECT r.owner FROM noetl.runtime r WHERE abs(r.heartbeat - $1) < 3000000
+                )))
+            ORDER BY e.status, e.execution_id OFFSET 0
+        ) AS found";
+    let read = |row: &Row| Ok(ExecutionId(row.try_get(0)?));
+    let mut abandoned = find(pool, ABANDONED, &[&now.0], read).await?;
+    abandoned.sort_unstable();
+    Ok(abandoned)
 }

@@ -12,6 +12,7 @@ use crate::sqlite::owners::Owners;
 use crate::sqlite::read::Fault;
 use crate::sqlite::rows::{integer, json, text_of, unsigned};
 use crate::sqlite::writer::Refused;
+use crate::store::has_retention;
 
 const TOKEN: &str = "id, name, hash, role, created_at, expires_at, last_used_at, revoked_at";
 
@@ -108,9 +109,17 @@ pub(super) fn setting(db: &Connection, key: &str) -> Result<Option<String>, Faul
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-pub(super) fn set_setting_once(db: &Connection, key: &str, value: &str) -> Result<String, Refused> {
-    db.prepare_cached("INSERT INTO setting (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-        .execute([key, value])?;
+pub(super) fn set_setting_once(
+    db: &Connection,
+    key: &str,
+    value: &str,
+    now: Time,
+) -> Result<String, Refused> {
+    let retained_from = has_retention(key).then_some(now.0);
+    db.prepare_cached(
+        "INSERT INTO setting (key, value, retained_from) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![key, value, retained_from])?;
     let kept = db
         .prepare_cached("SELECT value FROM setting WHERE key = ?1")?
         .query_row([key], |row| row.get(0))?;

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::iterations::IterationDelta;
 use crate::projections::{Delta, Place};
 use crate::rows::{ExecutionRow, Snapshot};
+use crate::sqlite::change::take_back;
 use crate::sqlite::iterations;
 use crate::sqlite::rows::{execution_row, integer, project, text_of};
 use crate::sqlite::writer::{Job, Refused};
@@ -102,7 +103,7 @@ impl Append {
             post(db, message)?;
         }
         for key in &commit.consumed {
-            consume(db, key)?;
+            take_back(db, *key, self.now)?;
         }
         if let Some(snapshot) = &commit.snapshot {
             write_snapshot(db, commit, snapshot)?;
@@ -322,12 +323,6 @@ pub(super) fn post(db: &Connection, message: &Message) -> rusqlite::Result<()> {
         "INSERT INTO message (from_id, seq, n, to_id, body) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
     )?
     .execute(params![from.0, integer(seq.0), n, message.to.0, message.body.text()])?;
-    Ok(())
-}
-
-fn consume(db: &Connection, key: &MessageKey) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE message SET body = NULL WHERE from_id = ?1 AND seq = ?2 AND n = ?3")?
-        .execute(params![key.from.0, integer(key.seq.0), key.n])?;
     Ok(())
 }
 

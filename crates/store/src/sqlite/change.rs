@@ -9,9 +9,9 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::commit::{Creation, MessageKey};
 use crate::error::Error;
-use crate::ids::first_at;
 use crate::projections::Delta;
-use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OldRows, OwnerId, Rebuilt};
+use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OwnerId, Rebuilt};
+use crate::sqlite::access::set_setting_once;
 use crate::sqlite::iterations;
 use crate::sqlite::owners::Owners;
 use crate::sqlite::read::{self, Fault};
@@ -134,53 +134,23 @@ pub(super) fn refuse_message(
     db: &Connection,
     key: MessageKey,
     answer: &str,
+    now: Time,
 ) -> Result<(), Refused> {
-    if take_back(db, key)? {
-        db.prepare_cached(
-            "INSERT INTO setting (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![refusal_key(key), answer])?;
+    if take_back(db, key, now)? {
+        set_setting_once(db, &refusal_key(key), answer, now)?;
     }
     Ok(())
 }
 
 /// Whether the message was pending.
-pub(super) fn take_back(db: &Connection, key: MessageKey) -> rusqlite::Result<bool> {
+pub(super) fn take_back(db: &Connection, key: MessageKey, now: Time) -> rusqlite::Result<bool> {
     let taken = db
         .prepare_cached(
-            "UPDATE message SET body = NULL
+            "UPDATE message SET body = NULL, consumed_at = ?4
              WHERE from_id = ?1 AND seq = ?2 AND n = ?3 AND body IS NOT NULL",
         )?
-        .execute(params![key.from.0, integer(key.seq.0), key.n])?;
+        .execute(params![key.from.0, integer(key.seq.0), key.n, now.0])?;
     Ok(taken > 0)
-}
-
-/// Removes rows that nobody asks for any more.
-pub(super) fn remove_old(db: &Connection, old: OldRows) -> Result<u64, Refused> {
-    let oldest = first_at(old.words_before);
-    let sessions = db.execute(
-        "DELETE FROM session WHERE worker IN (
-            SELECT s.worker FROM session s WHERE s.expires_at < ?1
-                AND NOT EXISTS (SELECT 1 FROM command c WHERE c.worker = s.worker)
-            LIMIT ?2)",
-        params![old.sessions_before.0, old.limit],
-    )?;
-    let words = db.execute(
-        "DELETE FROM setting WHERE key IN (
-            SELECT w.key FROM setting w WHERE w.key >= 'dedup:' AND w.key < 'dedup;' AND CAST(w.value AS INTEGER) < ?1
-                AND NOT EXISTS (SELECT 1 FROM execution e WHERE e.execution_id = CAST(w.value AS INTEGER)
-                    AND (e.finished_at IS NULL OR e.finished_at >= ?2))
-            LIMIT ?3)",
-        params![oldest, old.words_before.0, old.limit],
-    )?;
-    let answers = db.execute(
-        "DELETE FROM setting WHERE key IN (
-            SELECT a.key FROM setting a WHERE a.key >= 'refused:' AND a.key < 'refused;'
-                AND CAST(substr(a.key, 9) AS INTEGER) < ?1
-            LIMIT ?2)",
-        params![oldest, old.limit],
-    )?;
-    Ok((sessions + words + answers) as u64)
 }
 
 /// Drops the projections and folds the whole log again.

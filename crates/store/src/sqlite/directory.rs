@@ -25,7 +25,7 @@ use crate::ids::Ids;
 use crate::memory::Clock;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
@@ -34,7 +34,7 @@ use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
 use crate::sqlite::readers::Readers;
 use crate::sqlite::writer::{Job, Pen, Refusal, Refused, Request};
-use crate::sqlite::{access, append, change, clock, iterations, open, read, writer};
+use crate::sqlite::{access, append, change, clock, iterations, open, read, removal, writer};
 use crate::verify::Damage;
 
 /// So many writes may wait; more wait to wait.
@@ -378,9 +378,13 @@ impl Store for Sqlite {
         Ok(due.map(|(id, seq, _)| (id, seq)).collect())
     }
 
-    async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error> {
+    async fn next_timer(
+        &self,
+        owner: Option<&OwnerId>,
+        until: Time,
+    ) -> Result<Option<Time>, Error> {
         let owner = owner.cloned();
-        let next = self.read(move |db| read::timers(db, owner.as_ref(), Time(i64::MAX), 1));
+        let next = self.read(move |db| read::timers(db, owner.as_ref(), until, 1));
         Ok(next.await?.first().map(|(_, _, due)| *due))
     }
 
@@ -389,17 +393,21 @@ impl Store for Sqlite {
     }
 
     async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
-        let answer = answer.to_owned();
-        self.write(move |db| change::refuse_message(db, key, &answer))
+        let (answer, now) = (answer.to_owned(), self.now());
+        self.write(move |db| change::refuse_message(db, key, &answer, now))
             .await
     }
 
     async fn take_back(&self, key: MessageKey) -> Result<bool, Error> {
-        self.write(move |db| Ok(change::take_back(db, key)?)).await
+        let now = self.now();
+        self.write(move |db| Ok(change::take_back(db, key, now)?))
+            .await
     }
 
-    async fn remove_old(&self, old: OldRows) -> Result<u64, Error> {
-        self.write(move |db| change::remove_old(db, old)).await
+    async fn remove_old(&self, old: OldRows) -> Result<RemovedRows, Error> {
+        let now = self.now();
+        self.write(move |db| removal::remove_old(db, old, now))
+            .await
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
@@ -532,8 +540,8 @@ impl Store for Sqlite {
     }
 
     async fn set_setting_once(&self, key: &str, value: &str) -> Result<String, Error> {
-        let (key, value) = (key.to_owned(), value.to_owned());
-        self.write(move |db| access::set_setting_once(db, &key, &value))
+        let (key, value, now) = (key.to_owned(), value.to_owned(), self.now());
+        self.write(move |db| access::set_setting_once(db, &key, &value, now))
             .await
     }
 

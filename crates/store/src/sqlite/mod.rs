@@ -15,6 +15,7 @@ mod owners;
 mod private;
 mod read;
 mod readers;
+mod removal;
 mod rows;
 mod safe;
 #[cfg(test)]

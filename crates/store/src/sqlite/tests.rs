@@ -3,6 +3,7 @@
 mod damage;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::id::Seq;
 use rusqlite::Connection;
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 
 use super::Sqlite;
 use crate::contract::{PlainStep, Site, request};
-use crate::{Adoption, Commit, Committed, Error, Store};
+use crate::{Adoption, Commit, Committed, Error, OldRows, Store};
 
 struct Directory(TempDir);
 
@@ -133,9 +134,45 @@ async fn iterations_of_an_older_store_are_indexed() {
     for table in tables {
         db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
-    db.pragma_update(None, "user_version", 5).unwrap();
+    db.pragma_update(None, "user_version", 6).unwrap();
     drop(site.join());
     assert_eq!(rows(&site.raw()), written);
+}
+
+#[tokio::test]
+async fn rows_of_an_earlier_schema_get_a_retention() {
+    let site = site();
+    first_schema(&site);
+    let db = site.raw();
+    db.execute_batch(super::open::MIGRATIONS[1]).unwrap();
+    db.pragma_update(None, "user_version", 2).unwrap();
+    db.execute_batch(
+        "INSERT INTO message (from_id, seq, n, to_id, body) VALUES (1, 2, 0, 7, NULL), (1, 2, 1, 7, '\"x\"');
+         INSERT INTO setting (key, value)
+         VALUES ('dedup:a', '5'), ('batch:b', '{}'), ('batch-end:b', '{}'), ('other', 'x');",
+    )
+    .unwrap();
+    let store = site.join();
+    let old = |before| OldRows {
+        sessions_before: before,
+        requests_before: before,
+        messages_before: before,
+        limit: 10,
+    };
+    let hour = Duration::from_secs(3_600);
+    let young = store.remove_old(old(store.now().before(hour)));
+    assert_eq!(young.await.unwrap().removed, 0);
+    let aged = store.remove_old(old(store.now().after(hour)));
+    assert_eq!(aged.await.unwrap().removed, 3);
+    let left: (i64, i64) = db
+        .query_row(
+            "SELECT (SELECT count(*) FROM message),
+                 (SELECT count(*) FROM setting WHERE key IN ('dedup:a', 'batch:b', 'batch-end:b', 'other'))",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    assert_eq!(left, (1, 1));
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! Removes rows whose retention has passed, a bounded number of each kind at a time.
+
+use model::id::{ExecutionId, WorkerId};
+use model::time::Time;
+
+use crate::commit::MessageKey;
+use crate::memory::state::{MailState, State};
+use crate::rows::{OldRows, RemovedRows};
+use crate::store::DEDUP;
+
+impl State {
+    pub(super) fn remove_old(&mut self, old: OldRows, now: Time) -> RemovedRows {
+        let mut rows = self.remove_settings(old, now);
+        rows.removed += self.remove_sessions(old) + self.remove_messages(old);
+        rows
+    }
+
+    fn remove_sessions(&mut self, old: OldRows) -> u64 {
+        let is_held = |worker: &WorkerId| {
+            let mut commands = self.commands(None);
+            commands.any(|held| held.worker.as_ref() == Some(worker))
+        };
+        let sessions = self.sessions.iter();
+        let ended =
+            sessions.filter(|(worker, until)| **until < old.sessions_before && !is_held(worker));
+        let workers: Vec<WorkerId> = ended
+            .map(|(worker, _)| worker.clone())
+            .take(old.limit as usize)
+            .collect();
+        for worker in &workers {
+            self.sessions.remove(worker);
+        }
+        workers.len() as u64
+    }
+
+    fn remove_messages(&mut self, old: OldRows) -> u64 {
+        let is_old = |(key, state): &(&MessageKey, &MailState)| match state {
+            MailState::Pending => false,
+            MailState::Consumed(at) if key.seq.0 == 0 => *at < old.requests_before,
+            MailState::Consumed(at) => *at < old.messages_before,
+        };
+        let consumed = self.mail_keys.iter().filter(is_old);
+        let keys: Vec<MessageKey> = consumed
+            .map(|(key, _)| *key)
+            .take(old.limit as usize)
+            .collect();
+        for key in &keys {
+            self.mail_keys.remove(key);
+        }
+        keys.len() as u64
+    }
+
+    fn remove_settings(&mut self, old: OldRows, now: Time) -> RemovedRows {
+        let mut rows = RemovedRows::default();
+        let retained = self.access.retained_from.iter();
+        let aged = retained.filter(|(_, from)| **from < old.requests_before);
+        let keys: Vec<String> = aged
+            .map(|(key, _)| key.clone())
+            .take(old.limit as usize)
+            .collect();
+        for key in keys {
+            match self.later_start(&key, old.requests_before, now) {
+                Some(start) => {
+                    self.access.retained_from.insert(key, start);
+                    rows.postponed += 1;
+                }
+                None => {
+                    self.access.remove_setting(&key);
+                    rows.removed += 1;
+                }
+            }
+        }
+        rows
+    }
+
+    /// From when the retention of a `dedup` word counts, if its execution has not ended before a time.
+    fn later_start(&self, key: &str, before: Time, now: Time) -> Option<Time> {
+        key.strip_prefix(DEDUP)?;
+        let id = self.access.settings.get(key)?.parse().ok()?;
+        let row = &self.runs.get(&ExecutionId(id))?.row;
+        match row.finished_at {
+            Some(finished_at) => (finished_at >= before).then_some(finished_at),
+            None => Some(now),
+        }
+    }
+}

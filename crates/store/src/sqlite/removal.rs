@@ -1,0 +1,94 @@
+//! Removes rows whose retention has passed, a bounded number of each kind at a time.
+
+use model::time::Time;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::rows::{OldRows, RemovedRows};
+use crate::sqlite::writer::Refused;
+use crate::store::{BATCH, BATCH_END, DEDUP};
+
+/// A setting whose retention has passed as far as its row shows.
+struct OldSetting {
+    key: String,
+    value: String,
+}
+
+pub(super) fn remove_old(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, Refused> {
+    // The workers that hold commands are listed once, because no index finds the commands of a worker.
+    let sessions = db.execute(
+        "DELETE FROM session WHERE worker IN (
+            SELECT s.worker FROM session s WHERE s.expires_at < ?1
+                AND s.worker NOT IN (SELECT c.worker FROM command c WHERE c.worker IS NOT NULL)
+            LIMIT ?2)",
+        params![old.sessions_before.0, old.limit],
+    )?;
+    let from_outside = db.execute(
+        "DELETE FROM message WHERE ordinal IN (
+            SELECT m.ordinal FROM message m WHERE m.body IS NULL AND m.seq = 0 AND m.consumed_at < ?1
+            ORDER BY m.consumed_at LIMIT ?2)",
+        params![old.requests_before.0, old.limit],
+    )?;
+    let between_executions = db.execute(
+        "DELETE FROM message WHERE ordinal IN (
+            SELECT m.ordinal FROM message m WHERE m.body IS NULL AND m.seq > 0 AND m.consumed_at < ?1
+            ORDER BY m.consumed_at LIMIT ?2)",
+        params![old.messages_before.0, old.limit],
+    )?;
+    let mut rows = remove_settings(db, old, now)?;
+    rows.removed += (sessions + from_outside + between_executions) as u64;
+    Ok(rows)
+}
+
+fn remove_settings(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, Refused> {
+    let mut rows = RemovedRows::default();
+    for setting in old_settings(db, old)? {
+        if setting.key.starts_with(DEDUP) && postpone(db, &setting, old.requests_before, now)? {
+            rows.postponed += 1;
+            continue;
+        }
+        if let Some(request_id) = setting.key.strip_prefix(BATCH_END) {
+            remove_setting(db, &format!("{BATCH}{request_id}"))?;
+        }
+        remove_setting(db, &setting.key)?;
+        rows.removed += 1;
+    }
+    Ok(rows)
+}
+
+fn old_settings(db: &Connection, old: OldRows) -> rusqlite::Result<Vec<OldSetting>> {
+    let mut statement = db.prepare_cached(
+        "SELECT key, value FROM setting WHERE retained_from < ?1 ORDER BY retained_from LIMIT ?2",
+    )?;
+    let found = statement.query_map(params![old.requests_before.0, old.limit], |row| {
+        Ok(OldSetting {
+            key: row.get(0)?,
+            value: row.get(1)?,
+        })
+    })?;
+    found.collect()
+}
+
+/// The retention of a `dedup` word starts when its execution ends; whether that is later than its row shows.
+fn postpone(db: &Connection, word: &OldSetting, before: Time, now: Time) -> rusqlite::Result<bool> {
+    let finished_at: Option<Option<i64>> = db
+        .prepare_cached(
+            "SELECT finished_at FROM execution WHERE execution_id = CAST(?1 AS INTEGER)",
+        )?
+        .query_row([&word.value], |row| row.get(0))
+        .optional()?;
+    let Some(finished_at) = finished_at else {
+        return Ok(false);
+    };
+    if finished_at.is_some_and(|finished_at| finished_at < before.0) {
+        return Ok(false);
+    }
+    db.prepare_cached("UPDATE setting SET retained_from = ?2 WHERE key = ?1")?
+        .execute(params![word.key, finished_at.unwrap_or(now.0)])?;
+    Ok(true)
+}
+
+fn remove_setting(db: &Connection, key: &str) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM setting WHERE key = ?1")?
+        .execute([key])?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! A server gives the memory of a burst of runs back to the system.
+
+use std::fs;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tests::binary::Desk;
+use tests::peers;
+use tests::serving::Served;
+use tokio::time::Instant;
+
+const PLAYBOOK: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: burst}
+workload: {n: 0}
+workflow:
+  - step: one
+    tool: {kind: noop, result: "{{ workload.n }}"}
+"#;
+
+/// Runs of the burst.
+const RUNS: usize = 10_000;
+
+/// Runs before it, after which caches, connections and threads are there.
+const WARM_UP: usize = 500;
+
+/// Requests at a time.
+const AT_ONCE: usize = 64;
+
+/// A server returns unused memory every ten seconds: after two rounds everything that can be returned has been.
+const RETURNED_AFTER: Duration = Duration::from_secs(25);
+
+/// What may stay: the page caches of the embedded store are 16 MiB, which the burst fills, and a connection to Postgres keeps
+/// its buffers. At the end of the burst, before memory is returned, there are 40 MB more than before it.
+const STAYS_MAX: u64 = 24 << 20;
+
+/// How long a test waits between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Memory of a process that is not backed by files, in bytes.
+fn anonymous_bytes(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+    let text = line.and_then(|line| line.split_whitespace().nth(1));
+    let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
+    kib * 1024
+}
+
+/// A server and a client of it.
+struct Burst {
+    served: Served,
+    client: reqwest::Client,
+}
+
+impl Burst {
+    async fn new(served: Served) -> Self {
+        let burst = Self {
+            served,
+            client: reqwest::Client::new(),
+        };
+        let playbook = json!({"path": "burst", "content": PLAYBOOK});
+        burst.post("/api/catalog/register", &playbook).await;
+        burst
+    }
+
+    async fn post(&self, path: &str, body: &Value) {
+        let request = self.client.post(format!("{}{path}", self.served.url));
+        let response = request.json(body).send().await.expect("an answer");
+        assert!(response.status().is_success(), "{response:?}");
+    }
+
+    /// Starts runs, and waits until all have ended.
+    async fn run(&self, runs: usize) {
+        let requests = futures_util::stream::iter(0..runs).map(|n| async move {
+            let request = json!({"path": "burst", "payload": {"n": n}});
+            self.post("/api/execute", &request).await;
+        });
+        requests.buffer_unordered(AT_ONCE).collect::<()>().await;
+        while self.is_running().await {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn is_running(&self) -> bool {
+        let url = format!("{}/api/executions?status=RUNNING&limit=1", self.served.url);
+        let response = self.client.get(url).send().await.expect("an answer");
+        let page: Value = response.json().await.expect("JSON");
+        let runs = page["executions"].as_array().expect("a list");
+        !runs.is_empty()
+    }
+
+    async fn gives_its_memory_back(self) {
+        self.run(WARM_UP).await;
+        let before = anonymous_bytes(self.served.id());
+        self.run(RUNS).await;
+        let peak = anonymous_bytes(self.served.id());
+        let deadline = Instant::now() + RETURNED_AFTER;
+        loop {
+            let now = anonymous_bytes(self.served.id());
+            if now <= before + STAYS_MAX {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{before} bytes before the burst, {peak} at its end, {now} now"
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_runs_leaves_no_memory_behind() {
+    let desk = Desk::new();
+    let served = Served::start(&desk, &[]);
+    Burst::new(served).await.gives_its_memory_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_runs_leaves_no_memory_behind_on_postgres() {
+    let database = peers::Postgres::shared().fresh_database();
+    let desk = Desk::new();
+    let args = ["--listen", "127.0.0.1:0", "--local-slots", "8"];
+    let served = Served::on_store(&desk, &database.url(), &args);
+    Burst::new(served).await.gives_its_memory_back().await;
+}

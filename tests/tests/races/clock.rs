@@ -1,0 +1,161 @@
+//! The database's clock jumps while servers live: waits take as long as they should, and nobody loses a claim.
+
+use std::time::Duration;
+
+use model::id::{ExecutionId, Seq};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_postgres::Client;
+
+use crate::node::{LOOK, Node, Place, node};
+
+const WAITS: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: waits}
+workflow:
+  - step: one
+    tool: {kind: wait, duration: 8s}
+";
+
+const WORKS: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: works}
+workflow:
+  - step: one
+    tool: {kind: shell, command: sleep 6}
+";
+
+/// How long `WAITS` waits.
+const WAIT: Duration = Duration::from_secs(8);
+
+/// How much later than its time a wait may end: the sweep looks once a second, and two cores run many tests.
+const LATE_MAX: Duration = Duration::from_secs(3);
+
+/// How far the times of two servers that live may be apart.
+const APART_MAX: Duration = Duration::from_secs(1);
+
+/// Sets the database's clock off by so many hours.
+async fn jump(raw: &Client, hours: i64) {
+    let function = format!(
+        "CREATE OR REPLACE FUNCTION noetl.micros() RETURNS bigint LANGUAGE sql VOLATILE AS
+        $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + {hours} * 3600000000 $$"
+    );
+    raw.batch_execute(&function)
+        .await
+        .expect("the store's clock");
+}
+
+/// Waits until a statement counts at least one row.
+async fn wait_for(raw: &Client, count: &str) {
+    while raw
+        .query_one(count, &[])
+        .await
+        .expect("a count")
+        .get::<_, i64>(0)
+        == 0
+    {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn wait_for_heartbeat(raw: &Client) {
+    wait_for(
+        raw,
+        "SELECT count(*) FROM noetl.runtime WHERE abs(clock_offset) > 1000000",
+    )
+    .await;
+}
+
+async fn times_in_log(node: &Node, id: ExecutionId, name: &str) -> usize {
+    let events = node.store.events(id, Seq(0), 1_000).await.expect("a log");
+    let named = events
+        .iter()
+        .filter(|event| event.kind().to_string() == name);
+    named.count()
+}
+
+async fn a_wait_takes_its_time(hours: i64) {
+    let place = Place::database();
+    let raw = place.raw().await;
+    let node = node(&place).await;
+    node.register("waits", WAITS).await;
+    let _worker = node.employ("worker");
+    let id = node.execute(&json!({"path": "waits"})).await;
+    wait_for(&raw, "SELECT count(*) FROM noetl.timer").await;
+    let set = Instant::now();
+
+    jump(&raw, hours).await;
+    node.result(id).await;
+
+    let waited = set.elapsed();
+    assert!(
+        waited > WAIT - APART_MAX,
+        "it ended early, after {waited:?}"
+    );
+    assert!(waited < WAIT + LATE_MAX, "it ended late, after {waited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_is_not_shorter_when_the_databases_clock_jumps_forward() {
+    a_wait_takes_its_time(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_is_not_longer_when_the_databases_clock_jumps_back() {
+    a_wait_takes_its_time(-1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_claim_is_lost_when_the_databases_clock_jumps_forward() {
+    let place = Place::database();
+    let raw = place.raw().await;
+    let node = node(&place).await;
+    node.register("works", WORKS).await;
+    let _worker = node.employ("worker");
+    let id = node.execute(&json!({"path": "works"})).await;
+    wait_for(
+        &raw,
+        "SELECT count(*) FROM noetl.command WHERE worker IS NOT NULL",
+    )
+    .await;
+
+    jump(&raw, 1).await;
+    node.result(id).await;
+
+    assert_eq!(times_in_log(&node, id, "command.expired").await, 0);
+    assert_eq!(times_in_log(&node, id, "task.started").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_starts_after_a_jump_takes_the_time_of_those_that_live() {
+    let place = Place::database();
+    let raw = place.raw().await;
+    let first = node(&place).await;
+    jump(&raw, 1).await;
+    wait_for_heartbeat(&raw).await;
+
+    let second = node(&place).await;
+
+    let apart = second.store.now().0.abs_diff(first.store.now().0);
+    assert!(Duration::from_micros(apart) < APART_MAX, "{apart} µs apart");
+    let seen = second.store.peers().await.expect("the servers");
+    assert!(seen.iter().all(|peer| peer.alive), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_databases_clock_counts_after_every_server_has_ended() {
+    let place = Place::database();
+    let raw = place.raw().await;
+    let first = node(&place).await;
+    let before = first.store.now();
+    jump(&raw, 1).await;
+    wait_for_heartbeat(&raw).await;
+    first.end(&raw).await;
+
+    let second = node(&place).await;
+
+    let ahead = second.store.now().since(before);
+    assert!(ahead >= Duration::from_secs(3_600), "{ahead:?} ahead");
+}
