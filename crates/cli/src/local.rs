@@ -218,7 +218,7 @@ pub(crate) struct Session {
     logs: Option<Arc<dyn TaskLogs>>,
     reach: Reach,
     shipped: Option<Arc<ShippedLogs>>,
-    work: Option<(CancellationToken, JoinHandle<()>)>,
+    work: Option<(CancellationToken, JoinHandle<worker::WorkEnd>)>,
 }
 
 impl Session {

@@ -32,7 +32,7 @@ pub use memory::{Clock, Memory};
 pub use postgres::{Postgres, PostgresConnections, PostgresOptions, PostgresUrl};
 pub use rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, Snapshot, StepState,
+    OwnerId, Rebuilt, Recorded, ResultRow, SessionHolder, Snapshot, StepState, WorkerSession,
 };
 pub use safe::{CredentialRow, KeychainRow, Safe, Sealed, SealedPlace};
 pub use sqlite::Sqlite;

@@ -5,3 +5,4 @@ mod bounds;
 mod control;
 mod dedup;
 mod node;
+mod sessions;

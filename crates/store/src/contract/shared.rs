@@ -8,7 +8,7 @@ use model::raw::Raw;
 
 use super::build::{PlainStep, request};
 use super::{Site, ok};
-use crate::{Adoption, Committed, Message, MessageKey, OldRows, OwnerId, Store};
+use crate::{Adoption, Committed, Message, MessageKey, OldRows, OwnerId, SessionHolder, Store};
 
 fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
     Message {
@@ -114,10 +114,11 @@ pub async fn a_refused_message_is_answered(site: &dyn Site) {
 pub async fn old_rows_are_removed(site: &dyn Site) {
     let store = site.join();
     let worker = |name: &str| WorkerId(name.into());
-    ok(store.renew(&worker("gone"), Duration::ZERO).await);
-    ok(store
-        .renew(&worker("here"), Duration::from_secs(3_600))
-        .await);
+    let holder = SessionHolder("one".into());
+    for (name, ttl) in [("gone", 0), ("here", 3_600)] {
+        let ttl = Duration::from_secs(ttl);
+        assert!(ok(store.renew(&worker(name), &holder, ttl).await));
+    }
     let lives = started(&*store, None).await;
     let never = ExecutionId(store.ids(1).0);
     ok(store

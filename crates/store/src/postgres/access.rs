@@ -153,7 +153,7 @@ pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Er
     const HELD: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
             e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
         FROM noetl.command c JOIN noetl.execution e USING (execution_id)
-        WHERE c.worker = $1 ORDER BY 6, c.execution_id, c.seq";
+        WHERE c.worker = $1 AND c.claimed_at IS DISTINCT FROM 0 ORDER BY 6, c.execution_id, c.seq";
     let read = |row: &Row| {
         Ok(Held {
             command: command_id(row)?,

@@ -21,7 +21,7 @@ use crate::postgres::side::{self, Hints};
 use crate::postgres::{access, append, change, migrate, pooler, read, rebuild};
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
-    OwnerId, Rebuilt, Recorded, ResultRow, StepState,
+    OwnerId, Rebuilt, Recorded, ResultRow, SessionHolder, StepState, WorkerSession,
 };
 use crate::safe::Safe;
 
@@ -161,8 +161,27 @@ impl Store for Postgres {
         self.told(change::release(&self.work, command, lease_epoch).await)
     }
 
-    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-        change::renew(&self.work, worker, ttl).await
+    async fn renew(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        change::renew(&self.work, worker, holder, ttl).await
+    }
+
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
+        read::session(&self.work, worker).await
+    }
+
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        change::replace_session(&self.work, worker, replaced, holder, ttl).await
     }
 
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {

@@ -10,13 +10,14 @@ use crate::postgres::options::Target;
 use crate::postgres::pool::Connector;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
     include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
     include_str!("../../migrations/postgres/0004_append_one.sql"),
     include_str!("../../migrations/postgres/0005_rows_by_key.sql"),
     include_str!("../../migrations/postgres/0006_traces_and_task_runs.sql"),
+    include_str!("../../migrations/postgres/0007_session_holders.sql"),
 ];
 
 /// Whoever migrates holds this lock.

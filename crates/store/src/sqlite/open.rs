@@ -13,12 +13,13 @@ use crate::error::Error;
 use crate::sqlite::{failure, filesystem, private};
 
 /// Numbered from 1; never edited.
-pub(super) const MIGRATIONS: [&str; 5] = [
+pub(super) const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
     include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
     include_str!("../../migrations/sqlite/0003_credentials_keychain.sql"),
     include_str!("../../migrations/sqlite/0004_traces_and_task_runs.sql"),
     include_str!("../../migrations/sqlite/0005_execution_checksum.sql"),
+    include_str!("../../migrations/sqlite/0006_session_holders.sql"),
 ];
 
 /// How long a connection waits for another process's transaction.
