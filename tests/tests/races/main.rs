@@ -4,5 +4,6 @@
 mod bounds;
 mod control;
 mod dedup;
+mod forwarding;
 mod node;
 mod sessions;
