@@ -6,4 +6,5 @@ mod control;
 mod dedup;
 mod forwarding;
 mod node;
+mod ownership;
 mod sessions;
