@@ -17,7 +17,7 @@ pub(crate) struct Stack {
     pub(crate) store: Arc<store::Sqlite>,
     pub(crate) dir: TempDir,
     stop: CancellationToken,
-    worker: tokio::task::JoinHandle<()>,
+    worker: tokio::task::JoinHandle<worker::WorkEnd>,
 }
 
 impl Stack {

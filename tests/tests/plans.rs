@@ -426,7 +426,7 @@ async fn iterations_of_an_older_store_are_indexed() {
     let written = rows_of_iterations(raw).await;
     assert!(written.len() > 6, "{written:?}");
     let older = "DROP TABLE noetl.loop_progress, noetl.iteration_index, noetl.iteration_span;
-        DROP FUNCTION noetl.write_iterations; DELETE FROM noetl.migration WHERE version >= 8";
+        DROP FUNCTION noetl.write_iterations; DELETE FROM noetl.migration WHERE version >= 9";
     raw.batch_execute(older).await.unwrap();
     let options = PostgresOptions::new(PostgresUrl::new(&fixture.database.url()));
     Postgres::open(options)

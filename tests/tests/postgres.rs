@@ -8,7 +8,7 @@ use serde_json::Value;
 use store::contract::{PlainStep, Site, request};
 use store::{
     Adoption, CommandChange, Commit, Committed, Error, Fence, OldRows, OwnerId, Postgres,
-    PostgresOptions, PostgresUrl, Snapshot, Store,
+    PostgresOptions, PostgresUrl, SessionHolder, Snapshot, Store,
 };
 use tests::peers::{self, Database, Proxy};
 use tokio::runtime::Handle;
@@ -422,7 +422,8 @@ async fn slow_lists_do_not_hold_up_commits_and_leases() {
     let soon = Duration::from_secs(10);
     let work = async {
         started(&*store).await;
-        store.renew(&WorkerId("w".into()), soon).await.unwrap();
+        let (worker, holder) = (WorkerId("w".into()), SessionHolder("h".into()));
+        store.renew(&worker, &holder, soon).await.unwrap();
         store.lost_claims(None).await.unwrap();
     };
     tokio::time::timeout(soon, work).await.unwrap();

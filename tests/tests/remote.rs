@@ -243,6 +243,35 @@ fn nobody_has_to_wait_for_a_run_on_a_server() {
 }
 
 #[test]
+fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
+    let desk = desk();
+    let served = Served::with_context(&desk, &["--local-slots", "0"]);
+    let url = served.url.as_str();
+    let args = [
+        "worker", "--server", url, "--store", "scratch", "--name", "fixed",
+    ];
+    let (mut killed, mut said) = begin(&desk, &args);
+    line(&mut said, "working   fixed");
+    killed.kill().expect("it can be killed");
+    killed.wait().expect("it ends");
+
+    let (mut replaced, mut said) = begin(&desk, &args);
+    line(&mut said, "working   fixed");
+    let run = desk.run(&["run", "counting.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+
+    // Of two that live, the one that registered first ends and says why.
+    let (mut second, mut second_said) = begin(&desk, &args);
+    line(&mut second_said, "working   fixed");
+    line(&mut said, "error[SESSION_MISMATCH]");
+    assert_eq!(replaced.wait().expect("it ends").code(), Some(6));
+    let run = desk.run(&["run", "counting.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    second.kill().expect("it can be killed");
+    second.wait().expect("it ends");
+}
+
+#[test]
 fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
     let desk = desk();
     let served = Served::with_context(&desk, &["--local-slots", "0"]);

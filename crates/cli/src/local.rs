@@ -15,7 +15,7 @@ use worker::{FileLogs, Logs, ShippedLogs, Worker};
 
 use crate::app::App;
 use crate::args::Driving;
-use crate::config::Settings;
+use crate::config::{Settings, is_store_url};
 use crate::hiring::{Hired, POOL};
 use crate::log::Log;
 use crate::problem::{Exit, Problem};
@@ -62,12 +62,17 @@ fn open_publishing(settings: &Settings, dir: &Path, publishes: bool) -> Result<L
 
 /// A store in Postgres is not opened from here.
 fn refuse_url(store: &Path) -> Result<(), Problem> {
-    if !store.to_str().is_some_and(is_url) {
+    if !is_store_url(store) {
         return Ok(());
     }
-    let message = "a store in Postgres is reached through a server";
-    Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
-        .help("start `noetl serve --store postgres://…`, then name it with --server URL"))
+    let message = format!(
+        "cannot open the store `{}` here: this command opens stores in a directory, and a store in Postgres is reached \
+         through a server",
+        store.display()
+    );
+    Err(Problem::new(Exit::Usage, "STORE_NEEDS_SERVER", message).help(
+        "start `noetl serve --store postgres://…`, then add --server URL to this command; or name a directory with --store DIR",
+    ))
 }
 
 fn over(settings: &Settings, dir: &Path, store: store::Sqlite) -> Result<Log, Problem> {
@@ -120,13 +125,9 @@ pub(crate) enum Place {
 /// Where these settings keep runs.
 pub(crate) fn place(settings: &Settings) -> Place {
     match settings.store.to_str() {
-        Some(url) if is_url(url) => Place::Postgres(store::PostgresUrl::new(url)),
+        Some(url) if is_store_url(&settings.store) => Place::Postgres(store::PostgresUrl::new(url)),
         _ => Place::Directory(settings.store.clone()),
     }
-}
-
-fn is_url(text: &str) -> bool {
-    text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
 /// A store that is open.
@@ -218,7 +219,7 @@ pub(crate) struct Session {
     logs: Option<Arc<dyn TaskLogs>>,
     reach: Reach,
     shipped: Option<Arc<ShippedLogs>>,
-    work: Option<(CancellationToken, JoinHandle<()>)>,
+    work: Option<(CancellationToken, JoinHandle<worker::WorkEnd>)>,
 }
 
 impl Session {

@@ -357,8 +357,9 @@ fn pieces_keep_the_authors_text_apart_from_values() {
     let source = "select * from {{ 't' | ident }} where {% if n %}a = {{ n }}{% endif %} in ({% for i in items %}{{ i }},{% endfor %}) {{ 'x' | raw_sql }}";
     let pieces = Template::parse(source, at())
         .unwrap()
-        .pieces(&scope())
-        .unwrap();
+        .rendered_pieces(&scope())
+        .unwrap()
+        .pieces;
     let text = |text: &str| Piece::Text(text.to_owned());
     assert_eq!(
         pieces,

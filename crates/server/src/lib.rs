@@ -21,6 +21,7 @@ mod reading;
 mod rerun;
 mod results;
 mod server;
+mod sessions;
 mod snapshot;
 mod submit;
 mod sweep;

@@ -13,6 +13,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId}
 use model::raw::Raw;
 use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
+use store::SessionHolder;
 use tokio::sync::oneshot;
 use wire::{
     Ask, Claimed, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Secret, SecretsAsk, Told,
@@ -26,6 +27,7 @@ use crate::error::Error;
 use crate::keychain::{self, Denied};
 use crate::peers::{self, Driver};
 use crate::reading::Found;
+use crate::sessions;
 
 /// How long a worker's session lives without a heartbeat.
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(15);
@@ -129,7 +131,7 @@ impl InProcess {
     }
 
     /// Claims that the worker should have and does not know of are offered again.
-    async fn reclaim_unheard(&self, pulse: &Pulse) -> Result<(), Error> {
+    pub(crate) async fn reclaim_unheard(&self, pulse: &Pulse) -> Result<(), Error> {
         let known: HashSet<Held> = pulse.holds.iter().copied().collect();
         let now = self.shared.store.now();
         for held in self.shared.store.held(&pulse.worker).await? {
@@ -141,6 +143,20 @@ impl InProcess {
                 self.offer_again(held.command, held.lease_epoch).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Ends a session: what its worker still holds is offered to others at once.
+    pub(crate) async fn end_session(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+    ) -> Result<(), Error> {
+        for held in self.shared.store.held(worker).await? {
+            self.offer_again(held.command, held.lease_epoch).await?;
+        }
+        let ended = self.shared.store.renew(worker, holder, Duration::ZERO);
+        ended.await?;
         Ok(())
     }
 
@@ -217,19 +233,17 @@ impl Transport for InProcess {
     }
 
     async fn heartbeat(&self, pulse: &Pulse) -> Result<(), wire::Error> {
-        let renewed = self.shared.store.renew(&pulse.worker, SESSION_TTL).await;
-        renewed.map_err(|error| unavailable(error.into()))?;
+        let holder = sessions::process_holder(&self.shared.owner);
+        let renewed = sessions::renew(&*self.shared.store, &pulse.worker, &holder).await;
+        if !renewed.map_err(|error| unavailable(error.into()))? {
+            return Err(wire::Error::SessionReplaced(pulse.worker.clone()));
+        }
         self.reclaim_unheard(pulse).await.map_err(unavailable)
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), wire::Error> {
-        let held = self.shared.store.held(worker).await;
-        for held in held.map_err(|error| unavailable(error.into()))? {
-            let offered = self.offer_again(held.command, held.lease_epoch).await;
-            offered.map_err(unavailable)?;
-        }
-        let ended = self.shared.store.renew(worker, Duration::ZERO).await;
-        ended.map_err(|error| unavailable(error.into()))
+        let holder = sessions::process_holder(&self.shared.owner);
+        self.end_session(worker, &holder).await.map_err(unavailable)
     }
 
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<Told>, wire::Error> {

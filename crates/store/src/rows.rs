@@ -164,6 +164,19 @@ impl Ask {
     }
 }
 
+/// Who a worker's session belongs to, as a text that only the server reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionHolder(pub Arc<str>);
+
+/// The session under a worker's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSession {
+    /// Who it belongs to; none for a session of an older server.
+    pub holder: Option<SessionHolder>,
+    /// Whether it has not expired, by the store's clock.
+    pub is_alive: bool,
+}
+
 /// A command handed out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {

@@ -15,7 +15,8 @@ use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
 use crate::error::Error;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
+    WorkerSession,
 };
 use crate::safe::Safe;
 use crate::verify::{self, Damage, Verified};
@@ -129,10 +130,29 @@ pub trait Store: Send + Sync {
     /// Offers a claimed command again; a claim that is not current changes nothing.
     async fn release(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error>;
 
-    /// Keeps a worker's session, and with it its claims, for `ttl` from now.
-    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error>;
+    /// Keeps a worker's session, and with it its claims, for `ttl` from now. Begins one if there is none under this name.
+    /// Answers false and changes nothing if the session under this name has another holder, expired or not.
+    async fn renew(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error>;
 
-    /// Claims whose session has expired or never existed.
+    /// The session under a worker's name.
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error>;
+
+    /// Begins a session in the place of another holder's, whose claims are lost from then on. Answers false and changes
+    /// nothing if the session under this name is not that holder's.
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error>;
+
+    /// Claims whose session has expired, was replaced or never existed.
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error>;
 
     /// Pending commands that nobody took in time.

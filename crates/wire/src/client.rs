@@ -33,6 +33,9 @@ pub use reqwest::Response as Answer;
 /// Says which server of a cluster speaks, and that the call must not be passed on again.
 pub const FORWARDED: &str = "x-noetl-forwarded";
 
+/// Carries the secret of a worker's session.
+pub const SESSION: &str = "x-noetl-session";
+
 /// Speaks to a server, or to whichever of several answers.
 #[derive(Clone)]
 pub struct Client {
@@ -41,6 +44,7 @@ pub struct Client {
     /// The one that answered last.
     current: std::sync::Arc<AtomicUsize>,
     token: Option<Token>,
+    session: Option<Token>,
     forwarded: bool,
 }
 
@@ -133,6 +137,7 @@ impl Client {
             servers: addresses.into(),
             current: std::sync::Arc::default(),
             token,
+            session: None,
             forwarded: false,
         })
     }
@@ -146,6 +151,13 @@ impl Client {
     #[must_use]
     pub fn forwarding(mut self) -> Self {
         self.forwarded = true;
+        self
+    }
+
+    /// The same client for the calls of a worker whose session has this secret.
+    #[must_use]
+    pub fn with_session(mut self, secret: Token) -> Self {
+        self.session = Some(secret);
         self
     }
 
@@ -305,6 +317,9 @@ impl Client {
             let mut request = make(&self.servers[index]);
             if let Some(Token(token)) = &self.token {
                 request = request.bearer_auth(token);
+            }
+            if let Some(Token(secret)) = &self.session {
+                request = request.header(SESSION, &**secret);
             }
             if self.forwarded {
                 request = request.header(FORWARDED, "1");

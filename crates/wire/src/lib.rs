@@ -16,7 +16,7 @@ mod shown;
 mod transport;
 
 pub use bus::{Bus, BusError, Nats, Publication, published};
-pub use client::{Answer, CallError, Client, FORWARDED, Token, Upload};
+pub use client::{Answer, CallError, Client, FORWARDED, SESSION, Token, Upload};
 pub use context::Context;
 pub use download::Download;
 pub use event::{InvalidEvent, ResultKind, WireEvent, WireStatus};

@@ -146,7 +146,12 @@ impl Transport for Remote {
         };
         let path = "/api/worker/pool/heartbeat";
         let answer = self.client.post_within(path, &request, BEAT).await;
-        answer.map(|_: ToldAnswer| ()).map_err(failed)
+        match answer.map(|_: ToldAnswer| ()) {
+            Err(CallError::Problem(problem)) if problem.code == "SESSION_MISMATCH" => {
+                Err(Error::SessionReplaced(pulse.worker.clone()))
+            }
+            answer => answer.map_err(failed),
+        }
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {

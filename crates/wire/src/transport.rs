@@ -149,6 +149,9 @@ pub enum Error {
     /// The claim is not current any more; whatever the worker does under it is refused.
     #[error("the claim on command {0} is not current")]
     Fenced(CommandId),
+    /// Another process works under the worker's name; whatever this one does under it is refused.
+    #[error("another process works under the name `{0}`")]
+    SessionReplaced(WorkerId),
     /// The server cannot answer now; the same call may succeed later.
     #[error("the server is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),

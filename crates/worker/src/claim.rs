@@ -11,7 +11,7 @@ use wire::{Ask, Claimed};
 
 use crate::lease::Order;
 use crate::patience::Backoff;
-use crate::worker::Shared;
+use crate::worker::{Shared, WorkEnd};
 use crate::{command, pulse};
 
 /// How long a claim waits for work.
@@ -23,24 +23,30 @@ const LEAVE: Duration = Duration::from_secs(2);
 /// How long tasks may take to stop after that, and their last reports to be taken.
 const STOP_GRACE: Duration = Duration::from_secs(8);
 
-/// Works until `stop`, then drains.
-pub(crate) async fn work(shared: Arc<Shared>, stop: CancellationToken) {
-    let ended = CancellationToken::new();
-    let pulse = tokio::spawn(pulse::beat(shared.clone(), ended.clone()));
+/// Works until `stop`, then drains. Ends at once if another process works under the worker's name.
+pub(crate) async fn work(shared: Arc<Shared>, stop: CancellationToken) -> WorkEnd {
+    let (ended, replaced) = (CancellationToken::new(), CancellationToken::new());
+    let beat = pulse::beat(shared.clone(), ended.clone(), replaced.clone());
+    let pulse = tokio::spawn(beat);
     let ears = tokio::spawn(pulse::listen(shared.clone(), ended.clone()));
     let mut slots = JoinSet::new();
     tokio::select! {
         () = claim(&shared, &mut slots) => {}
         () = stop.cancelled() => {}
+        () = replaced.cancelled() => {}
     }
     drain(&shared, slots).await;
     ended.cancel();
     let _ = tokio::join!(pulse, ears);
+    if replaced.is_cancelled() {
+        return WorkEnd::Replaced;
+    }
     // A claim that was on its way when the worker stopped asking is offered to others at once; so is what did not end.
     let left = shared.transport.leave(&shared.config.worker);
     if !matches!(tokio::time::timeout(LEAVE, left).await, Ok(Ok(()))) {
         tracing::debug!("the server did not hear that the worker ends; its session will lapse");
     }
+    WorkEnd::Stopped
 }
 
 /// Fills free slots for as long as it is polled.

@@ -207,7 +207,11 @@ impl Lease {
                     tracing::debug!(command = %self.id, %error, "a report has to wait");
                     backoff.wait().await;
                 }
-                Err(wire::Error::Fenced(_) | wire::Error::NotFound(_)) => {
+                Err(
+                    wire::Error::Fenced(_)
+                    | wire::Error::NotFound(_)
+                    | wire::Error::SessionReplaced(_),
+                ) => {
                     self.tell(Order::Gone);
                     return Err(Gone);
                 }

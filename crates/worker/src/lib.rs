@@ -42,4 +42,4 @@ pub use clock::{Clock, SystemClock};
 pub use logs::{FileLogs, LOG_BYTES_MAX, LogLine, LogStream, Logs, ShippedLogs, read_logs};
 pub use pipeline::JUMPS_MAX;
 pub use remote::{ServerBodies, ServerLogs};
-pub use worker::{Config, Worker};
+pub use worker::{Config, WorkEnd, Worker};

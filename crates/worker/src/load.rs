@@ -247,7 +247,7 @@ where
                 tracing::debug!(%error, "the server is asked again");
                 pause(hand, &mut backoff).await?;
             }
-            Err(wire::Error::Fenced(_)) => {
+            Err(wire::Error::Fenced(_) | wire::Error::SessionReplaced(_)) => {
                 hand.lease.tell(Order::Gone);
                 return Err(Trouble::Interrupted);
             }

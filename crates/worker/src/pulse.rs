@@ -14,8 +14,12 @@ use crate::worker::Shared;
 /// Without a heartbeat for this long the session may end any moment and others take its work, so its tools are stopped.
 const SILENCE_MAX: Duration = Duration::from_secs(13);
 
-/// Says that the worker is alive, until `ended`.
-pub(crate) async fn beat(shared: Arc<Shared>, ended: CancellationToken) {
+/// Says that the worker is alive, until `ended`. Cancels `replaced` if another process works under the worker's name.
+pub(crate) async fn beat(
+    shared: Arc<Shared>,
+    ended: CancellationToken,
+    replaced: CancellationToken,
+) {
     let mut heard = Instant::now();
     loop {
         let pulse = Pulse {
@@ -33,6 +37,12 @@ pub(crate) async fn beat(shared: Arc<Shared>, ended: CancellationToken) {
         };
         match answer {
             Ok(()) => heard = Instant::now(),
+            Err(error @ wire::Error::SessionReplaced(_)) => {
+                tracing::error!(%error, "stopped: its session was replaced");
+                shared.tell_all(Order::Gone);
+                replaced.cancel();
+                return;
+            }
             Err(wire::Error::Fenced(_)) => shared.tell_all(Order::Gone),
             Err(error) => tracing::debug!(%error, "a heartbeat was not taken"),
         }

@@ -244,9 +244,12 @@ impl<'h> Pipeline<'h> {
         if records_call {
             self.mask_ready(&mut ready);
         }
+        // A retry of a tool is recorded without what it was started with; a task that waits is started anew each time.
+        let is_recorded =
+            run.entry == Entry::Fresh || !matches!(plan.tasks[index].role, Role::Tool(_));
         let started = TaskStarted {
-            inputs: ready.inputs.clone(),
-            request: self.rendered_request(&ready),
+            inputs: ready.inputs.clone().filter(|_| is_recorded),
+            request: is_recorded.then(|| self.rendered_request(&ready)).flatten(),
             awaits: None,
         };
         match &plan.tasks[index].role {

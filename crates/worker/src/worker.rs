@@ -67,10 +67,19 @@ impl Worker {
     }
 
     /// Works until `stop` is cancelled; then lets running tasks end, for a while, and gives the rest back.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(self, stop: CancellationToken) -> WorkEnd {
         end_orphans();
-        claim::work(self.shared, stop).await;
+        claim::work(self.shared, stop).await
     }
+}
+
+/// Why a worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkEnd {
+    /// It was stopped.
+    Stopped,
+    /// Another process works under its name.
+    Replaced,
 }
 
 /// Ends what workers that were killed have left running on this machine. Whoever starts later in this process finds no

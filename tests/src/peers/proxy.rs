@@ -24,6 +24,7 @@ struct State {
     swallows: bool,
     delay: Duration,
     bytes_swallowed: u64,
+    bytes_answered: u64,
     /// Both ends of every connection, to cut them.
     open: Vec<TcpStream>,
     is_over: bool,
@@ -86,6 +87,11 @@ impl Proxy {
         state.bytes_swallowed = 0;
     }
 
+    /// How many bytes of answers went through it.
+    pub fn bytes_answered(&self) -> u64 {
+        self.shared.state().bytes_answered
+    }
+
     /// Blocks until an answer was dropped: what was asked has been done.
     pub fn wait_until_swallowed(&self) {
         let state = self.shared.state();
@@ -141,6 +147,9 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_answer: bool
             state.bytes_swallowed += count as u64;
             shared.swallowed.notify_all();
             continue;
+        }
+        if is_answer {
+            state.bytes_answered += count as u64;
         }
         drop(state);
         if to.write_all(&buffer[..count]).is_err() {

@@ -12,6 +12,7 @@ mod fairness;
 mod fuzz;
 mod permissions;
 mod results;
+mod sessions;
 mod site;
 mod streams;
 mod wire;

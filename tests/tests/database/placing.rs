@@ -16,10 +16,11 @@ fn template(house: &House, source: &str, workload: Value) -> Call {
         ..Scope::default()
     };
     let template = Template::parse(source, Span::default()).expect("the template is sound");
-    let rendered = template.pieces_with_origins(&scope);
-    let (pieces, origins) = rendered.expect("the template renders");
-    let mut made = call(&house.db.url(), pieces);
-    made.origins.insert("command".to_owned(), vec![origins]);
+    let rendered = template.rendered_pieces(&scope);
+    let rendered = rendered.expect("the template renders");
+    let mut made = call(&house.db.url(), rendered.pieces);
+    made.origins
+        .insert("command".to_owned(), vec![rendered.origins]);
     made
 }
 

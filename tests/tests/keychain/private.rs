@@ -49,6 +49,14 @@ fn no_message_shows_the_password_of_a_url() {
     let said = desk.command(&["runs"]).env("NOETL_STORE", &store).output();
     let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();
     assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
+
+    // A file names the same store, wherever the file is.
+    desk.write("noetl.toml", &format!("store = {store:?}\n"));
+    let said = desk.run(&["runs"]);
+    let said = format!("{}{}", said.out, said.err);
+    assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
+    assert!(said.contains("--server"), "{said}");
+    assert!(!said.contains(PASSWORD), "{said}");
 }
 
 const PLAYBOOK: &str = r#"

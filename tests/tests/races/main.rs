@@ -5,5 +5,8 @@ mod bounds;
 mod clock;
 mod control;
 mod dedup;
+mod forwarding;
 mod node;
+mod ownership;
 mod retention;
+mod sessions;

@@ -12,8 +12,8 @@ use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
     ExecutionRow, Filter, Foreign, Held, LostClaim, Message, MessageKey, OldRows, OpenCommand,
-    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, RemovedRows, ResultRow, Sqlite, StepState, Store,
-    TokenRow,
+    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, Sqlite,
+    StepState, Store, TokenRow, WorkerSession,
 };
 
 use tests::sim::Random;
@@ -141,8 +141,25 @@ impl<S: Store> Store for Stored<S> {
     async fn release(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
         held(self.inner.release(command, epoch)).await
     }
-    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-        held(self.inner.renew(worker, ttl)).await
+    async fn renew(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        held(self.inner.renew(worker, holder, ttl)).await
+    }
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
+        self.inner.session(worker).await
+    }
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        held(self.inner.replace_session(worker, replaced, holder, ttl)).await
     }
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
         self.inner.lost_claims(owner).await

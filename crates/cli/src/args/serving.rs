@@ -60,6 +60,9 @@ pub(crate) struct GcArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
+    /// The worker's name; each live worker needs its own [default: host, process and a random number]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
     /// The pool to serve
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub(crate) pool: String,

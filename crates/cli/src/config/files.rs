@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::args::ColorWhen;
+use crate::config::store_url::is_store_url;
 use crate::problem::{Exit, Problem};
 
 /// What one file says.
@@ -52,7 +53,13 @@ impl Layer {
         };
         let mut layer = Self::parse(&text, &path.display().to_string())?;
         let base = path.parent().unwrap_or(Path::new(""));
-        layer.store = layer.store.map(|store| base.join(store));
+        layer.store = layer.store.map(|store| {
+            if is_store_url(&store) {
+                store
+            } else {
+                base.join(store)
+            }
+        });
         layer.tools = layer.tools.map(|tools| base.join(tools));
         Ok(layer)
     }

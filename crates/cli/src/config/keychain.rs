@@ -7,6 +7,7 @@ use server::{KeychainConfig, MasterKey, MasterKeys, VaultConfig};
 
 use crate::config::environment::Environment;
 use crate::config::network::NetworkSettings;
+use crate::config::store_url::is_store_url;
 use crate::fetching::Guarded;
 use crate::problem::{Exit, Problem};
 use crate::reach::Reach;
@@ -38,7 +39,7 @@ impl Keychain {
         store: &Path,
         network: &NetworkSettings,
     ) -> Result<Self, Problem> {
-        let is_url = store.to_str().is_some_and(|store| store.contains("://"));
+        let is_url = is_store_url(store);
         let current = key(environment, "NOETL_MASTER_KEY")?;
         let keys = match current {
             Some(current) => MasterKeys::Given {

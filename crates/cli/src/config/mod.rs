@@ -10,8 +10,10 @@ mod keychain;
 mod network;
 mod settings;
 mod storage;
+mod store_url;
 
 pub(crate) use address::{Address, Credential};
 pub(crate) use contexts::{Context, Contexts, LOCAL};
 pub(crate) use environment::Environment;
 pub(crate) use settings::{DEFAULTS, Settings};
+pub(crate) use store_url::is_store_url;

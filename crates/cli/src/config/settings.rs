@@ -11,6 +11,7 @@ use crate::config::files::{Layer, nearest};
 use crate::config::keychain::Keychain;
 use crate::config::network::{NetworkSettings, network};
 use crate::config::storage::{scratch, storage};
+use crate::config::store_url::check_store;
 use crate::problem::{Exit, Problem};
 
 /// The defaults, commented; what `noetl init` writes.
@@ -102,6 +103,7 @@ impl Settings {
             .parse()
             .map_err(|_| invalid("sandbox", &sandbox, "one of none, basic, strict"))?;
         let store = pick(&layers, |layer| layer.store.clone()).expect(missing);
+        check_store(&store)?;
         let network = network(environment)?;
         let settings = Self {
             storage: storage(environment, scratch(&store))?,
@@ -234,6 +236,31 @@ mod tests {
 
         let settings = Settings::load(&flags(Some("mine")), &variables, &deep).unwrap();
         assert_eq!(settings.store, PathBuf::from("mine"));
+    }
+
+    #[test]
+    fn a_url_names_the_same_store_in_a_flag_a_variable_and_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = "postgres://u:a-password@db:5433/noetl";
+        let load = |flag, variables: &[(&str, &str)]| {
+            Settings::load(&flags(flag), &environment(variables), dir.path())
+        };
+        let flagged = load(Some(url), &[]).unwrap();
+        let from_variable = load(None, &[("NOETL_STORE", url)]).unwrap();
+        std::fs::write(dir.path().join("noetl.toml"), format!("store = {url:?}\n")).unwrap();
+        let from_file = load(None, &[]).unwrap();
+        for settings in [flagged, from_variable, from_file] {
+            assert_eq!(settings.store, PathBuf::from(url));
+        }
+
+        let other = "store = \"mysql://u:a-password@db\"\n";
+        std::fs::write(dir.path().join("noetl.toml"), other).unwrap();
+        let refused = load(None, &[]).unwrap_err();
+        assert_eq!(refused.code, "CONFIG_INVALID");
+        assert!(
+            !format!("{refused:?}").contains("a-password"),
+            "{refused:?}"
+        );
     }
 
     #[test]

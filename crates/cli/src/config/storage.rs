@@ -7,6 +7,7 @@ use results::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, Secret, S
 use serde_json::Value;
 
 use crate::config::environment::Environment;
+use crate::config::store_url::is_store_url;
 use crate::problem::{Exit, Problem};
 
 /// How much of the disk the cache takes unless it is told otherwise.
@@ -53,8 +54,11 @@ pub(super) fn storage(
 
 /// Where bodies wait: beside the runs, or beside a process that keeps none.
 pub(super) fn scratch(store: &Path) -> PathBuf {
-    let is_url = store.to_str().is_some_and(|store| store.contains("://"));
-    let dir = if is_url { Path::new(".noetl") } else { store };
+    let dir = if is_store_url(store) {
+        Path::new(".noetl")
+    } else {
+        store
+    };
     dir.join("scratch")
 }
 

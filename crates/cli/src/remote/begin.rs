@@ -121,12 +121,17 @@ async fn again(
     let client = driven.client;
     driven.id = row.id;
     driven.since = row.finished_at.unwrap_or_else(clock::now);
-    say(client, row.id, word).await.map_err(|mut problem| {
-        let status = row.status.name().to_ascii_lowercase();
-        problem.message = format!("run {}: {}", row.id, problem.message);
-        problem.help(format!("it is {status}: look at `noetl show {}`", row.id))
-    })?;
-    Ok(())
+    let is_resume = matches!(word, Control::Resume);
+    let Err(mut problem) = say(client, row.id, word).await else {
+        return Ok(());
+    };
+    // Another client resumed the paused run first; it is followed.
+    if is_resume && matches!(&*problem.code, "NOT_PAUSED" | "EXECUTION_ENDED") {
+        return Ok(());
+    }
+    let status = row.status.name().to_ascii_lowercase();
+    problem.message = format!("run {}: {}", row.id, problem.message);
+    Err(problem.help(format!("it is {status}: look at `noetl show {}`", row.id)))
 }
 
 /// Says a word to a run; answers how it stands then.

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
+use engine::Refusal;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
@@ -63,8 +64,11 @@ impl<'a> DrivenHere<'a> {
         let published = session.server.watch();
         let adoption = session.server.adopt(row.id).await?;
         if let Some(word) = word {
+            let is_resume = matches!(word, Control::Resume);
             match session.server.control(row.id, word).await {
                 Ok(()) => {}
+                // Another process resumed the paused run first; it is followed.
+                Err(ControlError::Refused(Refusal::NotPaused | Refusal::Ended)) if is_resume => {}
                 Err(ControlError::Refused(refusal)) => return Err(refused(&row, &refusal)),
                 Err(error) => return Err(error.into()),
             }
@@ -90,7 +94,7 @@ impl<'a> DrivenHere<'a> {
     }
 }
 
-fn refused(row: &ExecutionRow, refusal: &engine::Refusal) -> Problem {
+fn refused(row: &ExecutionRow, refusal: &Refusal) -> Problem {
     let status = row.status.name().to_ascii_lowercase();
     let message = format!("run {}: {refusal}", row.id);
     Problem::coded(Exit::NotAllowed, refusal.code(), message)

@@ -230,20 +230,8 @@ impl Template {
         render::truth(self, scope)
     }
 
-    /// Renders it to the author's text and the values between, for languages that quote or bind by place.
-    pub fn pieces(&self, scope: &Scope) -> Result<Vec<Piece>, RenderError> {
-        render::pieces(self, scope).map(|rendered| rendered.pieces)
-    }
-
-    /// The same pieces, each with where it comes from.
-    pub fn pieces_with_origins(
-        &self,
-        scope: &Scope,
-    ) -> Result<(Vec<Piece>, Vec<PieceOrigin>), RenderError> {
-        render::pieces(self, scope).map(|rendered| (rendered.pieces, rendered.origins))
-    }
-
-    /// The same pieces, with where they come from and what may be shown of them.
+    /// Renders it to the author's text and the values between, for languages that quote or bind by place, with where each
+    /// comes from and what may be shown of it.
     pub fn rendered_pieces(&self, scope: &Scope) -> Result<RenderedPieces, RenderError> {
         render::pieces(self, scope)
     }

@@ -114,14 +114,6 @@ impl Principal {
         }
     }
 
-    /// The access token that was used, if one was.
-    pub(crate) fn token(&self) -> Option<AccessId> {
-        match self {
-            Self::Token { id, .. } => Some(*id),
-            Self::Anyone | Self::Server => None,
-        }
-    }
-
     fn may<A: Action>(&self) -> bool {
         match self {
             Self::Anyone => true,

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use wire::api::{
     BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer, WorkerPool,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, SessionRequest, SessionResponse,
+    ToldAnswer, WorkerPool,
 };
 use wire::{Ask, Held, PlaybookText, Pulse, Transport};
 
@@ -21,6 +22,7 @@ use crate::api::error::{ApiError, Failures};
 use crate::api::extract::{Body, Segment};
 use crate::api::leases::fenced;
 use crate::api::references::streamed;
+use crate::api::sessions::WorkerCaller;
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::drive::Order;
@@ -44,7 +46,7 @@ const NAME_MAX: usize = 200;
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn claim(
     State(api): State<Api>,
-    may: Authorized<Work>,
+    caller: WorkerCaller,
     Body(request): Body<ClaimRequest>,
 ) -> Answer<ClaimAnswer> {
     named(&request.worker)?;
@@ -53,9 +55,7 @@ pub(crate) async fn claim(
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
     // A worker that asks lives: without a session its claims would lapse at once.
-    api.workers.keep(&api.server, &request.worker).await?;
-    api.workers
-        .claims_with(&request.worker, may.principal.token());
+    api.keep_session(&caller, &request.worker).await?;
     let ask = Ask {
         worker: request.worker,
         pool: request.pool,
@@ -68,7 +68,7 @@ pub(crate) async fn claim(
         commands = transport.claim(&ask) => commands?,
         () = api.closing.cancelled() => Vec::new(),
     };
-    api.seal_leases(&may.principal, &ask.worker, &mut commands)
+    api.seal_leases(&caller.principal, &ask.worker, &mut commands)
         .await?;
     Ok(Json(ClaimAnswer { commands }))
 }
@@ -105,14 +105,14 @@ fn command(text: &str) -> Result<CommandId, ApiError> {
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn keep(
     State(api): State<Api>,
-    may: Authorized<Work>,
+    caller: WorkerCaller,
     Segment(id): Segment,
     Body(request): Body<OneCommand>,
 ) -> Answer<ToldAnswer> {
     let command = command(&id)?;
     named(&request.worker)?;
-    let lease_epoch = opened(&api, &may, command, &request).await?;
-    api.workers.keep(&api.server, &request.worker).await?;
+    let lease_epoch = opened(&api, &caller, command, &request).await?;
+    api.keep_session(&caller, &request.worker).await?;
     let held = api.store().held(&request.worker).await?;
     let claim = held
         .iter()
@@ -125,7 +125,7 @@ pub(crate) async fn keep(
 /// The store's epoch of the claim that a worker presents for a command.
 async fn opened(
     api: &Api,
-    may: &Authorized<Work>,
+    caller: &WorkerCaller,
     command: CommandId,
     request: &OneCommand,
 ) -> Result<LeaseEpoch, ApiError> {
@@ -133,7 +133,7 @@ async fn opened(
         command,
         lease_epoch: request.lease_epoch,
     };
-    api.must_open_lease(&may.principal, &request.worker, held)
+    api.must_open_lease(&caller.principal, &request.worker, held)
         .await
 }
 
@@ -144,13 +144,14 @@ async fn opened(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn release(
     State(api): State<Api>,
-    may: Authorized<Work>,
+    caller: WorkerCaller,
     Segment(id): Segment,
     Body(request): Body<OneCommand>,
 ) -> Answer<Value> {
     let command = command(&id)?;
     named(&request.worker)?;
-    let lease_epoch = opened(&api, &may, command, &request).await?;
+    let lease_epoch = opened(&api, &caller, command, &request).await?;
+    api.check_session(&caller, &request.worker).await?;
     api.store().release(command, lease_epoch).await?;
     for order in [Order::Forget(command), Order::Offered] {
         api.server.shared.drive.send(order).await?;
@@ -158,16 +159,32 @@ pub(crate) async fn release(
     Ok(Json(json!({})))
 }
 
-/// Say that a worker begins.
-#[utoipa::path(post, path = "/api/worker/pool/register", tag = "workers", request_body = HeartbeatRequest,
-    responses((status = 200, description = "the session has begun", body = ToldAnswer), Failures),
+/// Begin the session of a worker.
+///
+/// With `session_secret` the answer has a secret. Send it in the header `X-Noetl-Session` of every call under this name:
+/// calls without it are then rejected. A live session under the same name is replaced if it was begun with the same access
+/// token, and its commands are offered again; with another access token the name is refused.
+#[utoipa::path(post, path = "/api/worker/pool/register", tag = "workers", request_body = SessionRequest,
+    responses((status = 200, description = "the session has begun", body = SessionResponse), Failures),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn register(
     State(api): State<Api>,
-    may: Authorized<Work>,
-    body: Body<HeartbeatRequest>,
-) -> Answer<ToldAnswer> {
-    heartbeat(State(api), may, body).await
+    caller: WorkerCaller,
+    Body(request): Body<SessionRequest>,
+) -> Answer<SessionResponse> {
+    let SessionRequest {
+        heartbeat,
+        session_secret,
+    } = request;
+    named(&heartbeat.worker)?;
+    let session_secret = api
+        .begin_session(&caller, &heartbeat.worker, session_secret)
+        .await?;
+    take_heartbeat(&api, &caller, heartbeat).await?;
+    Ok(Json(SessionResponse {
+        told: Vec::new(),
+        session_secret,
+    }))
 }
 
 /// Say that a worker lives, and what it holds.
@@ -178,15 +195,26 @@ pub(crate) async fn register(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn heartbeat(
     State(api): State<Api>,
-    may: Authorized<Work>,
+    caller: WorkerCaller,
     Body(request): Body<HeartbeatRequest>,
 ) -> Answer<ToldAnswer> {
     named(&request.worker)?;
+    api.renew_session(&caller, &request.worker).await?;
+    take_heartbeat(&api, &caller, request).await?;
+    Ok(Json(ToldAnswer { told: Vec::new() }))
+}
+
+/// Takes in what a heartbeat says, after the session was renewed.
+async fn take_heartbeat(
+    api: &Api,
+    caller: &WorkerCaller,
+    request: HeartbeatRequest,
+) -> Result<(), ApiError> {
     api.workers.seen(&request);
     let mut holds = Vec::with_capacity(request.holds.len());
     for held in request.holds {
         let opened = api
-            .open_lease(&may.principal, &request.worker, held)
+            .open_lease(&caller.principal, &request.worker, held)
             .await?;
         holds.extend(opened.map(|lease_epoch| Held {
             lease_epoch,
@@ -197,8 +225,8 @@ pub(crate) async fn heartbeat(
         worker: request.worker,
         holds,
     };
-    api.transport().heartbeat(&pulse).await?;
-    Ok(Json(ToldAnswer { told: Vec::new() }))
+    api.transport().reclaim_unheard(&pulse).await?;
+    Ok(())
 }
 
 /// Say that a worker ends; what it holds is offered to others at once.
@@ -207,12 +235,14 @@ pub(crate) async fn heartbeat(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn deregister(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    caller: WorkerCaller,
     Body(request): Body<LeaveRequest>,
 ) -> Answer<Value> {
     named(&request.worker)?;
+    let holder = api.check_session(&caller, &request.worker).await?;
     api.workers.gone(&request.worker);
-    api.transport().leave(&request.worker).await?;
+    let transport = api.transport();
+    transport.end_session(&request.worker, &holder).await?;
     Ok(Json(json!({})))
 }
 
@@ -222,10 +252,11 @@ pub(crate) async fn deregister(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn listen(
     State(api): State<Api>,
-    _may: Authorized<Work>,
+    caller: WorkerCaller,
     Body(request): Body<LeaveRequest>,
 ) -> Answer<ToldAnswer> {
     named(&request.worker)?;
+    api.check_session(&caller, &request.worker).await?;
     let transport = api.transport();
     let told = tokio::select! {
         told = transport.listen(&request.worker) => told?,

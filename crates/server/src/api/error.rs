@@ -247,6 +247,9 @@ impl From<wire::Error> for ApiError {
                 };
                 Self::new(status, &code, detail)
             }
+            wire::Error::SessionReplaced(_) => {
+                Self::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", error.to_string())
+            }
             wire::Error::Refused(why) => Self::invalid("REPORT_REFUSED", why),
             wire::Error::Unavailable(source) => {
                 tracing::warn!(error = %source, "a worker's call could not be carried out");

@@ -9,10 +9,11 @@ use serde_json::json;
 use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
 use wire::{FORWARDED, Held, Report, Transport, WireEvent};
 
-use crate::api::access::{Access, Authorized, Principal, View, Work};
+use crate::api::access::{Access, Authorized, Principal, View};
 use crate::api::error::{ApiError, Failures};
 use crate::api::extract::{Body, Segment};
 use crate::api::leases::fenced;
+use crate::api::sessions::{SessionOwner, WorkerCaller};
 use crate::api::state::Api;
 use crate::api::{Answer, Json};
 use crate::error::Error;
@@ -30,7 +31,7 @@ const BATCH_MAX: usize = 256;
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn one(
     State(api): State<Api>,
-    may: Authorized<Work>,
+    caller: WorkerCaller,
     headers: HeaderMap,
     Body(event): Body<WireEvent>,
 ) -> Answer<EventAnswer> {
@@ -40,7 +41,7 @@ pub(crate) async fn one(
     }
     let mut request = plain(event);
     name_claim(&mut request)?;
-    open_claim(&api, &may.principal, &mut request).await?;
+    open_claim(&api, &caller, &mut request).await?;
     let mut answer = take(&api, request, &headers).await?;
     let answer = answer.events.pop();
     answer
@@ -74,7 +75,7 @@ fn plain(event: WireEvent) -> BatchRequest {
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn batch(
     State(api): State<Api>,
-    may: Authorized<Work>,
+    caller: WorkerCaller,
     headers: HeaderMap,
     Body(mut request): Body<BatchRequest>,
 ) -> Result<Response, ApiError> {
@@ -85,11 +86,11 @@ pub(crate) async fn batch(
     }
     check(&request)?;
     if is_report(&request, &headers) {
-        let answer = report(&api, &may.principal, request, &headers).await?;
+        let answer = report(&api, &caller.principal, request, &headers).await?;
         return Ok(Json(answer).into_response());
     }
     name_claim(&mut request)?;
-    open_claim(&api, &may.principal, &mut request).await?;
+    open_claim(&api, &caller, &mut request).await?;
     if wants_async(&headers) {
         let answer =
             ingest::accept(&api.server.shared, request_id(&api, &headers), request).await?;
@@ -138,14 +139,22 @@ fn name_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
 
 /// Checks that the sender holds the claim that it names, and puts the store's own epoch in the place of the sealed one.
 ///
-/// A client that knows no epochs is told from others by its access token: the one that its worker claimed with.
+/// A client that knows no epochs is told from others by the session that it claimed under. A heartbeat in an event renews
+/// that session.
 async fn open_claim(
     api: &Api,
-    principal: &Principal,
+    caller: &WorkerCaller,
     request: &mut BatchRequest,
 ) -> Result<(), ApiError> {
-    if *principal == Principal::Server {
+    // Another server has done all of this before it passed the events on.
+    if caller.principal == Principal::Server {
         return Ok(());
+    }
+    let is_beat = |event: &WireEvent| event.event_type == "command.heartbeat";
+    if let Some(worker) = &request.worker_id
+        && request.events.iter().any(is_beat)
+    {
+        api.keep_session(caller, worker).await?;
     }
     if let Some((command, lease_epoch)) = request.command_id.zip(request.lease_epoch) {
         let worker = match &request.worker_id {
@@ -156,18 +165,26 @@ async fn open_claim(
             command,
             lease_epoch,
         };
-        let opened = api.must_open_lease(principal, &worker, held).await?;
+        let opened = api
+            .must_open_lease(&caller.principal, &worker, held)
+            .await?;
         request.lease_epoch = Some(opened);
         request.worker_id = Some(worker);
         return Ok(());
     }
     request.lease_epoch = None;
-    let may_omit = match (api.access, &request.worker_id, principal.token()) {
-        (Access::Open, ..) => true,
-        (Access::Tokens, Some(worker), Some(token)) => api.workers.has_claimed(worker, token),
-        (Access::Tokens, ..) => false,
+    if request.events.iter().all(ingest::needs_no_row) {
+        return Ok(());
+    }
+    let may_omit = match &request.worker_id {
+        None => api.access == Access::Open,
+        Some(worker) => match api.session_owner(caller, worker).await? {
+            SessionOwner::Caller => true,
+            SessionOwner::Nobody => api.access == Access::Open,
+            SessionOwner::Another => false,
+        },
     };
-    if may_omit || request.events.iter().all(ingest::needs_no_row) {
+    if may_omit {
         return Ok(());
     }
     let detail = "the events do not say under which claim they are sent";
@@ -307,7 +324,6 @@ async fn take(
         lease_epoch: request.lease_epoch,
         events: request.events.clone(),
     };
-    keep_session(api, &request).await?;
     match ingest::take(shared, incoming).await {
         Ok(taken) => Ok(BatchAnswer {
             request_id: request_id(api, headers).to_string(),
@@ -332,17 +348,6 @@ async fn take(
         }
         Err(refused) => Err(refused.into()),
     }
-}
-
-/// A worker that says that it works on a command lives.
-async fn keep_session(api: &Api, request: &BatchRequest) -> Result<(), ApiError> {
-    let is_beat = |event: &WireEvent| event.event_type == "command.heartbeat";
-    if let Some(worker) = &request.worker_id
-        && request.events.iter().any(is_beat)
-    {
-        api.workers.keep(&api.server, worker).await?;
-    }
-    Ok(())
 }
 
 /// What another server said, in its own words.

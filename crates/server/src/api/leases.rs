@@ -27,7 +27,7 @@ pub(crate) struct LeaseSeal {
 
 impl LeaseSeal {
     /// The key: the one in the store, or a fresh one that is stored first.
-    async fn key(&self, store: &dyn Store) -> Result<&str, store::Error> {
+    pub(super) async fn key(&self, store: &dyn Store) -> Result<&str, store::Error> {
         let key = self.key.get_or_try_init(async || {
             let mut bytes = [0_u8; 32];
             rand::fill(&mut bytes);

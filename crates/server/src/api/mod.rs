@@ -22,6 +22,7 @@ mod range;
 mod references;
 mod replay;
 mod router;
+mod sessions;
 mod state;
 mod stream;
 mod system;

@@ -5,12 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use model::id::WorkerId;
-use store::AccessId;
+use store::SessionHolder;
 use tokio::time::Instant;
 use wire::api::{HeartbeatRequest, WorkerPool};
-
-use crate::Server;
-use crate::transport::SESSION_TTL;
 
 /// A session renewed so recently needs no renewal for the sake of a claim.
 const FRESH: Duration = Duration::from_secs(4);
@@ -25,18 +22,21 @@ pub(crate) struct Workers {
 
 struct Known {
     heard: Instant,
-    renewed: Option<Instant>,
-    /// The access token that claimed commands under this name last.
-    claimed_by: Option<AccessId>,
+    /// When its session was renewed here last, and for whom.
+    renewed: Option<Renewal>,
     shown: WorkerPool,
 }
 
+struct Renewal {
+    at: Instant,
+    holder: SessionHolder,
+}
+
 impl Workers {
-    /// Takes in a sign of life, which renews the session.
+    /// Takes in what a heartbeat says of its worker.
     pub(crate) fn seen(&self, request: &HeartbeatRequest) {
         let holds = u32::try_from(request.holds.len()).unwrap_or(u32::MAX);
         self.note(&request.worker, |known| {
-            known.renewed = Some(Instant::now());
             known.shown.holds = holds;
             if request.pool.is_some() {
                 known.shown.pool.clone_from(&request.pool);
@@ -45,35 +45,20 @@ impl Workers {
         });
     }
 
-    /// Renews the session of a worker that asks for work, unless that was done just now.
-    pub(crate) async fn keep(
-        &self,
-        server: &Server,
-        worker: &WorkerId,
-    ) -> Result<(), store::Error> {
-        let is_fresh = self.note(worker, |known| {
-            known
-                .renewed
-                .is_some_and(|renewed| renewed.elapsed() < FRESH)
-        });
-        if is_fresh {
-            return Ok(());
-        }
-        server.shared.store.renew(worker, SESSION_TTL).await?;
-        self.note(worker, |known| known.renewed = Some(Instant::now()));
-        Ok(())
+    /// Remembers that a session was renewed just now.
+    pub(crate) fn renewed(&self, worker: &WorkerId, holder: &SessionHolder) {
+        let renewal = Renewal {
+            at: Instant::now(),
+            holder: holder.clone(),
+        };
+        self.note(worker, |known| known.renewed = Some(renewal));
     }
 
-    /// Remembers whose access token claims commands under a worker's name.
-    pub(crate) fn claims_with(&self, worker: &WorkerId, token: Option<AccessId>) {
-        self.note(worker, |known| known.claimed_by = token);
-    }
-
-    /// Whether commands were claimed here under this name with this access token.
-    pub(crate) fn has_claimed(&self, worker: &WorkerId, token: AccessId) -> bool {
+    /// Whether the session of this holder was renewed so recently that it needs no renewal for the sake of a claim.
+    pub(crate) fn is_fresh(&self, worker: &WorkerId, holder: &SessionHolder) -> bool {
         let known = self.lock();
-        let known = known.get(worker).and_then(|known| known.claimed_by);
-        known == Some(token)
+        let renewal = known.get(worker).and_then(|known| known.renewed.as_ref());
+        renewal.is_some_and(|renewal| renewal.holder == *holder && renewal.at.elapsed() < FRESH)
     }
 
     /// A worker has ended.
@@ -98,7 +83,6 @@ impl Workers {
         let entry = known.entry(worker.clone()).or_insert_with(|| Known {
             heard: Instant::now(),
             renewed: None,
-            claimed_by: None,
             shown: WorkerPool {
                 worker: worker.clone(),
                 pool: None,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use engine::Input;
 use model::event::{Event, Kind};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, WorkerId};
+use store::OwnerId;
 use wire::WireEvent;
 use wire::api::{EventAnswer, EventState};
 
@@ -94,6 +95,9 @@ enum Disposition {
 pub(crate) async fn take(shared: &Shared, incoming: IncomingEvents) -> Result<Taken, Refused> {
     parse(&incoming.events)?;
     authorise(&incoming.events)?;
+    let row = shared.store.execution(incoming.execution).await;
+    let row = row.map_err(Error::from)?;
+    let row = row.ok_or(Error::NotFound(incoming.execution))?;
     let claim = find_claim(shared, &incoming).await?;
     let IncomingEvents {
         execution,
@@ -117,7 +121,13 @@ pub(crate) async fn take(shared: &Shared, incoming: IncomingEvents) -> Result<Ta
     } else {
         let ids = events.iter().zip(&hashes);
         let foreign = ids.filter_map(|(event, hash)| Some((event.event_id?, *hash)));
-        report(shared, claim?, &news, foreign.collect()).await?
+        let claim = claim?;
+        if row.status.is_terminal() {
+            known_by_end(shared, &claim, &news).await?
+        } else {
+            check_driver(shared, row.owner)?;
+            report(shared, claim, &news, foreign.collect()).await?
+        }
     };
     let answers = events.iter().map(|event| {
         let before = event.event_id.and_then(|id| known.get(&id).copied());
@@ -198,10 +208,6 @@ async fn find_claim(
     incoming: &IncomingEvents,
 ) -> Result<Result<Claim, Refused>, Refused> {
     let execution = incoming.execution;
-    let row = shared.store.execution(execution).await;
-    if row.map_err(Error::from)?.is_none() {
-        return Err(Error::NotFound(execution).into());
-    }
     let named = incoming.command;
     if named.is_some_and(|id| id.execution != execution) {
         return Err(Refused::SeveralCommands);
@@ -288,6 +294,32 @@ struct ReportedEvents {
     recorded: HashMap<EventId, Seq>,
     /// What became of each of them on the way there.
     dispositions: HashMap<EventId, Disposition>,
+}
+
+/// Checks that this process drives the execution, or nobody does. Events are translated by the driver: to load the run here
+/// as well would be for nothing, because the report of them is refused here.
+fn check_driver(shared: &Shared, owner: Option<OwnerId>) -> Result<(), Refused> {
+    match owner.filter(|owner| *owner != shared.owner) {
+        Some(owner) => Err(Error::Elsewhere(owner).into()),
+        None => Ok(()),
+    }
+}
+
+/// News of a command that is over: nothing of it is recorded.
+async fn known_by_end(
+    shared: &Shared,
+    claim: &Claim,
+    news: &[NewEvent<'_>],
+) -> Result<ReportedEvents, Refused> {
+    if claim.is_stale {
+        return Err(Refused::Fenced);
+    }
+    let seq = later_words(shared, claim, news).await?;
+    let ids = news.iter().filter_map(|new| new.event.event_id);
+    Ok(ReportedEvents {
+        recorded: HashMap::new(),
+        dispositions: ids.map(|id| (id, Disposition::Known(Some(seq)))).collect(),
+    })
 }
 
 /// Reports the news under its claim, in one piece.

@@ -179,7 +179,7 @@ CREATE TABLE result_index (
 CREATE TABLE session (
     worker TEXT PRIMARY KEY,
     expires_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+, holder TEXT) STRICT, WITHOUT ROWID;
 
 CREATE TABLE setting (
     key TEXT PRIMARY KEY,

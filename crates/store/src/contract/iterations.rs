@@ -112,6 +112,7 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
     let ended = LoopDone {
         stats,
         results: None,
+        manifests: Vec::new(),
     };
     let ended = (At::step_run(&run()), Body::LoopDone(ended));
     let done = write(store, next(store, execution, seq, vec![ended])).await;
@@ -132,6 +133,7 @@ fn loop_started(total: u64) -> (At, Body) {
         local: false,
         collection: None,
         collection_ref: None,
+        range: None,
         sha256: "00".to_owned(),
         reused: None,
         more: false,

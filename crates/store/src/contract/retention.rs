@@ -8,7 +8,7 @@ use model::time::Time;
 use super::build::PlainStep;
 use super::shared::{message, started};
 use super::{Site, ok};
-use crate::{BATCH, BATCH_END, OldRows, RemovedRows, Store};
+use crate::{BATCH, BATCH_END, OldRows, RemovedRows, SessionHolder, Store};
 
 /// A time long before and long after every row of a test.
 fn long_ago(store: &dyn Store) -> Time {
@@ -39,10 +39,11 @@ fn removed(rows: u64) -> RemovedRows {
 pub async fn old_rows_are_removed(site: &dyn Site) {
     let store = site.join();
     let worker = |name: &str| WorkerId(name.into());
-    ok(store.renew(&worker("gone"), Duration::ZERO).await);
-    ok(store
-        .renew(&worker("here"), Duration::from_secs(7_200))
-        .await);
+    let holder = SessionHolder("one".into());
+    for (name, ttl) in [("gone", 0), ("here", 7_200)] {
+        let ttl = Duration::from_secs(ttl);
+        assert!(ok(store.renew(&worker(name), &holder, ttl).await));
+    }
     let lives = started(&*store, None).await;
     let never = ExecutionId(store.ids(1).0);
     for (word, id) in [("dedup:lives", lives), ("dedup:never", never)] {

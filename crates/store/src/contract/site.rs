@@ -43,6 +43,7 @@ macro_rules! contract_suite {
             a_released_command_comes_back_with_a_higher_epoch,
             a_stale_claim_is_fenced_and_leaves_nothing,
             a_claim_is_lost_with_its_session,
+            a_session_belongs_to_its_holder,
             a_pending_command_becomes_overdue,
             the_same_work_is_not_offered_twice_at_once,
             timers_are_due_in_order_until_cleared,

@@ -10,7 +10,7 @@ use super::build::{PlainStep, next, request};
 use super::{Site, ok};
 use model::command::TimerChange;
 
-use crate::{Ask, CommandChange, Committed, Error, Fence, Key, Store};
+use crate::{Ask, CommandChange, Committed, Error, Fence, Key, SessionHolder, Store};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -127,12 +127,51 @@ pub async fn a_claim_is_lost_with_its_session(site: &dyn Site) {
     let claim = ok(store.claim(&ask("w", 1)).await).remove(0);
     assert_eq!(ok(store.lost_claims(None).await).len(), 1);
     let worker = WorkerId("w".into());
-    ok(store.renew(&worker, LONG).await);
+    let holder = holder("one");
+    assert!(ok(store.renew(&worker, &holder, LONG).await));
     assert!(ok(store.lost_claims(None).await).is_empty());
-    ok(store.renew(&worker, Duration::ZERO).await);
+    assert!(ok(store.renew(&worker, &holder, Duration::ZERO).await));
     let lost = ok(store.lost_claims(None).await).remove(0);
     assert_eq!((lost.command, lost.worker), (claim.command.id, worker));
     assert_eq!(lost.lease_epoch, claim.lease_epoch);
+}
+
+/// A name belongs to the holder of its session until another one replaces it, and then the claims of the first are lost.
+pub async fn a_session_belongs_to_its_holder(site: &dyn Site) {
+    let store = site.join();
+    offered(&*store).await;
+    let worker = WorkerId("w".into());
+    let (one, two) = (holder("one"), holder("two"));
+    assert_eq!(ok(store.session(&worker).await), None);
+    assert!(ok(store.renew(&worker, &one, LONG).await));
+    assert!(!ok(store.renew(&worker, &two, LONG).await));
+    let claim = ok(store.claim(&ask("w", 1)).await).remove(0);
+    let session = ok(store.session(&worker).await);
+    assert_eq!(
+        session.map(|session| (session.holder, session.is_alive)),
+        Some((Some(one.clone()), true))
+    );
+    assert!(!ok(store.replace_session(&worker, &two, &one, LONG).await));
+    assert!(ok(store.lost_claims(None).await).is_empty());
+
+    assert!(ok(store.replace_session(&worker, &one, &two, LONG).await));
+    assert!(!ok(store.renew(&worker, &one, LONG).await));
+    assert!(ok(store.renew(&worker, &two, LONG).await));
+    assert!(ok(store.held(&worker).await).is_empty());
+    let lost = ok(store.lost_claims(None).await).remove(0);
+    assert_eq!((lost.command, &lost.worker), (claim.command.id, &worker));
+
+    ok(store.release(claim.command.id, claim.lease_epoch).await);
+    ok(store.claim(&ask("w", 1)).await);
+    assert!(ok(store.lost_claims(None).await).is_empty());
+    assert_eq!(ok(store.held(&worker).await).len(), 1);
+    assert!(ok(store.renew(&worker, &two, Duration::ZERO).await));
+    let session = ok(store.session(&worker).await);
+    assert!(session.is_some_and(|session| !session.is_alive));
+}
+
+fn holder(name: &str) -> SessionHolder {
+    SessionHolder(name.into())
 }
 
 /// Work nobody takes is seen.

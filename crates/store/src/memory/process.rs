@@ -20,11 +20,15 @@ use crate::ids::Ids;
 use crate::memory::iterations;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
+    WorkerSession,
 };
 use crate::safe::Safe;
 use crate::store::refusal_key;
-use crate::{Store, memory::state::State};
+use crate::{
+    Store,
+    memory::state::{SessionRow, State},
+};
 
 /// Where time comes from.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;
@@ -276,11 +280,41 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-        let expires = self.now().after(ttl);
-        self.state().sessions.insert(worker.clone(), expires);
+    async fn renew(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        let expires_at = self.now().after(ttl);
+        let is_renewed = self.state().renew(worker, holder, expires_at);
         self.tell_others();
-        Ok(())
+        Ok(is_renewed)
+    }
+
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
+        let now = self.now();
+        let session = self.state().sessions.get(worker).cloned();
+        Ok(session.map(|session| WorkerSession {
+            is_alive: session.expires_at > now,
+            holder: Some(session.holder),
+        }))
+    }
+
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        let begun = SessionRow {
+            holder: holder.clone(),
+            expires_at: self.now().after(ttl),
+        };
+        let is_replaced = self.state().replace_session(worker, replaced, begun);
+        self.tell_others();
+        Ok(is_replaced)
     }
 
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {

@@ -21,8 +21,9 @@ impl State {
             commands.any(|held| held.worker.as_ref() == Some(worker))
         };
         let sessions = self.sessions.iter();
-        let ended =
-            sessions.filter(|(worker, until)| **until < old.sessions_before && !is_held(worker));
+        let ended = sessions.filter(|(worker, session)| {
+            session.expires_at < old.sessions_before && !is_held(worker)
+        });
         let workers: Vec<WorkerId> = ended
             .map(|(worker, _)| worker.clone())
             .take(old.limit as usize)

@@ -18,13 +18,13 @@ use crate::memory::safe::Kept;
 use crate::projections::Delta;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, ResultRow, Snapshot, StepState,
+    Rebuilt, ResultRow, SessionHolder, Snapshot, StepState,
 };
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) runs: BTreeMap<ExecutionId, Run>,
-    pub(super) sessions: BTreeMap<WorkerId, Time>,
+    pub(super) sessions: BTreeMap<WorkerId, SessionRow>,
     pub(super) catalog: Vec<CatalogEntry>,
     pub(super) living: BTreeSet<OwnerId>,
     pub(super) access: Access,
@@ -41,6 +41,16 @@ pub(super) enum MailState {
     Pending,
     Consumed(Time),
 }
+
+/// A worker's session.
+#[derive(Clone)]
+pub(super) struct SessionRow {
+    pub(super) holder: SessionHolder,
+    pub(super) expires_at: Time,
+}
+
+/// When a claim was made whose session was replaced.
+const REPLACED: Time = Time(i64::MIN);
 
 struct Mail {
     key: MessageKey,
@@ -313,6 +323,45 @@ impl State {
         }
     }
 
+    pub(super) fn renew(
+        &mut self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        expires_at: Time,
+    ) -> bool {
+        let begun = || SessionRow {
+            holder: holder.clone(),
+            expires_at,
+        };
+        let session = self.sessions.entry(worker.clone()).or_insert_with(begun);
+        let is_theirs = session.holder == *holder;
+        if is_theirs {
+            session.expires_at = expires_at;
+        }
+        is_theirs
+    }
+
+    pub(super) fn replace_session(
+        &mut self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        begun: SessionRow,
+    ) -> bool {
+        let session = self.sessions.get_mut(worker);
+        let Some(session) = session.filter(|session| session.holder == *replaced) else {
+            return false;
+        };
+        *session = begun;
+        let commands = self
+            .runs
+            .values_mut()
+            .flat_map(|run| run.commands.values_mut());
+        for held in commands.filter(|held| held.worker.as_ref() == Some(worker)) {
+            held.claimed_at = REPLACED;
+        }
+        true
+    }
+
     pub(super) fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {
         self.runs
             .values()
@@ -324,8 +373,9 @@ impl State {
         self.commands(owner)
             .filter_map(|held| {
                 let worker = held.worker.as_ref()?;
-                let is_alive = self.sessions.get(worker).is_some_and(|until| *until > now);
-                (!is_alive).then(|| LostClaim {
+                let session = self.sessions.get(worker);
+                let is_alive = session.is_some_and(|session| session.expires_at > now);
+                (!is_alive || held.claimed_at == REPLACED).then(|| LostClaim {
                     command: held.issue.command.id,
                     worker: worker.clone(),
                     lease_epoch: held.lease_epoch,
@@ -348,7 +398,8 @@ impl State {
             let mine = run
                 .commands
                 .values()
-                .filter(|held| held.worker.as_ref() == Some(worker));
+                .filter(|held| held.worker.as_ref() == Some(worker))
+                .filter(|held| held.claimed_at != REPLACED);
             found.extend(mine.map(|held| InHand {
                 command: held.issue.command.id,
                 lease_epoch: held.lease_epoch,

@@ -157,7 +157,7 @@ pub(super) async fn held(pool: &Pool, worker: &WorkerId) -> Result<Vec<Held>, Er
         FROM noetl.command c CROSS JOIN LATERAL (
             SELECT status, cancelling FROM noetl.execution WHERE execution_id = c.execution_id OFFSET 0
         ) AS e
-        WHERE c.worker >= $1 AND c.worker <= $1 ORDER BY c.worker";
+        WHERE c.worker >= $1 AND c.worker <= $1 AND c.claimed_at IS DISTINCT FROM 0 ORDER BY c.worker";
     let read = |row: &Row| {
         Ok(Held {
             command: command_id(row)?,

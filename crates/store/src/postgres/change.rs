@@ -9,7 +9,9 @@ use crate::error::Error;
 use crate::postgres::pool::{Pool, Twice, Values};
 use crate::postgres::read::name_of;
 use crate::postgres::rows::{self, each, integer, owner_id, small};
-use crate::rows::{Adoption, Ask, CatalogEntry, Claim, OldRows, OwnerId, RemovedRows};
+use crate::rows::{
+    Adoption, Ask, CatalogEntry, Claim, OldRows, OwnerId, RemovedRows, SessionHolder,
+};
 use crate::store::refusal_key;
 
 /// Claims pending commands for a worker, oldest first.
@@ -47,12 +49,37 @@ pub(super) async fn release(
     run(pool, RELEASE, values).await.map(drop)
 }
 
-pub(super) async fn renew(pool: &Pool, worker: &WorkerId, expires_at: Time) -> Result<(), Error> {
-    const RENEW: &str = "INSERT INTO noetl.session (worker, expires_at) VALUES ($1, $2)
-        ON CONFLICT (worker) DO UPDATE SET expires_at = excluded.expires_at";
-    run(pool, RENEW, &[&&*worker.0, &expires_at.0])
-        .await
-        .map(drop)
+pub(super) async fn renew(
+    pool: &Pool,
+    worker: &WorkerId,
+    holder: &SessionHolder,
+    expires_at: Time,
+) -> Result<bool, Error> {
+    const RENEW: &str = "INSERT INTO noetl.session AS s (worker, expires_at, holder) VALUES ($1, $2, $3)
+        ON CONFLICT (worker) DO UPDATE SET expires_at = excluded.expires_at, holder = excluded.holder
+        WHERE s.holder IS NULL OR s.holder = excluded.holder
+        RETURNING 1";
+    let values: Values<'_> = &[&&*worker.0, &expires_at.0, &&*holder.0];
+    Ok(!run(pool, RENEW, values).await?.is_empty())
+}
+
+/// A claim of no time is one of a replaced session.
+pub(super) async fn replace_session(
+    pool: &Pool,
+    worker: &WorkerId,
+    replaced: &SessionHolder,
+    holder: &SessionHolder,
+    expires_at: Time,
+) -> Result<bool, Error> {
+    const REPLACE: &str = "WITH replaced AS (
+            UPDATE noetl.session SET holder = $3, expires_at = $4
+            WHERE worker = $1 AND holder = $2 RETURNING worker
+        ), lost AS (
+            UPDATE noetl.command c SET claimed_at = 0 FROM replaced r WHERE c.worker = r.worker
+        )
+        SELECT 1 FROM replaced";
+    let values: Values<'_> = &[&&*worker.0, &&*replaced.0, &&*holder.0, &expires_at.0];
+    Ok(!run(pool, REPLACE, values).await?.is_empty())
 }
 
 pub(super) async fn send(pool: &Pool, message: &Message) -> Result<(), Error> {

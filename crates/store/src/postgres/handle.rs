@@ -24,7 +24,8 @@ use crate::postgres::side::{self, Hints};
 use crate::postgres::{access, append, change, iterations, migrate, pooler, read, rebuild};
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
+    WorkerSession,
 };
 use crate::safe::Safe;
 
@@ -199,8 +200,28 @@ impl Store for Postgres {
         self.told(change::release(&self.work, command, lease_epoch).await)
     }
 
-    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
-        change::renew(&self.work, worker, self.now().after(ttl)).await
+    async fn renew(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        change::renew(&self.work, worker, holder, self.now().after(ttl)).await
+    }
+
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
+        read::session(&self.work, worker, self.now()).await
+    }
+
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        let expires_at = self.now().after(ttl);
+        change::replace_session(&self.work, worker, replaced, holder, expires_at).await
     }
 
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {

@@ -11,7 +11,7 @@ use crate::postgres::options::Target;
 use crate::postgres::pool::Connector;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
     include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
@@ -19,11 +19,12 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/postgres/0005_rows_by_key.sql"),
     include_str!("../../migrations/postgres/0006_traces_and_task_runs.sql"),
     include_str!("../../migrations/postgres/0007_retention_plans_clock.sql"),
-    include_str!("../../migrations/postgres/0008_iterations.sql"),
+    include_str!("../../migrations/postgres/0008_session_holders.sql"),
+    include_str!("../../migrations/postgres/0009_iterations.sql"),
 ];
 
 /// Stores of an earlier schema have no index of iterations.
-const FIRST_WITH_ITERATIONS: u32 = 8;
+const FIRST_WITH_ITERATIONS: u32 = 9;
 
 /// Whoever migrates holds this lock.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(5642813375)";

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq};
+use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use tokio_postgres::Row;
 
@@ -15,7 +15,7 @@ use crate::postgres::pool::{Pool, Twice, Values};
 use crate::postgres::rows::{self, each, integer, seq, small};
 use crate::rows::{
     CatalogEntry, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId, Recorded, ResultRow,
-    Snapshot, StepState,
+    SessionHolder, Snapshot, StepState, WorkerSession,
 };
 
 /// Rows of the log read at a time.
@@ -244,7 +244,8 @@ pub(super) async fn lost_claims(
 ) -> Result<Vec<LostClaim>, Error> {
     const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch FROM noetl.command c
         WHERE c.worker IS NOT NULL
-            AND coalesce((SELECT s.expires_at FROM noetl.session s WHERE s.worker = c.worker), 0) <= $2
+            AND (c.claimed_at = 0
+                OR coalesce((SELECT s.expires_at FROM noetl.session s WHERE s.worker = c.worker), 0) <= $2)
             AND ($1::text IS NULL
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.worker";
@@ -252,6 +253,22 @@ pub(super) async fn lost_claims(
     let mut lost = find(pool, LOST, values, rows::lost_claim).await?;
     lost.sort_by_key(|claim| claim.command);
     Ok(lost)
+}
+
+pub(super) async fn session(
+    pool: &Pool,
+    worker: &WorkerId,
+    now: Time,
+) -> Result<Option<WorkerSession>, Error> {
+    const SESSION: &str = "SELECT holder, expires_at > $2 FROM noetl.session WHERE worker = $1";
+    let read = |row: &Row| {
+        let holder: Option<String> = row.try_get(0)?;
+        Ok(WorkerSession {
+            holder: holder.map(|holder| SessionHolder(holder.into())),
+            is_alive: row.try_get(1)?,
+        })
+    };
+    find_one(pool, SESSION, &[&&*worker.0, &now.0], read).await
 }
 
 /// Reads the commands that nobody has claimed, by pool and age: no other index than theirs gives this order.

@@ -152,7 +152,7 @@ pub(super) fn held(db: &Connection, worker: &WorkerId) -> Result<Vec<Held>, Faul
         "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
              e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
          FROM command c JOIN execution e USING (execution_id)
-         WHERE c.worker = ?1 ORDER BY 6, c.execution_id, c.seq",
+         WHERE c.worker = ?1 AND c.claimed_at IS NOT 0 ORDER BY 6, c.execution_id, c.seq",
     )?;
     let found = statement.query_map([&*worker.0], |row| {
         Ok(Held {

@@ -1,7 +1,5 @@
 //! Writes that are not commits: claims, sessions, messages, the catalog, ownership, rebuilding.
 
-use std::time::Duration;
-
 use model::event::Body;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
@@ -10,7 +8,9 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::commit::{Creation, MessageKey};
 use crate::error::Error;
 use crate::projections::Delta;
-use crate::rows::{Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OwnerId, Rebuilt};
+use crate::rows::{
+    Adoption, Ask, CatalogEntry, Claim, ExecutionRow, OwnerId, Rebuilt, SessionHolder,
+};
 use crate::sqlite::access::set_setting_once;
 use crate::sqlite::iterations;
 use crate::sqlite::owners::Owners;
@@ -74,12 +74,37 @@ pub(super) fn release(
 pub(super) fn renew(
     db: &Connection,
     worker: &WorkerId,
-    now: Time,
-    ttl: Duration,
-) -> Result<(), Refused> {
-    db.prepare_cached("INSERT OR REPLACE INTO session (worker, expires_at) VALUES (?1, ?2)")?
-        .execute(params![&*worker.0, now.after(ttl).0])?;
-    Ok(())
+    holder: &SessionHolder,
+    expires_at: Time,
+) -> Result<bool, Refused> {
+    let changed = db
+        .prepare_cached(
+            "INSERT INTO session (worker, expires_at, holder) VALUES (?1, ?2, ?3)
+             ON CONFLICT (worker) DO UPDATE SET expires_at = excluded.expires_at, holder = excluded.holder
+             WHERE session.holder IS NULL OR session.holder = excluded.holder",
+        )?
+        .execute(params![&*worker.0, expires_at.0, &*holder.0])?;
+    Ok(changed > 0)
+}
+
+pub(super) fn replace_session(
+    db: &Connection,
+    worker: &WorkerId,
+    replaced: &SessionHolder,
+    holder: &SessionHolder,
+    expires_at: Time,
+) -> Result<bool, Refused> {
+    let changed = db
+        .prepare_cached(
+            "UPDATE session SET holder = ?3, expires_at = ?4 WHERE worker = ?1 AND holder = ?2",
+        )?
+        .execute(params![&*worker.0, &*replaced.0, &*holder.0, expires_at.0])?;
+    if changed > 0 {
+        // A claim of no time is one of a replaced session.
+        db.prepare_cached("UPDATE command SET claimed_at = 0 WHERE worker = ?1")?
+            .execute([&*worker.0])?;
+    }
+    Ok(changed > 0)
 }
 
 pub(super) fn put_playbook(

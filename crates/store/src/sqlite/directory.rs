@@ -25,7 +25,8 @@ use crate::ids::Ids;
 use crate::memory::Clock;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
-    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, StepState,
+    OpenCommand, OwnerId, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, StepState,
+    WorkerSession,
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
@@ -345,9 +346,33 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn renew(&self, worker: &WorkerId, ttl: Duration) -> Result<(), Error> {
+    async fn renew(
+        &self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        let (worker, holder) = (worker.clone(), holder.clone());
+        let expires_at = self.now().after(ttl);
+        self.write(move |db| change::renew(db, &worker, &holder, expires_at))
+            .await
+    }
+
+    async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
         let (worker, now) = (worker.clone(), self.now());
-        self.write(move |db| change::renew(db, &worker, now, ttl))
+        self.read(move |db| read::session(db, &worker, now)).await
+    }
+
+    async fn replace_session(
+        &self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        holder: &SessionHolder,
+        ttl: Duration,
+    ) -> Result<bool, Error> {
+        let (worker, replaced, holder) = (worker.clone(), replaced.clone(), holder.clone());
+        let expires_at = self.now().after(ttl);
+        self.write(move |db| change::replace_session(db, &worker, &replaced, &holder, expires_at))
             .await
     }
 

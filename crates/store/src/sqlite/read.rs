@@ -13,7 +13,7 @@ use crate::damage::{DamagedRow, Rows};
 use crate::error::Cause;
 use crate::rows::{
     CatalogEntry, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId, Recorded, ResultRow,
-    Snapshot, StepState,
+    SessionHolder, Snapshot, StepState, WorkerSession,
 };
 use crate::sqlite::owners::Owners;
 use crate::sqlite::rows::{self, EXECUTION, integer, json, unsigned};
@@ -266,7 +266,8 @@ pub(super) fn lost_claims(
     let mut statement = db.prepare_cached(
         "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
          FROM command c JOIN execution e USING (execution_id) LEFT JOIN session s USING (worker)
-         WHERE c.worker IS NOT NULL AND coalesce(s.expires_at, 0) <= ?1 AND (?2 IS NULL OR e.owner = ?2)
+         WHERE c.worker IS NOT NULL AND (c.claimed_at = 0 OR coalesce(s.expires_at, 0) <= ?1)
+           AND (?2 IS NULL OR e.owner = ?2)
          ORDER BY c.execution_id, c.seq",
     )?;
     let found = statement.query_map(params![now.0, owner_name(owner)], |row| {
@@ -280,6 +281,23 @@ pub(super) fn lost_claims(
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn session(
+    db: &Connection,
+    worker: &WorkerId,
+    now: Time,
+) -> Result<Option<WorkerSession>, Fault> {
+    let found = db
+        .prepare_cached("SELECT holder, expires_at > ?2 FROM session WHERE worker = ?1")?
+        .query_row(params![&*worker.0, now.0], |row| {
+            let holder: Option<String> = row.get(0)?;
+            Ok(WorkerSession {
+                holder: holder.map(|holder| SessionHolder(holder.into())),
+                is_alive: row.get(1)?,
+            })
+        });
+    Ok(found.optional()?)
 }
 
 pub(super) fn overdue_commands(

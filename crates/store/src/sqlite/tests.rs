@@ -134,7 +134,7 @@ async fn iterations_of_an_older_store_are_indexed() {
     for table in tables {
         db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
-    db.pragma_update(None, "user_version", 6).unwrap();
+    db.pragma_update(None, "user_version", 7).unwrap();
     drop(site.join());
     assert_eq!(rows(&site.raw()), written);
 }

@@ -20,10 +20,10 @@ fn of_template(source: &str, workload: Value, dialect: Dialect) -> Statement {
         ..Scope::default()
     };
     let template = Template::parse(source, Span::default()).unwrap();
-    let (pieces, origins) = template.pieces_with_origins(&scope).unwrap();
+    let rendered = template.rendered_pieces(&scope).unwrap();
     let command = Command {
-        pieces: &pieces,
-        origins: &origins,
+        pieces: &rendered.pieces,
+        origins: &rendered.origins,
     };
     let mut statements = crate::sql::bind(command, dialect, &Params::None).unwrap();
     assert_eq!(statements.len(), 1, "{statements:?}");
@@ -305,7 +305,7 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
                 ..Scope::default()
             };
             let pieces = Template::parse(source, Span::default()).unwrap();
-            let pieces = pieces.pieces(&scope).unwrap();
+            let pieces = pieces.rendered_pieces(&scope).unwrap().pieces;
             let refused = bind(&pieces, dialect, &Params::None);
             assert!(matches!(refused, Err(BindError::Place(_))), "{source}");
         }

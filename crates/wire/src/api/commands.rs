@@ -68,6 +68,28 @@ pub struct HeartbeatRequest {
     pub slots: Option<u32>,
 }
 
+/// A worker begins.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct SessionRequest {
+    /// Its first heartbeat.
+    #[serde(flatten)]
+    pub heartbeat: HeartbeatRequest,
+    /// Whether it wants a session secret, which it then sends with every call under its name.
+    #[serde(default)]
+    pub session_secret: bool,
+}
+
+/// A session has begun.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+pub struct SessionResponse {
+    /// The commands it holds that it should go on with in another way.
+    #[schema(value_type = Vec<Object>)]
+    pub told: Vec<Told>,
+    /// The secret of the session, if one was asked for: sent in the header `X-Noetl-Session`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_secret: Option<String>,
+}
+
 /// A worker ends.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LeaveRequest {

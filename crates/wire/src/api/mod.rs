@@ -18,7 +18,8 @@ pub use catalog::{
 };
 pub use commands::{
     BuildAnswer, BuildRequest, ClaimAnswer, ClaimRequest, EventsAtAnswer, EventsAtRequest,
-    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, ToldAnswer, WorkerPool,
+    HeartbeatRequest, LeaveRequest, LookUpRequest, LoopRequest, SessionRequest, SessionResponse,
+    ToldAnswer, WorkerPool,
 };
 pub use credentials::{
     CredentialEntry, CredentialList, CredentialRequest, KeyRotated, KeychainRequest, KeychainState,

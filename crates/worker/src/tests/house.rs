@@ -319,7 +319,7 @@ pub(super) struct House {
     pub(super) bodies: Arc<Memory>,
     pub(super) lines: Arc<Lines>,
     pub(super) stop: CancellationToken,
-    pub(super) worker: tokio::task::JoinHandle<()>,
+    pub(super) worker: tokio::task::JoinHandle<crate::WorkEnd>,
 }
 
 /// Starts a worker for a playbook with these steps.

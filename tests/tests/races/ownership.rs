@@ -1,21 +1,13 @@
 //! Servers on Postgres, in one process: what one of them remembers wrongly does not stop a run, and what a run of plain
 //! steps costs the database.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-
-use model::id::{ExecutionId, WorkerId};
+use model::id::ExecutionId;
 use model::status::RunStatus;
-use server::api::{Access, ApiConfig, Listening};
-use server::{Control, Server, Submission};
-use store::{Postgres, PostgresOptions, PostgresUrl, Store};
-use tempfile::TempDir;
-use tests::peers::{self, Proxy};
+use server::{Control, Submission};
+use tests::peers::Proxy;
 use tokio_postgres::NoTls;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-const LOOK: Duration = Duration::from_millis(50);
+use crate::node::{LOOK, Node, Place, node, node_by_way_of};
 
 const PLAYBOOK: &str = r"
 apiVersion: noetl.io/v2
@@ -32,83 +24,6 @@ workflow:
     tool: {kind: noop, result: 2}
 ";
 
-/// A server that other servers can reach.
-struct Node {
-    server: Server,
-    store: Arc<dyn Store>,
-    dir: TempDir,
-    _listening: DropGuard,
-}
-
-async fn node(url: &str, takes_over: bool) -> Node {
-    let listening = Listening::bind("127.0.0.1:0").await.expect("a free port");
-    let options = PostgresOptions {
-        address: Some(format!("http://{}", listening.address())),
-        pool_size: 4,
-        ..PostgresOptions::new(PostgresUrl::new(url))
-    };
-    let store = Postgres::open(options).await.expect("the store opens");
-    let store: Arc<dyn Store> = Arc::new(store);
-    let secret = store.setting("cluster_secret").await;
-    let secret = secret.expect("settings can be read");
-    let dir = tempfile::tempdir().expect("there is room for a folder");
-    let bodies = results::Local::open(dir.path()).expect("there is room for bodies");
-    let server = Server::start(server::Config {
-        store: store.clone(),
-        bodies: Arc::new(bodies),
-        limits: engine::Limits::default(),
-        files: None,
-        bus: None,
-        takes_over,
-        keychain: server::KeychainConfig::default(),
-        retention: None,
-        cluster_secret: secret.clone(),
-    });
-    let server = server.expect("the server starts");
-    let stop = CancellationToken::new();
-    let config = ApiConfig {
-        access: Access::Open,
-        is_loopback: true,
-        hosts: Vec::new(),
-        logs: Arc::new(
-            results::FileLogs::open(dir.path().join("tasks")).expect("there is room for logs"),
-        ),
-        cluster_secret: secret,
-    };
-    tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
-    Node {
-        server,
-        store,
-        dir,
-        _listening: stop.drop_guard(),
-    }
-}
-
-/// A worker of this server, until the value is dropped.
-fn employ(node: &Node) -> DropGuard {
-    let logs = results::FileLogs::open(node.dir.path().join("logs"));
-    let bodies = results::Local::open(node.dir.path()).expect("there is room for bodies");
-    let config = worker::Config {
-        worker: WorkerId("worker".into()),
-        pool: "default".into(),
-        kinds: None,
-        slots: 2,
-        tools: tools::Registry::builtin(tools::Config::default()),
-        bodies: Arc::new(bodies),
-        logs: Arc::new(logs.expect("there is room for logs")),
-        clock: Arc::new(worker::SystemClock::default()),
-        env: serde_json::Map::new(),
-        base_dir: PathBuf::from("."),
-        scratch_dir: node.dir.path().join("scratch"),
-        heartbeat: Duration::from_secs(1),
-        jumps_max: worker::JUMPS_MAX,
-    };
-    let stop = CancellationToken::new();
-    let worker = worker::Worker::new(config, node.server.transport());
-    tokio::spawn(worker.run(stop.clone()));
-    stop.drop_guard()
-}
-
 /// Waits until the run is driven by this server.
 async fn driven_by(node: &Node, id: ExecutionId) {
     let me = node.store.owner().expect("it has a name");
@@ -123,14 +38,10 @@ async fn driven_by(node: &Node, id: ExecutionId) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
-    let database = peers::Postgres::shared().fresh_database();
-    let port = database.url().rsplit(':').next().and_then(|end| {
-        let port = end.split('/').next()?;
-        port.parse::<u16>().ok()
-    });
-    let network = Proxy::start(&format!("127.0.0.1:{}", port.expect("a URL has a port")));
-    let first = node(&database.url_at(network.port()), false).await;
-    let _worker = employ(&first);
+    let place = Place::database();
+    let network = Proxy::start(&place.server_address());
+    let first = node_by_way_of(&place, Some(network.port())).await;
+    let _worker = first.employ("worker");
     let submission = Submission {
         name: "waits".to_owned(),
         text: PLAYBOOK.to_owned(),
@@ -154,7 +65,7 @@ async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
         tokio::time::sleep(LOOK).await;
     }
 
-    let second = node(&database.url(), true).await;
+    let second = node(&place).await;
     network.refuse(true);
     network.cut();
     driven_by(&second, id).await;
@@ -198,7 +109,10 @@ workflow:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
-    let database = peers::Postgres::shared().fresh_database();
+    let place = Place::database();
+    let Place::Database(database) = &place else {
+        panic!("it is a database");
+    };
     let connected = tokio_postgres::connect(&database.url(), NoTls).await;
     let (admin, connection) = connected.expect("the database runs");
     tokio::spawn(connection);
@@ -208,8 +122,8 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
     );
     admin.batch_execute(&track).await.expect("it can be asked");
 
-    let node = node(&database.url(), false).await;
-    let worker = employ(&node);
+    let node = node(&place).await;
+    let worker = node.employ("worker");
     let submission = Submission {
         name: "chain".to_owned(),
         text: CHAIN.to_owned(),

@@ -1,0 +1,221 @@
+//! Session secrets: what a worker got at registration and sends with each call, so that nobody else can call under its
+//! name.
+//!
+//! A secret is the id of a session and a keyed hash of that id, the worker's name and the access token. Every server on
+//! the store can check one without a row of its own. Clients that do not ask for a secret are told apart by their access
+//! tokens.
+
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use model::id::WorkerId;
+use ring::hmac;
+use store::SessionHolder;
+use wire::SESSION;
+
+use crate::api::access::{Authorized, Principal, Work};
+use crate::api::error::ApiError;
+use crate::api::state::Api;
+use crate::sessions;
+
+/// What the hash of a secret begins with, so that no other hash with the same key is one.
+const PURPOSE: &[u8] = b"worker session\0";
+
+/// Proof that the caller may work, and the session secret that it sent.
+pub(crate) struct WorkerCaller {
+    /// Who calls.
+    pub(crate) principal: Principal,
+    secret: Option<String>,
+}
+
+impl FromRequestParts<Api> for WorkerCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let may = Authorized::<Work>::from_request_parts(parts, api).await?;
+        let secret = parts.headers.get(SESSION);
+        let secret = secret.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        Ok(Self {
+            principal: may.principal,
+            secret,
+        })
+    }
+}
+
+/// Whose the session under a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionOwner {
+    Caller,
+    Nobody,
+    Another,
+}
+
+/// The text of a principal in the holder of a session.
+fn principal_text(principal: &Principal) -> String {
+    match principal {
+        Principal::Anyone => "anyone".to_owned(),
+        Principal::Token { id, .. } => format!("token {id}"),
+        Principal::Server => "server".to_owned(),
+    }
+}
+
+/// The bytes that the hash of a secret is made of; a name may hold any character but no byte 0 ends it early.
+fn signed(principal: &str, worker: &WorkerId, id: &str) -> Vec<u8> {
+    let mut bytes = PURPOSE.to_vec();
+    for part in [principal, id, &*worker.0] {
+        bytes.extend(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        bytes.extend(part.as_bytes());
+    }
+    bytes
+}
+
+fn seal(key: &str, principal: &str, worker: &WorkerId, id: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+    let tag = hmac::sign(&key, &signed(principal, worker, id));
+    format!("{id}.{}", hex::encode(tag))
+}
+
+/// The id in a secret, if it was issued to this worker and principal.
+fn open<'s>(key: &str, principal: &str, worker: &WorkerId, secret: &'s str) -> Option<&'s str> {
+    let (id, tag) = secret.split_once('.')?;
+    let tag = hex::decode(tag).ok()?;
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+    let verified = hmac::verify(&key, &signed(principal, worker, id), &tag);
+    verified.is_ok().then_some(id)
+}
+
+/// The call is under the name of another process.
+fn mismatch(worker: &WorkerId) -> ApiError {
+    let detail = format!("the session of worker `{worker}` belongs to another process");
+    ApiError::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", detail).remedy(
+        "register with POST /api/worker/pool/register and `\"session_secret\": true`, then send the `session_secret` of \
+         its answer in the header `X-Noetl-Session` of every call; or work under another name",
+    )
+}
+
+fn in_use(worker: &WorkerId) -> ApiError {
+    let detail = format!(
+        "the name `{worker}` is in use by a live worker with another access token, or inside a server"
+    );
+    ApiError::new(StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE", detail).remedy(
+        "use another name, or the access token of that worker; if it is dead, its session ends within 15 s",
+    )
+}
+
+impl Api {
+    /// Begins the session of a worker that registers, and gives its secret if it wants one.
+    pub(crate) async fn begin_session(
+        &self,
+        caller: &WorkerCaller,
+        worker: &WorkerId,
+        wants_secret: bool,
+    ) -> Result<Option<String>, ApiError> {
+        let id = wants_secret.then(|| {
+            let mut bytes = [0_u8; 16];
+            rand::fill(&mut bytes);
+            hex::encode(bytes)
+        });
+        let principal = principal_text(&caller.principal);
+        let holder = sessions::client_holder(&principal, id.as_deref());
+        if !sessions::begin(&**self.store(), worker, &holder).await? {
+            return Err(in_use(worker));
+        }
+        self.workers.renewed(worker, &holder);
+        let key = self.leases.key(&**self.store()).await?;
+        Ok(id.map(|id| seal(key, &principal, worker, &id)))
+    }
+
+    /// Renews the session of a worker that calls under its name, or begins one without a secret.
+    pub(crate) async fn renew_session(
+        &self,
+        caller: &WorkerCaller,
+        worker: &WorkerId,
+    ) -> Result<(), ApiError> {
+        let holder = self.session_holder(caller, worker).await?;
+        if !sessions::renew(&**self.store(), worker, &holder).await? {
+            return Err(mismatch(worker));
+        }
+        self.workers.renewed(worker, &holder);
+        Ok(())
+    }
+
+    /// The same, unless that was done just now.
+    pub(crate) async fn keep_session(
+        &self,
+        caller: &WorkerCaller,
+        worker: &WorkerId,
+    ) -> Result<(), ApiError> {
+        let holder = self.session_holder(caller, worker).await?;
+        if self.workers.is_fresh(worker, &holder) {
+            return Ok(());
+        }
+        self.renew_session(caller, worker).await
+    }
+
+    /// Checks that no other process works under this name, and gives the holder of the session.
+    pub(crate) async fn check_session(
+        &self,
+        caller: &WorkerCaller,
+        worker: &WorkerId,
+    ) -> Result<SessionHolder, ApiError> {
+        match self.session_owner(caller, worker).await? {
+            SessionOwner::Caller | SessionOwner::Nobody => {
+                self.session_holder(caller, worker).await
+            }
+            SessionOwner::Another => Err(mismatch(worker)),
+        }
+    }
+
+    /// Whose the session under a name is. An expired session is still its holder's.
+    pub(crate) async fn session_owner(
+        &self,
+        caller: &WorkerCaller,
+        worker: &WorkerId,
+    ) -> Result<SessionOwner, ApiError> {
+        let holder = self.session_holder(caller, worker).await?;
+        if self.workers.is_fresh(worker, &holder) {
+            return Ok(SessionOwner::Caller);
+        }
+        let session = self.store().session(worker).await?;
+        Ok(match session.and_then(|session| session.holder) {
+            None => SessionOwner::Nobody,
+            Some(found) if found == holder => SessionOwner::Caller,
+            Some(_) => SessionOwner::Another,
+        })
+    }
+
+    /// The holder that a caller proves to be.
+    async fn session_holder(
+        &self,
+        caller: &WorkerCaller,
+        worker: &WorkerId,
+    ) -> Result<SessionHolder, ApiError> {
+        let principal = principal_text(&caller.principal);
+        let Some(secret) = &caller.secret else {
+            return Ok(sessions::client_holder(&principal, None));
+        };
+        let key = self.leases.key(&**self.store()).await?;
+        let id = open(key, &principal, worker, secret).ok_or_else(|| mismatch(worker))?;
+        Ok(sessions::client_holder(&principal, Some(id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_opens_for_its_worker_and_access_token_only() {
+        let (one, two) = (WorkerId("one".into()), WorkerId("two".into()));
+        let secret = seal("key", "token 1", &one, "ab");
+        assert_eq!(open("key", "token 1", &one, &secret), Some("ab"));
+        assert_eq!(open("key", "token 1", &two, &secret), None);
+        assert_eq!(open("key", "token 2", &one, &secret), None);
+        assert_eq!(open("other", "token 1", &one, &secret), None);
+        let moved = secret.replacen("ab.", "cd.", 1);
+        assert_eq!(open("key", "token 1", &one, &moved), None);
+        for broken in ["", ".", "ab.", "ab.zz", "ab"] {
+            assert_eq!(open("key", "token 1", &one, broken), None, "{broken}");
+        }
+    }
+}

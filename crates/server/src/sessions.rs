@@ -1,0 +1,101 @@
+//! Worker sessions: a worker's name belongs to the process that works under it, for as long as its session lives.
+//!
+//! The store keeps one row per name with the holder of the session. A holder is a text: the process itself for a worker
+//! inside a server, the access token for a client over HTTP, and the session's id if the client registered for a secret.
+
+use model::id::WorkerId;
+use store::{OwnerId, SessionHolder, Store};
+
+use crate::transport::SESSION_TTL;
+
+/// How often a session is looked at anew while others change it.
+const TRIES_MAX: usize = 4;
+
+/// What separates the principal of a holder from the id of its session.
+const SESSION_MARK: &str = " session ";
+
+/// The holder of sessions of workers inside this process.
+pub(crate) fn process_holder(owner: &OwnerId) -> SessionHolder {
+    SessionHolder(format!("process {}", owner.0).into())
+}
+
+/// The holder of a session that a principal has over HTTP, under the id that it registered for.
+pub(crate) fn client_holder(principal: &str, session_id: Option<&str>) -> SessionHolder {
+    let text = match session_id {
+        None => principal.to_owned(),
+        Some(id) => format!("{principal}{SESSION_MARK}{id}"),
+    };
+    SessionHolder(text.into())
+}
+
+fn principal(holder: &SessionHolder) -> &str {
+    let text = &*holder.0;
+    text.split_once(SESSION_MARK)
+        .map_or(text, |(principal, _)| principal)
+}
+
+/// Renews a session, or begins one if none is alive under the worker's name. Answers false if another holder's is.
+pub(crate) async fn renew(
+    store: &dyn Store,
+    worker: &WorkerId,
+    holder: &SessionHolder,
+) -> Result<bool, store::Error> {
+    take_name(store, worker, holder, |_| false).await
+}
+
+/// Begins a session. It replaces a live one of the same principal: a process that was killed and is started again has
+/// no other proof that the name is its own. Answers false if a live session belongs to another principal.
+pub(crate) async fn begin(
+    store: &dyn Store,
+    worker: &WorkerId,
+    holder: &SessionHolder,
+) -> Result<bool, store::Error> {
+    let is_same = |found: &SessionHolder| principal(found) == principal(holder);
+    take_name(store, worker, holder, is_same).await
+}
+
+async fn take_name(
+    store: &dyn Store,
+    worker: &WorkerId,
+    holder: &SessionHolder,
+    may_replace: impl Fn(&SessionHolder) -> bool,
+) -> Result<bool, store::Error> {
+    for _ in 0..TRIES_MAX {
+        if store.renew(worker, holder, SESSION_TTL).await? {
+            return Ok(true);
+        }
+        let Some(session) = store.session(worker).await? else {
+            continue;
+        };
+        let Some(found) = session.holder else {
+            continue;
+        };
+        if session.is_alive && !may_replace(&found) {
+            return Ok(false);
+        }
+        let replaced = store.replace_session(worker, &found, holder, SESSION_TTL);
+        if replaced.await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_known_by_its_principal() {
+        let plain = client_holder("token 7", None);
+        let secret = client_holder("token 7", Some("ab"));
+        assert_ne!(plain, secret);
+        assert_eq!(principal(&plain), principal(&secret));
+        assert_ne!(
+            principal(&plain),
+            principal(&client_holder("token 8", None))
+        );
+        let process = process_holder(&OwnerId("one".into()));
+        assert_ne!(principal(&process), principal(&plain));
+    }
+}

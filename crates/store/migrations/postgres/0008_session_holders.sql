@@ -1,0 +1,2 @@
+-- Who a worker's session belongs to. A session of an older server has no holder until its worker calls again.
+ALTER TABLE noetl.session ADD COLUMN holder text;

@@ -1,0 +1,225 @@
+//! A worker's name belongs to the process that registered under it: other callers are rejected on every route.
+
+use model::id::WorkerId;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use wire::Pulse;
+
+use crate::site::{Answered, HELLO, Site, answered, http};
+
+/// A server with tokens, and two worker tokens.
+struct GuardedSite {
+    site: Site,
+    admin: String,
+    own: String,
+    other: String,
+}
+
+/// What a caller proves: its access token, and the secret of its session.
+#[derive(Clone, Copy)]
+struct Caller<'c> {
+    token: &'c str,
+    secret: Option<&'c str>,
+}
+
+impl GuardedSite {
+    async fn start() -> Self {
+        let site = Site::guarded().await;
+        let admin = site.server.first_admin().await.unwrap().unwrap();
+        let admin = admin.reveal().to_owned();
+        Self {
+            own: site.token(&admin, "worker").await,
+            other: site.token(&admin, "worker").await,
+            site,
+            admin,
+        }
+    }
+
+    async fn post(&self, caller: Caller<'_>, path: &str, body: &Value) -> Answered {
+        let request = http().post(format!("{}{path}", self.site.url));
+        let mut request = request.bearer_auth(caller.token).json(body);
+        if let Some(secret) = caller.secret {
+            request = request.header(wire::SESSION, secret);
+        }
+        answered(request.send().await.unwrap()).await
+    }
+
+    async fn register(&self, token: &str) -> Answered {
+        let caller = Caller {
+            token,
+            secret: None,
+        };
+        let request = json!({"worker": "w", "pool": "default", "session_secret": true});
+        self.post(caller, "/api/worker/pool/register", &request)
+            .await
+    }
+
+    /// Registers `w`, and gives the secret of its session.
+    async fn session(&self) -> String {
+        let registered = self.register(&self.own).await;
+        assert_eq!(registered.status, StatusCode::OK, "{registered:?}");
+        registered.body["session_secret"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    async fn execute(&self) -> String {
+        let caller = Caller {
+            token: &self.admin,
+            secret: None,
+        };
+        let request = json!({"playbook": HELLO});
+        let started = self.post(caller, "/api/execute", &request).await;
+        started.body["execution_id"].as_str().unwrap().to_owned()
+    }
+
+    async fn claim(&self, caller: Caller<'_>) -> Answered {
+        let request = json!({"worker": "w", "max": 1, "wait_ms": 10_000});
+        self.post(caller, "/api/commands/claim", &request).await
+    }
+}
+
+/// Every route that is called under a worker's name, with a body for it.
+fn calls(command: &str, lease_epoch: &Value) -> Vec<(String, Value)> {
+    let one = json!({"worker": "w", "lease_epoch": lease_epoch});
+    vec![
+        (
+            "/api/commands/claim".to_owned(),
+            json!({"worker": "w", "max": 1, "wait_ms": 0}),
+        ),
+        (
+            "/api/worker/pool/heartbeat".to_owned(),
+            json!({"worker": "w", "holds": [{"command": command, "lease_epoch": lease_epoch}]}),
+        ),
+        (format!("/api/commands/{command}/heartbeat"), one.clone()),
+        ("/api/worker/pool/listen".to_owned(), json!({"worker": "w"})),
+        (format!("/api/commands/{command}/release"), one),
+        (
+            "/api/worker/pool/deregister".to_owned(),
+            json!({"worker": "w"}),
+        ),
+    ]
+}
+
+fn is_mismatch(answered: &Answered) -> bool {
+    answered.status == StatusCode::FORBIDDEN && answered.code() == "SESSION_MISMATCH"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_under_a_name_needs_the_secret_of_its_session() {
+    let guarded = GuardedSite::start().await;
+    let secret = guarded.session().await;
+    guarded.execute().await;
+    let own = Caller {
+        token: &guarded.own,
+        secret: Some(&secret),
+    };
+    let claimed = guarded.claim(own).await.body["commands"][0].clone();
+    let command = claimed["command"]["id"].as_str().unwrap();
+    let last = if secret.ends_with('0') { '1' } else { '0' };
+    let forged = format!("{}{last}", &secret[..secret.len() - 1]);
+    let strangers = [
+        (guarded.other.as_str(), None),
+        (guarded.other.as_str(), Some(secret.as_str())),
+        (guarded.own.as_str(), None),
+        (guarded.own.as_str(), Some(forged.as_str())),
+        (guarded.own.as_str(), Some("nonsense")),
+    ];
+    for (path, body) in calls(command, &claimed["lease_epoch"]) {
+        for (token, secret) in strangers {
+            let answer = guarded.post(Caller { token, secret }, &path, &body).await;
+            assert!(is_mismatch(&answer), "{path}: {answer:?}");
+        }
+    }
+    let taken = guarded.register(&guarded.other).await;
+    assert_eq!(
+        (taken.status, taken.code()),
+        (StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE"),
+        "{taken:?}"
+    );
+    // The command is still the worker's, and each route works for the worker itself.
+    for (path, body) in calls(command, &claimed["lease_epoch"]) {
+        if path.ends_with("/listen") {
+            continue;
+        }
+        let answer = guarded.post(own, &path, &body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {answer:?}");
+    }
+    let registered = guarded.register(&guarded.other).await;
+    assert_eq!(
+        registered.status,
+        StatusCode::OK,
+        "a name is free after its session: {registered:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_was_killed_registers_again_at_once_and_its_commands_come_back() {
+    let guarded = GuardedSite::start().await;
+    let first = guarded.session().await;
+    let execution = guarded.execute().await;
+    let killed = Caller {
+        token: &guarded.own,
+        secret: Some(&first),
+    };
+    let before = guarded.claim(killed).await.body["commands"][0].clone();
+    let second = guarded.session().await;
+    let restarted = Caller {
+        secret: Some(&second),
+        ..killed
+    };
+    let beat = json!({"worker": "w", "holds": []});
+    let path = "/api/worker/pool/heartbeat";
+    assert!(is_mismatch(&guarded.post(killed, path, &beat).await));
+    let leave = "/api/worker/pool/deregister";
+    let left = guarded.post(killed, leave, &json!({"worker": "w"})).await;
+    assert!(is_mismatch(&left), "{left:?}");
+
+    let after = guarded.claim(restarted).await.body["commands"][0].clone();
+    assert_eq!(after["command"]["run"], before["command"]["run"]);
+    let path = format!("/api/executions/{execution}/events?limit=1000");
+    let log = guarded
+        .site
+        .send(Method::GET, &path, Some(&guarded.admin), None);
+    let log = answered(log.await).await.body;
+    let events = log["events"].as_array().unwrap();
+    let expired = events
+        .iter()
+        .filter(|event| event["event_type"] == "command.expired");
+    assert_eq!(expired.count(), 1, "it counts as a crash: {events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_a_secret_is_known_by_its_access_token() {
+    let guarded = GuardedSite::start().await;
+    let client = |token| Caller {
+        token,
+        secret: None,
+    };
+    let beat = json!({"worker": "w", "holds": []});
+    let path = "/api/worker/pool/heartbeat";
+    for _ in 0..2 {
+        let taken = guarded.post(client(&guarded.own), path, &beat).await;
+        assert_eq!(taken.status, StatusCode::OK, "{taken:?}");
+    }
+    let refused = guarded.post(client(&guarded.other), path, &beat).await;
+    assert!(is_mismatch(&refused), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_a_worker_inside_the_server_is_refused_over_http() {
+    let site = Site::open().await;
+    let pulse = Pulse {
+        worker: WorkerId("inside/1".into()),
+        holds: Vec::new(),
+    };
+    site.server.transport().heartbeat(&pulse).await.unwrap();
+    let leave = json!({"worker": "inside/1"});
+    let refused = site.post("/api/worker/pool/deregister", &leave).await;
+    assert!(is_mismatch(&refused), "{refused:?}");
+    let register = json!({"worker": "inside/1", "session_secret": true});
+    let refused = site.post("/api/worker/pool/register", &register).await;
+    assert_eq!(refused.code(), "WORKER_NAME_IN_USE", "{refused:?}");
+    site.server.transport().heartbeat(&pulse).await.unwrap();
+}

@@ -1,0 +1,86 @@
+//! Events that reach another server than the driver's are passed on; the run is not loaded there.
+
+use serde_json::{Value, json};
+use tests::peers::Proxy;
+
+use crate::node::{Node, Place, node, node_by_way_of};
+
+const PLAYBOOK: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: two_steps}
+workflow:
+  - step: one
+    tool: {kind: noop, result: 1}
+    next: two
+  - step: two
+    tool: {kind: noop, result: 2}
+";
+
+/// How often `ctx` is written, and how much each time: the log becomes so much larger than what is passed on.
+const PATCHES: usize = 30;
+const PATCH_BYTES: usize = 60_000;
+/// More than passing on events takes, and much less than reading the log.
+const READ_MAX: u64 = 200_000;
+
+/// An event of an older client on a command that it has claimed.
+fn event(claimed: &Value, name: &str) -> Value {
+    let command = &claimed["command"];
+    let id = command["id"].as_str().expect("a command has an id");
+    json!({
+        "execution_id": id.split('.').next(),
+        "node_name": command["run"]["step"],
+        "name": name,
+        "context": {"result": 1},
+        "meta": {"command_id": id, "lease_epoch": claimed["lease_epoch"]},
+        "worker_id": "old-worker",
+    })
+}
+
+async fn claim(node: &Node) -> Value {
+    let request = json!({"worker": "old-worker", "max": 1, "wait_ms": 10_000});
+    let answered = node.post("/api/commands/claim", &request).await;
+    answered.body["commands"][0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
+    let place = Place::database();
+    let driver = node(&place).await;
+    let network = Proxy::start(&place.server_address());
+    let other = node_by_way_of(&place, Some(network.port())).await;
+    driver.register("two_steps", PLAYBOOK).await;
+    let id = driver.execute(&json!({"path": "two_steps"})).await;
+    let first = claim(&other).await;
+    for n in 0..PATCHES {
+        let text = format!("{n}").repeat(PATCH_BYTES);
+        let patch = json!({"variables": {"text": &text[..PATCH_BYTES]}});
+        let path = format!("/api/vars/{id}");
+        let patched = driver.post(&path, &patch).await;
+        assert_eq!(patched.status, 200, "{patched:?}");
+    }
+
+    let before = network.bytes_answered();
+    let taken = other.post("/api/events", &event(&first, "call.done")).await;
+    assert_eq!(taken.body["status"], "recorded", "{taken:?}");
+    let second = claim(&other).await;
+    let batch = json!({"execution_id": id.to_string(), "worker_id": "old-worker",
+        "events": [event(&second, "call.done")]});
+    let taken = other.post("/api/events/batch", &batch).await;
+    assert_eq!(taken.body["events"][0]["status"], "recorded", "{taken:?}");
+    let again = other.post("/api/events/batch", &batch).await;
+    assert_eq!(again.body["events"][0]["status"], "duplicate", "{again:?}");
+    let later = other
+        .post("/api/events", &event(&second, "step.exit"))
+        .await;
+    assert_eq!(later.body["status"], "known", "{later:?}");
+    let read = network.bytes_answered() - before;
+    assert!(read < READ_MAX, "{read} bytes were read to pass events on");
+
+    // What loading it there would have read.
+    let before = network.bytes_answered();
+    let loaded = other.store.load(id, server::SNAPSHOT_VERSION).await;
+    assert!(loaded.is_ok_and(|loaded| loaded.is_some()));
+    let read = network.bytes_answered() - before;
+    assert!(read > READ_MAX, "loading the run reads only {read} bytes");
+}

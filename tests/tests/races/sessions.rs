@@ -1,0 +1,86 @@
+//! A session that a worker began at one server is checked by every server on the store.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::node::{Node, Place, node};
+
+const PLAYBOOK: &str = "
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: one_step}
+workflow:
+  - step: one
+    tool: {kind: noop, result: 1}
+";
+
+/// Registers `w` at a server, and gives the secret of its session.
+async fn register(node: &Node) -> String {
+    let request = json!({"worker": "w", "session_secret": true});
+    let answered = node.post("/api/worker/pool/register", &request).await;
+    let secret = answered.body["session_secret"].as_str();
+    secret.expect("it is registered").to_owned()
+}
+
+/// Calls a route with a session secret; gives the status and the code of a refusal.
+async fn call(node: &Node, secret: Option<&str>, path: &str, body: &Value) -> (StatusCode, Value) {
+    let mut request = reqwest::Client::new()
+        .post(format!("{}{path}", node.url))
+        .json(body);
+    if let Some(secret) = secret {
+        request = request.header(wire::SESSION, secret);
+    }
+    let response = request.send().await.expect("the server answers");
+    let status = response.status();
+    (status, response.json().await.unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_server_on_a_store_checks_the_secret_of_a_session() {
+    let place = Place::database();
+    let (one, two) = (node(&place).await, node(&place).await);
+    let secret = register(&one).await;
+    let beat = json!({"worker": "w", "holds": []});
+    let path = "/api/worker/pool/heartbeat";
+    for node in [&one, &two] {
+        let (status, answer) = call(node, Some(&secret), path, &beat).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    }
+    let name = json!({"worker": "w"});
+    let claim = json!({"worker": "w", "max": 1, "wait_ms": 0});
+    for node in [&one, &two] {
+        for (path, body) in [
+            (path, &beat),
+            ("/api/commands/claim", &claim),
+            ("/api/worker/pool/listen", &name),
+            ("/api/worker/pool/deregister", &name),
+        ] {
+            for wrong in [None, Some("0.0")] {
+                let (status, answer) = call(node, wrong, path, body).await;
+                assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {answer}");
+                assert_eq!(answer["code"], "SESSION_MISMATCH", "{path}: {answer}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_comes_back_at_another_server_gets_its_work_again() {
+    let place = Place::database();
+    let (one, two) = (node(&place).await, node(&place).await);
+    let killed = register(&one).await;
+    one.register("one_step", PLAYBOOK).await;
+    one.execute(&json!({"path": "one_step"})).await;
+    let claim = json!({"worker": "w", "max": 1, "wait_ms": 10_000});
+    let path = "/api/commands/claim";
+    let (_, before) = call(&one, Some(&killed), path, &claim).await;
+    let run = &before["commands"][0]["command"]["run"];
+    assert!(run.is_object(), "{before}");
+
+    let restarted = register(&two).await;
+    let (_, after) = call(&two, Some(&restarted), path, &claim).await;
+    assert_eq!(after["commands"][0]["command"]["run"], *run, "{after}");
+    let beat = json!({"worker": "w", "holds": []});
+    let (status, answer) = call(&one, Some(&killed), "/api/worker/pool/heartbeat", &beat).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{answer}");
+}
