@@ -1,19 +1,22 @@
 //! A store with its writes held against virtual time, for those of SQLite happen in a thread the runtime does not know; and
 //! with faults where a test asks for them.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::id::{
+    CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId,
+};
 use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
-    ExecutionRow, Filter, Foreign, Held, LostClaim, Message, MessageKey, OldRows, OpenCommand,
-    OutboxRow, OwnerId, Peer, Rebuilt, Recorded, RemovedRows, ResultRow, SessionHolder, Sqlite,
-    StepState, Store, TokenRow, WorkerSession,
+    ExecutionRow, Filter, Foreign, Held, LoopProgress, LostClaim, Message, MessageKey, OldRows,
+    OpenCommand, OutboxRow, OwnerId, Peer, Rebuilt, Recorded, RemovedRows, ResultRow,
+    SessionHolder, Sqlite, StepState, Store, TokenRow, WorkerSession,
 };
 
 use tests::sim::Random;
@@ -128,6 +131,36 @@ impl<S: Store> Store for Stored<S> {
     }
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
         self.inner.steps(id).await
+    }
+    async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
+        self.inner.loops(id).await
+    }
+    async fn iteration_events(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+    ) -> Result<Vec<Event>, Error> {
+        self.inner.iteration_events(id, run, iterations).await
+    }
+    async fn failed_iterations(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error> {
+        self.inner.failed_iterations(id, run, limit).await
+    }
+    async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
+        self.inner.iteration_count(id, run).await
+    }
+    async fn outline(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error> {
+        self.inner.outline(id, after, limit).await
     }
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
         self.inner.results(id).await
