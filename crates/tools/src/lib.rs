@@ -28,6 +28,7 @@ mod call;
 mod capture;
 mod container;
 mod duckdb;
+mod evaluation;
 mod exhaustion;
 mod external;
 mod http;
@@ -58,6 +59,7 @@ pub use call::{
     Access, Afterwards, Call, LogSink, NoLog, OutputMask, Place, References, Stream, Timeout, Tool,
 };
 pub use capture::LEFT_OUT;
+pub use evaluation::{EVALUATION_PROCESS_ARGUMENT, serve_evaluations};
 pub use exhaustion::HOST_EXHAUSTED;
 pub use external::{KeyType, Manifest, ManifestError, ManifestKey, manifests};
 pub use isolation::{Abilities, SandboxLevel};
@@ -66,4 +68,3 @@ pub use network::{Authorities, Hole, Network, NotAHole, NotCertificates};
 pub use postgres::PostgresConfig;
 pub use python::python_code;
 pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};
-pub use transform::{JQ_PROCESS_ARGUMENT, serve_jq};

@@ -7,5 +7,6 @@
 
 mod damage;
 mod disk;
+mod memory;
 mod programs;
 mod small_disk;

@@ -2,10 +2,8 @@
 
 mod fuel;
 mod jq;
-mod process;
 mod select;
-mod threads;
 mod tool;
 
-pub use process::{JQ_PROCESS_ARGUMENT, serve_jq};
+pub(crate) use jq::run_jq;
 pub(crate) use tool::Transform;
