@@ -6,6 +6,7 @@
 )]
 
 mod damage;
+mod descriptors;
 mod disk;
 mod memory;
 mod programs;
