@@ -87,7 +87,7 @@ mod tests {
     async fn eval(code: &str, input: Value) -> Outcome {
         let mut call = call("rhai", json!({"code": code}), input);
         call.place.code_line = Some(20);
-        call.timeout.total = Some(Duration::from_secs(2));
+        call.timeout.total = Some(Duration::from_secs(60));
         run(&rhai(), call).await
     }
 
