@@ -124,7 +124,10 @@ const BEFORE_RETENTION: &str = "
     ALTER TABLE noetl.message DROP CONSTRAINT message_key, ADD CONSTRAINT message_key UNIQUE (from_id, seq, n),
         ADD PRIMARY KEY (ordinal);
     ALTER TABLE noetl.runtime DROP COLUMN clock_offset;
-    DELETE FROM noetl.migration WHERE version = 7;
+    ALTER TABLE noetl.session DROP COLUMN holder;
+    DROP TABLE noetl.loop_progress, noetl.iteration_index, noetl.iteration_span;
+    DROP FUNCTION noetl.write_iterations;
+    DELETE FROM noetl.migration WHERE version >= 7;
     INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES (1, 2, 0, 7, NULL), (1, 2, 1, 7, '\"x\"');
     INSERT INTO noetl.setting (key, value)
     VALUES ('dedup:a', '5'), ('batch:b', '{}'), ('batch-end:b', '{}'), ('other', 'x')";

@@ -116,7 +116,7 @@ fn tools(app: &App, slots: u32, reach: Reach) -> tools::Config {
         environment,
         container_environment: app.environment.allowed(RUNTIMES),
         duckdb: duckdb(app),
-        jq_program: own_program(),
+        evaluation_program: own_program(),
         sandbox: settings.sandbox,
         external: settings.external.clone(),
         forbidden_files: vec![

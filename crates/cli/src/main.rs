@@ -39,9 +39,9 @@ fn main() -> ExitCode {
     // A worker starts this program for what may take all the memory that its process may have.
     if std::env::args_os()
         .nth(1)
-        .is_some_and(|argument| argument == tools::JQ_PROCESS_ARGUMENT)
+        .is_some_and(|argument| argument == tools::EVALUATION_PROCESS_ARGUMENT)
     {
-        return tools::serve_jq();
+        return tools::serve_evaluations();
     }
     let cli = args::Cli::parse();
     ExitCode::from(app::run(cli).number())

@@ -3,6 +3,7 @@
 //! Such a call has had no effect, and neither the task nor its peer is at fault: whoever made it makes it again later.
 
 use std::error::Error as StdError;
+use std::fs::File;
 use std::io;
 
 use model::outcome::{ErrorKind, TaskError};
@@ -32,7 +33,7 @@ fn is_one_of(error: &io::Error, wanted: &[Errno]) -> bool {
 }
 
 /// The same for an error that others wrap.
-pub(crate) fn find_exhausted<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
+fn find_exhausted<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<io::Error>()
@@ -43,6 +44,35 @@ pub(crate) fn find_exhausted<'a>(error: &'a (dyn StdError + 'static)) -> Option<
         next = error.source();
     }
     None
+}
+
+/// The want of descriptors at this moment, if there is one. For errors that hide their cause, such as those of name
+/// resolution and of databases: it is found by opening a file.
+pub(crate) fn find_shortage() -> Option<io::Error> {
+    File::open("/dev/null").err().filter(is_exhausted)
+}
+
+/// The same for an error of a library that keeps the message of the system, and not its number.
+pub(crate) fn find_shortage_in(message: &str) -> Option<io::Error> {
+    let reported = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(io::Error::from);
+    let is_reported = |error: &io::Error| {
+        let text = error.to_string();
+        let text = text.split(" (os error").next().unwrap_or_default();
+        message.contains(text)
+    };
+    reported
+        .into_iter()
+        .find(is_reported)
+        .or_else(find_shortage)
+}
+
+/// The error of a connection that could not be made for want of something on this machine. Name resolution does not
+/// report its cause.
+pub(crate) fn find_connect_shortage(error: &(dyn StdError + 'static)) -> Option<TaskError> {
+    match find_exhausted(error) {
+        Some(cause) => Some(exhausted(cause)),
+        None => find_shortage().as_ref().map(exhausted),
+    }
 }
 
 /// The error of a call that could not be begun.
@@ -60,6 +90,14 @@ pub(crate) fn exhausted(error: &io::Error) -> TaskError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_messages_of_the_system_are_known_in_texts() {
+        let text = "IO Error: Cannot open file \"/x\": Too many open files";
+        let found = find_shortage_in(text).expect("it is a shortage");
+        assert_eq!(found.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
+        assert!(find_shortage_in("IO Error: Cannot open file \"/x\": Is a directory").is_none());
+    }
 
     #[test]
     fn the_system_s_numbers_are_known_also_beside_a_path() {

@@ -11,6 +11,7 @@ use crate::artifact::Artifact;
 use crate::call::Tool;
 use crate::container::Container;
 use crate::duckdb::{Databases, Duckdb, Guard, Libraries};
+use crate::evaluation::EvaluationProcesses;
 use crate::external::{External, Manifest};
 use crate::http::{Clients, Http};
 use crate::isolation::SandboxLevel;
@@ -53,9 +54,10 @@ pub struct Config {
     pub forbidden_files: Vec<PathBuf>,
     /// The library of the `duckdb` tool.
     pub duckdb: DuckdbConfig,
-    /// The program in whose processes jq runs, started with [`JQ_PROCESS_ARGUMENT`](crate::JQ_PROCESS_ARGUMENT); without
-    /// one, jq runs in this process and has no bound on its memory.
-    pub jq_program: Option<PathBuf>,
+    /// The program in whose processes jq programs and rhai scripts run, started with
+    /// [`EVALUATION_PROCESS_ARGUMENT`](crate::EVALUATION_PROCESS_ARGUMENT); without one, they run in this process and
+    /// their memory is not limited.
+    pub evaluation_program: Option<PathBuf>,
 }
 
 /// The library of the `duckdb` tool, and what it may take.
@@ -128,7 +130,7 @@ impl Default for Config {
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
             duckdb: DuckdbConfig::default(),
-            jq_program: None,
+            evaluation_program: None,
         }
     }
 }
@@ -215,11 +217,9 @@ impl Registry {
         registry.insert("http", scripted(http.clone(), "body"));
         registry.insert("python", Arc::new(python));
         registry.insert("shell", scripted(Arc::new(shell), "command"));
-        registry.insert("rhai", Arc::new(Rhai));
-        registry.insert(
-            "transform",
-            Arc::new(Transform::new(config.jq_program.clone())),
-        );
+        let evaluations = Arc::new(EvaluationProcesses::new(config.evaluation_program));
+        registry.insert("rhai", Arc::new(Rhai::new(evaluations.clone())));
+        registry.insert("transform", Arc::new(Transform::new(evaluations)));
         let artifact = Artifact::new(reach.clone(), connections);
         registry.insert("artifact", Arc::new(artifact));
         let guard = Guard::new(&config.forbidden_files, &config.postgres.allow);

@@ -84,9 +84,6 @@ async fn call_until_host_has_room(
     call: Call,
     log: &TaskLog<'_>,
 ) -> Result<Outcome, Trouble> {
-    if tool.is_pure() {
-        return guarded(hand, tool, call, log).await;
-    }
     let mut wait = HostWait::new(hand);
     loop {
         let outcome = guarded(hand, tool, call.clone(), log).await?;

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::playbook::kinds::{FieldMode, field_mode};
+use model::outcome::TaskError;
+use model::playbook::kinds::{CodeLanguage, FieldMode, field_mode};
 use model::playbook::{Step, Task};
 use model::raw::Raw;
 use model::source::Span;
 use model::template::{
-    Data, MASK, Need, Origin, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces, Scope,
-    Taint, Tree,
+    CodePiece, Data, MASK, Need, Origin, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces,
+    Scope, Taint, Tree,
 };
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
@@ -185,8 +186,8 @@ fn rest(task: &Task, scope: &Scope, ready: &mut Ready) -> Result<(), RenderError
             }
             FieldMode::End => end(key, tree, scope, ready),
             FieldMode::Reference => reference(tree, scope),
-            FieldMode::Code => code(tree, scope),
-            FieldMode::Value | FieldMode::Verbatim => tree.render(scope),
+            FieldMode::Code(language) => code(tree, language, scope),
+            FieldMode::Value => tree.render(scope),
         };
         if let Some(rendered) = gather(&mut needs, rendered)? {
             let value = ready.accept(key, rendered);
@@ -263,17 +264,23 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
     })
 }
 
-/// Python code with every value placed as a literal.
-fn code(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
+/// A program with every value placed as a literal.
+fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, RenderError> {
     let Tree::Template(template) = tree else {
         return tree.render(scope);
     };
     let rendered = template.rendered_pieces(scope)?;
     let shown = rendered.shown_code();
-    let shown = shown.as_deref().map(tools::python_code);
-    let code = tools::python_code(&rendered.code());
+    let (place_values, error_code): (fn(&[CodePiece]) -> Result<String, TaskError>, _) =
+        match language {
+            CodeLanguage::Python => (tools::python_code, "PYTHON_VALUE"),
+            CodeLanguage::Rhai => (tools::rhai_script, "RHAI_VALUE"),
+            CodeLanguage::Jq => (tools::jq_program, "JQ_VALUE"),
+        };
+    let shown = shown.as_deref().map(place_values);
+    let code = place_values(&rendered.code());
     let code = code.map_err(|error| RenderError::Failed {
-        code: "PYTHON_VALUE",
+        code: error_code,
         // The message quotes a value, and one of them may be a secret.
         message: match &shown {
             None => error.message,

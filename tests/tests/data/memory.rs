@@ -1,4 +1,4 @@
-//! What users write may ask for any amount of memory: their task fails with a code, and this process stays small.
+//! Programs of users that want all memory: their task fails with a code, and the worker and the server stay small.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,10 +32,31 @@ const PROGRAMS: [&str; 12] = [
     "[range(5e6)] | [., ., ., .] | tojson | [., .] | tojson | fromjson",
 ];
 
-fn tools_with_jq(dir: &Path) -> Registry {
+/// A script whose variables are each within the limit of a value, and together take all memory.
+const MANY_TEXTS: &str = r#"
+fn text(n) { let t = "x"; while t.len < 4000000 { t += t; } t + n }
+fn hold(n) { let a = text(n); let b = text(n + 1); let c = text(n + 2); let d = text(n + 3); if n < 240 { hold(n + 4); } a.len + b.len + c.len + d.len }
+let all = [];
+for n in 0..1000 { let t = text(n); all.push(|| t); }
+hold(0)"#;
+
+/// Scripts that would take all memory.
+const SCRIPTS: [&str; 9] = [
+    MANY_TEXTS,
+    r#"fn many() { let a = []; a.pad(900000, 1); a } let all = []; loop { let a = many(); all.push(|| a); }"#,
+    r#"let all = []; loop { let b = blob(8000000); all.push(|| b); }"#,
+    r#"let t = "x"; while t.len < 4000000 { t += t; } let all = []; loop { let a = t.split(""); all.push(|| a); }"#,
+    r#"let t = "x"; t.pad(8000000, "y"); let a = t.to_chars(); let b = a; let c = b; [a, b, c]"#,
+    r#"let all = []; loop { let m = #{}; for n in 0..1000 { m["key" + n] = [n]; } all.push(|| m); }"#,
+    r#"let a = [0]; loop { a = [a, a]; }"#,
+    r#"let t = "x"; while t.len < 4000000 { t += t; } loop { print(t); }"#,
+    r#"let a = 1; for n in 0..1000 { a = [a]; } a"#,
+];
+
+fn tools_with_evaluation(dir: &Path) -> Registry {
     Registry::builtin(tools::Config {
         scratch_dir: dir.to_owned(),
-        jq_program: Some(tests::binary::noetl()),
+        evaluation_program: Some(tests::binary::noetl()),
         ..tools::Config::default()
     })
 }
@@ -57,7 +78,7 @@ fn peak_bytes() -> u64 {
 #[tokio::test]
 async fn a_jq_program_that_wants_all_memory_fails_alone() {
     let dir = tempdir().unwrap();
-    let tools = tools_with_jq(dir.path());
+    let tools = tools_with_evaluation(dir.path());
     assert_eq!(result(run(&tools, jq(dir.path(), "1 + 1")).await), 2);
     let before = peak_bytes();
     for program in PROGRAMS {
@@ -82,10 +103,45 @@ async fn a_jq_program_that_wants_all_memory_fails_alone() {
     assert_eq!(result(run(&tools, jq(dir.path(), "[1, 2] | add")).await), 3);
 }
 
+fn script(dir: &Path, code: &str) -> Call {
+    let mut call = call("rhai", dir, json!({"code": code}));
+    call.timeout.total = Some(Duration::from_secs(10));
+    call
+}
+
+#[tokio::test]
+async fn a_rhai_script_that_wants_all_memory_fails_alone() {
+    let dir = tempdir().unwrap();
+    let tools = tools_with_evaluation(dir.path());
+    assert_eq!(result(run(&tools, script(dir.path(), "1 + 1")).await), 2);
+    let before = peak_bytes();
+    for code in SCRIPTS {
+        let failed = error(run(&tools, script(dir.path(), code)).await);
+        assert!(
+            matches!(
+                failed.code.as_str(),
+                "LIMIT_MEMORY" | "LIMIT_RESULT" | "LIMIT_SCRIPT" | "TIMEOUT"
+            ),
+            "{code}: {failed:?}"
+        );
+        assert!(
+            code != MANY_TEXTS || failed.code == "LIMIT_MEMORY",
+            "{failed:?}"
+        );
+        let grown = peak_bytes() - before;
+        assert!(grown < GROWTH_BYTES_MAX, "{code}: {grown} bytes");
+        println!("{}: {} bytes, {code}", failed.code, grown);
+    }
+    assert_eq!(
+        result(run(&tools, script(dir.path(), "[1, 2].len")).await),
+        2
+    );
+}
+
 #[tokio::test]
 async fn jq_processes_are_used_again_and_bounded() {
     let dir = tempdir().unwrap();
-    let tools = tools_with_jq(dir.path());
+    let tools = tools_with_evaluation(dir.path());
     let mut seen = Vec::new();
     for number in 0..3 {
         let program = format!("{number} + 1");
@@ -128,7 +184,7 @@ fn children() -> Vec<u32> {
 #[tokio::test]
 async fn a_sqlite_value_has_a_bound() {
     let dir = tempdir().unwrap();
-    let tools = tools_with_jq(dir.path());
+    let tools = tools_with_evaluation(dir.path());
     let before = peak_bytes();
     for statement in [
         "SELECT zeroblob(2000000000)",

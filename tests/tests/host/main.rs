@@ -6,6 +6,8 @@
 )]
 
 mod damage;
+mod descriptors;
 mod disk;
+mod memory;
 mod programs;
 mod small_disk;

@@ -28,6 +28,42 @@ workflow:
     tool: [{a: {kind: shell, command: 'echo $$ > pid; sleep 600'}}]
 ";
 
+const PAYLOAD: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: payload, path: tests/payload}
+workflow:
+  - step: script
+    tool: {kind: rhai, code: 'let name = "{{ workload.name }}"; [name, {{ workload.name }}, `${1}{{ workload.name }}`]'}
+    next: [{step: program}]
+  - step: program
+    tool: {kind: transform, jq: '["{{ workload.name }}", {{ workload.name }}, {{ workload.list }}[1]]'}
+    next: [{step: end}]
+  - step: end
+    tool: {kind: noop, result: {script: '{{ script.data }}', program: '{{ program.data }}'}}
+"#;
+
+#[test]
+fn a_payload_does_not_become_code_in_scripts_and_jq_programs() {
+    let desk = Desk::new();
+    desk.write("payload.yaml", PAYLOAD);
+    let name = r#"x"; throw "evil"; // ` + 1 \(error) ${throw 1}"#;
+    let payload = serde_json::json!({"name": name, "list": [1, name]});
+    desk.write("payload.json", &payload.to_string());
+    let ran = desk.json(&[
+        "run",
+        "payload.yaml",
+        "--payload",
+        "payload.json",
+        "-o",
+        "json",
+    ]);
+    let text = serde_json::json!([name, name, format!("1{name}")]);
+    assert_eq!(ran["result"]["script"], text, "{ran}");
+    let text = serde_json::json!([name, name, name]);
+    assert_eq!(ran["result"]["program"], text, "{ran}");
+}
+
 #[test]
 fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
     let desk = Desk::new();

@@ -35,16 +35,45 @@ pub struct KeySpec {
 pub enum FieldMode {
     /// To a value with its native type.
     Value,
-    /// Not at all, unless it holds `{{` or `{%`.
-    Verbatim,
     /// To the author's text and the values between, which the worker quotes or binds by their place.
     Pieces,
-    /// As it is where it has neither `{{` nor `{%`; else as pieces.
-    Code,
+    /// As it is where it has neither `{{` nor `{%`; else as pieces, whose values become literals of that language.
+    Code(CodeLanguage),
     /// To a map whose `query` and `command` are kept in pieces, the rest as values.
     End,
     /// To the reference of what it names where that is a body, which is not loaded; else to a value.
     Reference,
+}
+
+/// The language of a program in a playbook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CodeLanguage {
+    /// `code` of a `python` task.
+    Python,
+    /// `code` of a `rhai` task.
+    Rhai,
+    /// `jq` of a `transform` task.
+    Jq,
+}
+
+impl CodeLanguage {
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Python => "Python",
+            Self::Rhai => "rhai",
+            Self::Jq => "jq",
+        }
+    }
+
+    /// The filter that marks a value as a program of this language.
+    pub fn raw_filter(self) -> &'static str {
+        match self {
+            Self::Python => "raw_py",
+            Self::Rhai => "raw_rhai",
+            Self::Jq => "raw_jq",
+        }
+    }
 }
 
 impl KindSpec {
@@ -115,16 +144,9 @@ const fn required(key: KeySpec) -> KeySpec {
     }
 }
 
-const fn verbatim(key: KeySpec) -> KeySpec {
+const fn code(key: KeySpec, language: CodeLanguage) -> KeySpec {
     KeySpec {
-        mode: FieldMode::Verbatim,
-        ..key
-    }
-}
-
-const fn code(key: KeySpec) -> KeySpec {
-    KeySpec {
-        mode: FieldMode::Code,
+        mode: FieldMode::Code(language),
         ..key
     }
 }
@@ -186,7 +208,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec(
             "python",
             &[
-                code(key("code")),
+                code(key("code"), CodeLanguage::Python),
                 key("script"),
                 key("libs"),
                 key("env"),
@@ -260,11 +282,14 @@ pub const KINDS: &[KindSpec] = &[
     KindSpec {
         one_of: &["jq", "select"],
         is_pure: true,
-        ..spec("transform", &[verbatim(key("jq")), key("select")])
+        ..spec(
+            "transform",
+            &[code(key("jq"), CodeLanguage::Jq), key("select")],
+        )
     },
     KindSpec {
         is_pure: true,
-        ..spec("rhai", &[required(verbatim(key("code")))])
+        ..spec("rhai", &[required(code(key("code"), CodeLanguage::Rhai))])
     },
     KindSpec {
         at_most_one_of: &["ref", "uri"],
@@ -442,8 +467,14 @@ mod tests {
     fn commands_are_kept_in_pieces_and_code_only_where_it_has_templates() {
         assert_eq!(field_mode("shell", "command"), FieldMode::Pieces);
         assert_eq!(field_mode("sqlite", "command"), FieldMode::Pieces);
-        assert_eq!(field_mode("python", "code"), FieldMode::Code);
-        assert_eq!(field_mode("rhai", "code"), FieldMode::Verbatim);
+        assert_eq!(
+            field_mode("python", "code"),
+            FieldMode::Code(CodeLanguage::Python)
+        );
+        assert_eq!(
+            field_mode("rhai", "code"),
+            FieldMode::Code(CodeLanguage::Rhai)
+        );
         assert_eq!(field_mode("http", "url"), FieldMode::Value);
     }
 }

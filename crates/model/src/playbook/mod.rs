@@ -18,7 +18,7 @@ pub use data::data;
 pub use defaults::{DefaultError, DefaultTemplate, FirstValues, Section};
 pub use entry::entry_named;
 pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
-pub use kinds::FieldMode;
+pub use kinds::{CodeLanguage, FieldMode};
 pub use parse::{Parsed, parse};
 
 pub use policy::{

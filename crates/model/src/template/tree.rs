@@ -113,7 +113,7 @@ pub enum Piece {
     Value(Value),
     /// A value the author marked as an identifier, `| ident`.
     Ident(Value),
-    /// A value the author marked as text of the language itself, `| raw_sql`, `| raw_sh` or `| raw_py`.
+    /// A value the author marked as text of the language itself, `| raw_sql`, `| raw_sh`, `| raw_py`, `| raw_rhai` or `| raw_jq`.
     Raw(String),
 }
 
@@ -205,7 +205,7 @@ impl Template {
 
     /// Whether it is one expression and nothing else, and is not marked as text of the language itself.
     pub fn is_one_value(&self) -> bool {
-        let marks = ["raw_sql", "raw_py"];
+        let marks = ["raw_sql", "raw_py", "raw_rhai", "raw_jq"];
         self.program.form == Form::Value && !marks.iter().any(|mark| self.source.contains(mark))
     }
 

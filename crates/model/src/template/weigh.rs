@@ -10,8 +10,8 @@ use crate::template::session;
 
 /// Filters that look at their subject's surface only.
 const CHEAP: &[&str] = &[
-    "default", "d", "length", "count", "first", "ident", "raw_py", "raw_sql", "raw_sh", "int",
-    "float", "bool", "ternary", "get", "abs", "round", "attr",
+    "default", "d", "length", "count", "first", "ident", "raw_jq", "raw_py", "raw_rhai", "raw_sql",
+    "raw_sh", "int", "float", "bool", "ternary", "get", "abs", "round", "attr",
 ];
 /// Filters that read their subject as text.
 const TEXT: &[&str] = &[

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use model::outcome::{ErrorKind, TaskError};
 
 use super::ffi::Engine;
+use crate::exhaustion::{exhausted, find_shortage_in};
 use crate::registry::DuckdbConfig;
 
 /// The names that systems give the library.
@@ -58,6 +59,9 @@ fn by_name() -> Result<Engine, TaskError> {
 }
 
 fn missing(file: Option<&PathBuf>, problem: &str) -> TaskError {
+    if let Some(shortage) = find_shortage_in(problem) {
+        return exhausted(&shortage);
+    }
     let what = match file {
         Some(file) => format!(
             "`{}`, which NOETL_DUCKDB_LIB names, cannot be used",

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use model::outcome::TaskError;
 
 use super::failed;
+use super::failure::Fault;
 use super::ffi::{Connection, Database};
 use super::guard::Guard;
 use super::library::Libraries;
+use crate::exhaustion::{exhausted, find_shortage_in};
 
 /// The open databases of this process.
 #[derive(Clone)]
@@ -61,7 +63,7 @@ impl Databases {
             let opened = engine.open(None, &settings).map(Arc::new);
             let connection = opened.and_then(|database| database.connect());
             return Ok(Lease {
-                connection: Some(Arc::new(connection.map_err(|fault| failed(&fault))?)),
+                connection: Some(Arc::new(connection.map_err(|fault| cannot_open(&fault))?)),
                 slot: None,
             });
         };
@@ -72,9 +74,9 @@ impl Databases {
             database.clone()
         } else {
             let opened = engine.open(Some(file), &settings).map(Arc::new);
-            opened.map_err(|fault| failed(&fault))?
+            opened.map_err(|fault| cannot_open(&fault))?
         };
-        let connection = database.connect().map_err(|fault| failed(&fault))?;
+        let connection = database.connect().map_err(|fault| cannot_open(&fault))?;
         open.database = Some(database);
         open.users += 1;
         drop(open);
@@ -146,6 +148,14 @@ impl Drop for Lease {
             // Under the lock: whoever comes next opens the file only when it is closed.
             drop(open.database.take());
         }
+    }
+}
+
+/// The error of a database that could not be opened.
+fn cannot_open(fault: &Fault) -> TaskError {
+    match find_shortage_in(&fault.to_string()) {
+        Some(shortage) => exhausted(&shortage),
+        None => failed(fault),
     }
 }
 

@@ -11,7 +11,7 @@ use reqwest::{Client, Method, Response, Url, redirect};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{cancelled, timed_out};
-use crate::exhaustion::{exhausted, find_exhausted};
+use crate::exhaustion::find_connect_shortage;
 use crate::http::guard::{Blocked, Guard, GuardedResolver, Lookup, System};
 use crate::http::oauth::Tokens;
 use crate::http::request::Request;
@@ -252,8 +252,8 @@ pub(crate) fn sort(error: &reqwest::Error) -> TaskError {
         return TaskError::new(ErrorKind::Timeout, "TIMEOUT", message);
     }
     if error.is_connect() {
-        if let Some(cause) = find_exhausted(error) {
-            return exhausted(cause);
+        if let Some(error) = find_connect_shortage(error) {
+            return error;
         }
         return TaskError::new(ErrorKind::Connection, "HTTP_CONNECT", message);
     }

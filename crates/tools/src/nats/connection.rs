@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 
 use crate::auth::{auth, invalid, text};
 use crate::call::Call;
+use crate::exhaustion::find_connect_shortage;
 use crate::nats::failure::{failed, told};
 
 /// Connections that nobody uses are closed once there are this many.
@@ -100,6 +101,9 @@ impl Login {
                 TaskError::new(ErrorKind::Auth, "NATS_AUTH", message)
             }
             _ => {
+                if let Some(error) = find_connect_shortage(&error) {
+                    return error;
+                }
                 let message = format!("NATS could not be reached: {}", told(&error));
                 failed(ErrorKind::Connection, "NATS_CONNECT", message).with("sent", false)
             }

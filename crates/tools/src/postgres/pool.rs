@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_postgres::{CancelToken, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::exhaustion::{exhausted, find_exhausted};
+use crate::exhaustion::find_connect_shortage;
 use crate::postgres::failure::{silent, unreached};
 use crate::postgres::target::Target;
 use crate::postgres::tls::tls;
@@ -127,8 +127,8 @@ impl Pools {
         let begun = timeout(connect_max, Box::pin(begun)).await;
         begun
             .map_err(|_| silent(&place))?
-            .map_err(|error| match find_exhausted(&error) {
-                Some(cause) => exhausted(cause),
+            .map_err(|error| match find_connect_shortage(&error) {
+                Some(shortage) => shortage,
                 None => unreached(&error, &place),
             })?
     }

@@ -8,9 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use model::outcome::{ErrorKind, TaskError};
 use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde_json::{Map, Value, json};
 
+use crate::exhaustion::{exhausted, find_shortage};
 use crate::sql::{Statement, StatementText, memory_bytes, unique};
 use crate::sqlite::failure::{FailedStatement, Failure};
 
@@ -21,6 +22,9 @@ const BUSY: Duration = Duration::from_secs(5);
 const VALUE_BYTES_MAX: i32 = 32 * 1024 * 1024;
 /// A database in memory may have so many pages of 4 KiB: 256 MiB.
 const MEMORY_PAGES_MAX: u32 = 64 * 1024;
+
+/// How often a database is opened that cannot be opened: a missing descriptor may be free before its want is noticed.
+const OPEN_ATTEMPTS: usize = 3;
 
 /// Rows of more than this in all are not held in memory.
 const RESULT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -44,12 +48,19 @@ pub(crate) fn open(database: &str, path: &Path) -> Result<Connection, Failure> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = if database == ":memory:" {
-        Connection::open_in_memory()
-    } else {
-        Connection::open_with_flags(path, flags)
+    let open_once = || match database {
+        ":memory:" => Connection::open_in_memory(),
+        _ => Connection::open_with_flags(path, flags),
     };
-    let connection = opened.map_err(|error| at(error, 0))?;
+    let mut opened = open_once();
+    for _ in 1..OPEN_ATTEMPTS {
+        let is_unopened = |error: &rusqlite::Error| cannot_open(error);
+        if !opened.as_ref().is_err_and(is_unopened) || find_shortage().is_some() {
+            break;
+        }
+        opened = open_once();
+    }
+    let connection = opened.map_err(|error| unless_exhausted(at(error, 0)))?;
     if database == ":memory:" {
         connection
             .pragma_update(None, "max_page_count", MEMORY_PAGES_MAX)
@@ -74,7 +85,13 @@ pub(crate) fn run(
     let is_plain = |statement: &Statement| !OWN_TRANSACTION.contains(&statement.first_word());
     let wraps = statements.len() > 1 && statements.iter().all(is_plain);
     if !wraps {
-        let result = run_each(connection, statements, forbidden)?;
+        let result = run_each(connection, statements, forbidden);
+        // A statement alone that failed has had no effect.
+        let is_undone = statements.len() == 1;
+        let result = result.map_err(|failure| match is_undone {
+            true => unless_exhausted(failure),
+            false => failure,
+        })?;
         if !connection.is_autocommit() {
             return Err(TaskError::new(
                 ErrorKind::Schema,
@@ -87,10 +104,11 @@ pub(crate) fn run(
     }
     let transaction = connection
         .unchecked_transaction()
-        .map_err(|error| at(error, 0))?;
-    let result = run_each(connection, statements, forbidden)?;
+        .map_err(|error| unless_exhausted(at(error, 0)))?;
+    let result = run_each(connection, statements, forbidden).map_err(unless_exhausted)?;
     let last = statements.len() - 1;
-    transaction.commit().map_err(|error| at(error, last))?;
+    let committed = transaction.commit();
+    committed.map_err(|error| unless_exhausted(at(error, last)))?;
     Ok(result)
 }
 
@@ -246,6 +264,21 @@ pub(crate) fn told(error: rusqlite::Error) -> TaskError {
     match at(error, 0).outcome() {
         model::outcome::Outcome::Error(failure) => failure.error,
         model::outcome::Outcome::Ok(_) => unreachable!("a failure is no success"),
+    }
+}
+
+fn cannot_open(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+}
+
+/// The failure of statements without effect; if a file could not be opened for want of descriptors, that is the cause.
+fn unless_exhausted(failure: Failure) -> Failure {
+    match &failure {
+        Failure::Database { error, .. } if cannot_open(error) => match find_shortage() {
+            Some(shortage) => exhausted(&shortage).into(),
+            None => failure,
+        },
+        _ => failure,
     }
 }
 

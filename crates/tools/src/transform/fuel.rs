@@ -165,20 +165,21 @@ fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::{Value, json};
 
-    use super::*;
-    use crate::transform::{jq, threads};
+    use crate::call::NoLog;
+    use crate::evaluation::{Evaluation, Language, evaluate_on_thread};
 
     /// Waits for the program: one that did not end would hang the test.
     fn run(program: &str, millis: u64) -> Result<Value, String> {
-        let deadline = Instant::now() + Duration::from_millis(millis);
-        let input = json!({"a": [3, 1, 2], "b": {"c": null}});
-        let program = program.to_owned();
-        let work = threads::run(move || jq::run(&program, input, deadline));
+        let evaluation = Evaluation {
+            language: Language::Jq,
+            program: program.to_owned(),
+            input: json!({"a": [3, 1, 2], "b": {"c": null}}),
+            millis,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let work = evaluate_on_thread(evaluation, &NoLog);
         let done = runtime.expect("a runtime").block_on(work);
         done.map_err(|error| error.code)
     }

@@ -13,6 +13,7 @@ use jaq_json::{Map as ValMap, Num, Val};
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value, json};
 
+use crate::evaluation::{Language, ResultBudget};
 use crate::transform::fuel;
 
 /// Compiled programs a thread keeps.
@@ -20,11 +21,6 @@ const PROGRAMS_MAX: usize = 256;
 
 /// A program that gives more outputs than this is taken to be endless.
 const OUTPUTS_MAX: usize = 1_000_000;
-
-/// What a result may take in memory.
-const RESULT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// What a value takes beside its text.
-const VALUE_BYTES: usize = 64;
 
 /// What the program itself is called among the definitions.
 const MAIN: &str = "noetl_main";
@@ -36,20 +32,20 @@ thread_local! {
 }
 
 /// Runs a program; one output is the value, several are a list, none is null.
-pub(crate) fn run(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
+pub(crate) fn run_jq(program: &str, input: Value, deadline: Instant) -> Result<Value, TaskError> {
     let filter = compiled(program)?;
     fuel::fill(deadline);
     let ctx = Ctx::<JustLut<Val>>::new(&filter.lut, Vars::new([]));
     let mut outputs = Vec::new();
     let mut conversion = Conversion {
-        bytes_left: RESULT_BYTES_MAX,
+        budget: ResultBudget::new(Language::Jq),
     };
     for output in filter.id.run((ctx, to_val(input))).map(unwrap_valr) {
         if fuel::is_spent() {
             return Err(spent());
         }
         let output = output.map_err(|error| failed(&error.to_string()))?;
-        outputs.push(conversion.value(&output)?);
+        outputs.push(conversion.value(&output, 0)?);
         if outputs.len() > OUTPUTS_MAX || Instant::now() > deadline {
             return Err(TaskError::new(
                 ErrorKind::Transform,
@@ -163,48 +159,39 @@ fn to_val(value: Value) -> Val {
 
 /// Values on their way to JSON, where a part that occurs twice is there twice.
 struct Conversion {
-    bytes_left: usize,
+    budget: ResultBudget,
 }
 
 impl Conversion {
-    fn value(&mut self, value: &Val) -> Result<Value, TaskError> {
-        self.charge(VALUE_BYTES)?;
+    fn value(&mut self, value: &Val, depth: usize) -> Result<Value, TaskError> {
+        let text_bytes = match value {
+            Val::TStr(text) | Val::BStr(text) => text.len(),
+            _ => 0,
+        };
+        self.budget.charge(text_bytes, depth)?;
         Ok(match value {
             Val::Null => Value::Null,
             Val::Bool(flag) => Value::Bool(*flag),
             Val::Num(number) => from_num(number),
             Val::TStr(text) | Val::BStr(text) => {
-                self.charge(text.len())?;
                 Value::String(String::from_utf8_lossy(text).into_owned())
             }
             Val::Arr(items) => {
-                let items = items.iter().map(|item| self.value(item));
+                let items = items.iter().map(|item| self.value(item, depth + 1));
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             Val::Obj(map) => {
                 let mut entries = Map::new();
                 for (key, value) in map.iter() {
-                    let key = match self.value(key)? {
+                    let key = match self.value(key, depth + 1)? {
                         Value::String(text) => text,
                         other => other.to_string(),
                     };
-                    entries.insert(key, self.value(value)?);
+                    entries.insert(key, self.value(value, depth + 1)?);
                 }
                 Value::Object(entries)
             }
         })
-    }
-
-    fn charge(&mut self, bytes: usize) -> Result<(), TaskError> {
-        let left = self.bytes_left.checked_sub(bytes);
-        self.bytes_left = left.ok_or_else(|| {
-            let message = format!(
-                "the result of the jq program takes more than {} MiB of memory; select less, or give it in parts",
-                RESULT_BYTES_MAX / 1024 / 1024
-            );
-            TaskError::new(ErrorKind::Transform, "LIMIT_RESULT", message)
-        })?;
-        Ok(())
     }
 }
 

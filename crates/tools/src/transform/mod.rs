@@ -1,11 +1,14 @@
 //! `transform`: data to data, by a jq program or by paths, without an interpreter.
 
+mod context;
+#[cfg(test)]
+mod corpus;
 mod fuel;
 mod jq;
-mod process;
+mod program;
 mod select;
-mod threads;
 mod tool;
 
-pub use process::{JQ_PROCESS_ARGUMENT, serve_jq};
+pub(crate) use jq::run_jq;
+pub use program::jq_program;
 pub(crate) use tool::Transform;

@@ -1,6 +1,6 @@
 //! One call of `transform`: `jq` or `select` over the input.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,8 +8,8 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
-use crate::transform::process::{JqProcesses, JqRequest};
+use crate::call::{Call, LogSink, Tool};
+use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
 use crate::transform::select;
 
 /// How long a program may run where the task does not say.
@@ -17,28 +17,31 @@ const TOTAL: Duration = Duration::from_secs(30);
 
 /// The transform tool.
 pub(crate) struct Transform {
-    processes: JqProcesses,
+    processes: Arc<EvaluationProcesses>,
 }
 
 impl Transform {
-    /// With the program that serves jq when it is started with [`JQ_PROCESS_ARGUMENT`](super::JQ_PROCESS_ARGUMENT).
-    pub(crate) fn new(jq_program: Option<PathBuf>) -> Self {
-        Self {
-            processes: JqProcesses::new(jq_program),
-        }
+    pub(crate) fn new(processes: Arc<EvaluationProcesses>) -> Self {
+        Self { processes }
     }
 
-    async fn run(&self, mut call: Call, stop: &CancellationToken) -> Result<Value, TaskError> {
+    async fn run(
+        &self,
+        mut call: Call,
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Result<Value, TaskError> {
         let input = Value::Object(std::mem::take(&mut call.input));
         match (call.text("jq")?, call.field("select")) {
             (Some(program), None) => {
                 let limit = call.timeout.total.unwrap_or(TOTAL);
-                let request = JqRequest {
+                let evaluation = Evaluation {
+                    language: Language::Jq,
                     program: program.to_owned(),
                     input,
                     millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
                 };
-                self.run_jq(request, limit, stop).await
+                self.processes.run(evaluation, stop, log).await
             }
             (None, Some(what)) => select::select(what, &input),
             (None, None) => Err(call.missing("jq", "write a jq program, or paths in `select`")),
@@ -57,26 +60,10 @@ impl Tool for Transform {
         true
     }
 
-    async fn call(&self, call: Call, stop: CancellationToken, _log: &dyn LogSink) -> Outcome {
-        match self.run(call, &stop).await {
+    async fn call(&self, call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
+        match self.run(call, &stop, log).await {
             Ok(value) => Outcome::ok(value),
             Err(error) => Outcome::error(error),
-        }
-    }
-}
-
-impl Transform {
-    async fn run_jq(
-        &self,
-        request: JqRequest,
-        limit: Duration,
-        stop: &CancellationToken,
-    ) -> Result<Value, TaskError> {
-        tokio::select! {
-            biased;
-            done = self.processes.run(request) => done,
-            () = stop.cancelled() => Err(cancelled()),
-            () = tokio::time::sleep(limit) => Err(timed_out(limit)),
         }
     }
 }
@@ -87,9 +74,13 @@ mod tests {
     use crate::testing::{call, error, result, run};
     use serde_json::json;
 
+    fn transform() -> Transform {
+        Transform::new(Arc::new(EvaluationProcesses::new(None)))
+    }
+
     async fn jq(program: &str, input: Value) -> Outcome {
         run(
-            &Transform::new(None),
+            &transform(),
             call("transform", json!({"jq": program}), input),
         )
         .await
@@ -134,16 +125,12 @@ mod tests {
     async fn paths_are_selected() {
         let fields = json!({"select": {"x": "a.b"}});
         let outcome = run(
-            &Transform::new(None),
+            &transform(),
             call("transform", fields, json!({"a": {"b": 1}})),
         )
         .await;
         assert_eq!(result(outcome), json!({"x": 1}));
-        let neither = run(
-            &Transform::new(None),
-            call("transform", json!({}), json!({})),
-        )
-        .await;
+        let neither = run(&transform(), call("transform", json!({}), json!({}))).await;
         assert_eq!(error(&neither).code, "TOOL_INPUT");
     }
 }

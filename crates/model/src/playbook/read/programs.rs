@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::playbook::CodeLanguage;
 use crate::playbook::check::RESERVED;
 use crate::playbook::read::reader::Reader;
 use crate::playbook::read::values::{is_template, list};
@@ -23,6 +24,14 @@ struct Protected {
     insertions: Vec<Insertion>,
     /// The texts that stay as they are, in bytes of the author's text.
     kept: Vec<Range<usize>>,
+}
+
+/// The key of a program, its task and its language, for messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeTitle<'t> {
+    pub(crate) key: &'t str,
+    pub(crate) title: &'t str,
+    pub(crate) language: CodeLanguage,
 }
 
 /// Bytes of a template that the author did not write.
@@ -85,27 +94,34 @@ impl Reader {
 }
 
 impl Reader {
-    /// Says how templates in Python code are read: their values are placed as literals.
-    pub(crate) fn check_python_code(&mut self, node: &Node, code: &Tree, title: &str) {
+    /// Reports templates in programs: their values are placed as literals.
+    pub(crate) fn check_code(&mut self, node: &Node, code: &Tree, of: CodeTitle<'_>) {
         let Tree::Template(template) = code else {
             return;
         };
         let text = node.as_str().unwrap_or_default();
-        if text.contains("raw_py") {
+        let CodeTitle {
+            key,
+            title,
+            language,
+        } = of;
+        let (name, raw) = (language.name(), language.raw_filter());
+        if text.contains(raw) {
             return;
         }
         if template.is_one_value() {
-            let message = format!("`code` of {title} is one template, whose value runs nothing");
-            let label = "write `{{ … | raw_py }}` to run a program that comes as a value";
+            let message = format!("`{key}` of {title} is one template, whose value runs nothing");
+            let label =
+                format!("write `{{{{ … | {raw} }}}}` to run a program that comes as a value");
             self.error("E0140", message, node.span, label);
             return;
         }
         let start = text.find("{{").or_else(|| text.find("{%")).unwrap_or(0);
         let span = node.locate(&self.source.text, &(start..start + 2));
-        let message = format!("`code` of {title} has a template");
-        let warning = self
-            .diagnostic("W232", message, span)
-            .label("its value is placed as a Python literal; pass it under `input` instead");
+        let message = format!("`{key}` of {title} has a template");
+        let warning = self.diagnostic("W232", message, span).label(format!(
+            "its value is placed as a {name} literal; pass it under `input` instead"
+        ));
         self.report(warning);
     }
 }

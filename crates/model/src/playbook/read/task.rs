@@ -6,6 +6,7 @@ use crate::id::Name;
 use crate::playbook::kinds::{self, EXTERNAL, KINDS, KeySpec, KindSpec, NOT_BUILT_IN};
 use crate::playbook::read::layers::stack;
 use crate::playbook::read::placement::{ignored_keys, lift, own_reference};
+use crate::playbook::read::programs::CodeTitle;
 use crate::playbook::read::reader::{Fields, Reader, Shape};
 use crate::playbook::read::shapes::{
     RESOURCES, SANDBOX, TASK, TASK_IGNORED, TASK_REFUSED, TASK_SPEC,
@@ -74,10 +75,20 @@ impl Reader {
             command_lines: fields.get("command").map(command_lines).unwrap_or_default(),
             span: node.span,
         };
-        if let (Some(node), Some(code)) = (fields.get("code"), read.fields.get("code"))
-            && kind.name == "python"
-        {
-            self.check_python_code(node, code, &title);
+        for key in kind.keys {
+            if let FieldMode::Code(language) = key.mode
+                && let (Some(node), Some(code)) = (fields.get(key.name), read.fields.get(key.name))
+            {
+                self.check_code(
+                    node,
+                    code,
+                    CodeTitle {
+                        key: key.name,
+                        title: &title,
+                        language,
+                    },
+                );
+            }
         }
         read.result.selects_in_data = read.kind == "http";
         if let Some(policy) = knobs.get("policy") {

@@ -157,10 +157,10 @@ impl Reader {
     pub(crate) fn field(&mut self, node: &Node, mode: FieldMode) -> Tree {
         let is_comment_only = |text: &str| !text.contains("{{") && !text.contains("{%");
         match (mode, node.as_str()) {
-            (FieldMode::Verbatim | FieldMode::Code, Some(text)) if is_comment_only(text) => {
+            (FieldMode::Code(_), Some(text)) if is_comment_only(text) => {
                 Tree::Literal(node.to_json())
             }
-            (FieldMode::Verbatim | FieldMode::Code | FieldMode::Pieces, _) => self.program(node),
+            (FieldMode::Code(_) | FieldMode::Pieces, _) => self.program(node),
             (FieldMode::Value | FieldMode::End | FieldMode::Reference, _) => self.tree(node),
         }
     }

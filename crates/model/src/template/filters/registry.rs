@@ -29,7 +29,9 @@ pub(crate) const NAMES: &[&str] = &[
     "list",
     "map",
     "quote",
+    "raw_jq",
     "raw_py",
+    "raw_rhai",
     "raw_sh",
     "raw_sql",
     "regex_findall",
@@ -57,15 +59,11 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("ident", |value: Native| {
         Native::from_object(Marked::Ident(value))
     });
-    env.add_filter("raw_py", |value: Native| {
-        Native::from_object(Marked::Raw(value))
-    });
-    env.add_filter("raw_sql", |value: Native| {
-        Native::from_object(Marked::Raw(value))
-    });
-    env.add_filter("raw_sh", |value: Native| {
-        Native::from_object(Marked::Raw(value))
-    });
+    for name in ["raw_jq", "raw_py", "raw_rhai", "raw_sh", "raw_sql"] {
+        env.add_filter(name, |value: Native| {
+            Native::from_object(Marked::Raw(value))
+        });
+    }
     text::register(env);
     patterns::register(env);
     lists::register(env);

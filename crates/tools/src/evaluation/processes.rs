@@ -1,0 +1,189 @@
+//! Evaluation processes: started, reused and ended by the worker.
+//!
+//! A program of a few letters can double a text until the machine has no memory left, and an allocation that fails ends
+//! its process. Programs therefore run in processes that do nothing else: this program starts itself with
+//! [`EVALUATION_PROCESS_ARGUMENT`], and sends one request per line. A process is reused until it has grown.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{LogSink, Stream, cancelled, timed_out};
+use crate::evaluation::request::{Evaluation, EvaluationReply, Language};
+use crate::evaluation::serve::EVALUATION_PROCESS_ARGUMENT;
+use crate::evaluation::threads::evaluate_on_thread;
+use crate::exhaustion::{cannot_start, exhausted};
+
+/// What a program may allocate, in addition to what its process starts with.
+pub(crate) const MEMORY_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Processes that are retained while they have nothing to do.
+const IDLE_MAX: usize = 8;
+/// How much of a process's standard error is read after its end.
+const STDERR_BYTES_MAX: u64 = 4096;
+/// What a Rust program prints when an allocation fails.
+const OUT_OF_MEMORY: &str = "memory allocation of";
+
+/// The processes in which programs are evaluated.
+pub(crate) struct EvaluationProcesses {
+    /// The program to start; without one, evaluations run on threads of this process.
+    program: Option<PathBuf>,
+    idle: Mutex<Vec<EvaluationProcess>>,
+}
+
+struct EvaluationProcess {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl EvaluationProcesses {
+    pub(crate) fn new(program: Option<PathBuf>) -> Self {
+        Self {
+            program,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Evaluates a program within its time, unless it is stopped; either ends its process.
+    pub(crate) async fn run(
+        &self,
+        evaluation: Evaluation,
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Result<Value, TaskError> {
+        let limit = Duration::from_millis(evaluation.millis);
+        tokio::select! {
+            biased;
+            done = self.evaluate(evaluation, log) => done,
+            () = stop.cancelled() => Err(cancelled()),
+            () = tokio::time::sleep(limit) => Err(timed_out(limit)),
+        }
+    }
+
+    async fn evaluate(
+        &self,
+        evaluation: Evaluation,
+        log: &dyn LogSink,
+    ) -> Result<Value, TaskError> {
+        let Some(program) = &self.program else {
+            return evaluate_on_thread(evaluation, log).await;
+        };
+        let language = evaluation.language;
+        let mut line = serde_json::to_vec(&evaluation)
+            .map_err(|error| language.interrupted(&error.to_string()))?;
+        line.push(b'\n');
+        drop(evaluation);
+        loop {
+            let idle = self.lock().pop();
+            let is_new = idle.is_none();
+            let mut process = match idle {
+                Some(process) => process,
+                None => EvaluationProcess::start(program, language)?,
+            };
+            if let Some(result) = process.evaluate(&line, log).await {
+                self.retain(process);
+                return result;
+            }
+            match process.end(language).await {
+                // A process that has grown ends after its reply. A program has no effect, so another process can run it.
+                None if !is_new => {}
+                None => return Err(language.interrupted("its process ended without a reply")),
+                Some(error) => return Err(error),
+            }
+        }
+    }
+
+    fn retain(&self, process: EvaluationProcess) {
+        let mut idle = self.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(process);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<EvaluationProcess>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EvaluationProcess {
+    fn start(program: &Path, language: Language) -> Result<Self, TaskError> {
+        let started = Command::new(program)
+            .arg(EVALUATION_PROCESS_ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        let mut child = started.map_err(|error| {
+            if cannot_start(&error) {
+                return exhausted(&error);
+            }
+            TaskError {
+                retryable: true,
+                ..language.interrupted(&format!("its process cannot be started: {error}"))
+            }
+        })?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        Ok(Self {
+            child,
+            stdin: stdin.expect("standard input is a pipe"),
+            stdout: BufReader::new(stdout.expect("standard output is a pipe")),
+        })
+    }
+
+    /// Sends a request and reads the replies to it; none if the process ends before the last one.
+    async fn evaluate(
+        &mut self,
+        line: &[u8],
+        log: &dyn LogSink,
+    ) -> Option<Result<Value, TaskError>> {
+        self.stdin.write_all(line).await.ok()?;
+        self.stdin.flush().await.ok()?;
+        loop {
+            let mut reply = Vec::new();
+            self.stdout.read_until(b'\n', &mut reply).await.ok()?;
+            match serde_json::from_slice(&reply).ok()? {
+                EvaluationReply::Printed(text) => log.line(Stream::Stdout, &text),
+                EvaluationReply::Value(value) => return Some(Ok(value)),
+                EvaluationReply::Error(error) => return Some(Err(*error)),
+            }
+        }
+    }
+
+    /// Why the process ended; none if it exited by itself.
+    async fn end(mut self, language: Language) -> Option<TaskError> {
+        drop(self.stdin);
+        let mut printed = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            // Without this text, only the cause of the end is unknown.
+            let _ = stderr
+                .take(STDERR_BYTES_MAX)
+                .read_to_end(&mut printed)
+                .await;
+        }
+        let printed = String::from_utf8_lossy(&printed);
+        match self.child.wait().await {
+            Ok(status) if status.success() => None,
+            _ if printed.contains(OUT_OF_MEMORY) => Some(out_of_memory(language)),
+            Ok(status) => Some(language.interrupted(&format!("its process ended with {status}"))),
+            Err(error) => Some(language.interrupted(&error.to_string())),
+        }
+    }
+}
+
+fn out_of_memory(language: Language) -> TaskError {
+    let message = format!(
+        "the {} needs more than {} MiB of memory; select or split its input, or use a `python` task",
+        language.program_name(),
+        MEMORY_BYTES_MAX / 1024 / 1024
+    );
+    TaskError::new(ErrorKind::Transform, "LIMIT_MEMORY", message)
+}

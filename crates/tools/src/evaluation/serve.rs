@@ -1,0 +1,91 @@
+//! The evaluation process: evaluates one request per line of its standard input, within a memory limit.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+
+use model::outcome::{ErrorKind, TaskError};
+
+use crate::evaluation::request::{Evaluation, EvaluationReply};
+use crate::evaluation::{processes, threads};
+
+/// The argument with which a program starts itself as an evaluation process.
+pub const EVALUATION_PROCESS_ARGUMENT: &str = "--evaluation-process";
+
+/// A process that has grown by more than this ends after its reply, because it would not give the memory back.
+const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Evaluates requests from standard input until there are none: the main function of an evaluation process.
+pub fn serve_evaluations() -> ExitCode {
+    let served = std::thread::Builder::new()
+        .name("evaluation".to_owned())
+        .stack_size(threads::STACK_BYTES)
+        .spawn(serve);
+    match served.map(std::thread::JoinHandle::join) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(_)) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn serve() {
+    let initial = data_bytes();
+    limit_memory(initial);
+    let mut requests = std::io::stdin().lock();
+    let mut line = Vec::new();
+    while requests
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|read| read > 0)
+    {
+        let evaluation = serde_json::from_slice::<Evaluation>(&line);
+        line = Vec::new();
+        let result = match evaluation {
+            Ok(evaluation) => evaluation.evaluate(|printed| {
+                // Without a reader of replies the process is killed, and with it the program.
+                let _ = send(&EvaluationReply::Printed(printed.to_owned()));
+            }),
+            Err(error) => Err(unreadable_input(&error)),
+        };
+        let reply = match result {
+            Ok(value) => EvaluationReply::Value(value),
+            Err(error) => EvaluationReply::Error(Box::new(error)),
+        };
+        if send(&reply).is_err() {
+            return;
+        }
+        drop(reply);
+        if data_bytes().saturating_sub(initial) > GROWTH_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+fn unreadable_input(error: &serde_json::Error) -> TaskError {
+    let message = format!("the input cannot be read: {error}; JSON may have 128 levels");
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
+}
+
+fn send(reply: &EvaluationReply) -> std::io::Result<()> {
+    let mut replies = std::io::stdout().lock();
+    serde_json::to_writer(&mut replies, reply)?;
+    replies.write_all(b"\n")?;
+    replies.flush()
+}
+
+/// The private memory of this process, including its stacks.
+fn data_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Limits the memory of this process. Where the system has no such limit, a program is limited by its time alone.
+fn limit_memory(initial: u64) {
+    let most = Some(initial + processes::MEMORY_BYTES_MAX);
+    let limit = rustix::process::Rlimit {
+        current: most,
+        maximum: most,
+    };
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Data, limit) {
+        tracing::warn!(%error, "failed to limit the memory of the evaluation process");
+    }
+}

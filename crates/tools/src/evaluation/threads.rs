@@ -1,0 +1,122 @@
+//! Threads with deep stacks for evaluations in this process, where no program is configured for evaluation processes.
+//! They are retained while idle, with the programs that they have compiled.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
+use model::outcome::TaskError;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::call::{LogSink, Stream};
+use crate::evaluation::request::{Evaluation, Language};
+
+/// A chain of closures is taken apart link by link, each on top of the last: that takes address space, hardly memory.
+pub(crate) const STACK_BYTES: usize = 1 << 30;
+
+/// Threads that are kept when there is nothing to do.
+const IDLE_MAX: usize = 8;
+
+type Job = Box<dyn FnOnce() -> Afterwards + Send>;
+
+/// What becomes of a thread: one that went astray may have touched much of its stack, which only its end gives back.
+#[derive(PartialEq)]
+enum Afterwards {
+    Stay,
+    End,
+}
+
+static IDLE: Mutex<Vec<Sender<Job>>> = Mutex::new(Vec::new());
+
+/// Evaluates a program on a thread.
+pub(crate) async fn evaluate_on_thread(
+    evaluation: Evaluation,
+    log: &dyn LogSink,
+) -> Result<Value, TaskError> {
+    let language = evaluation.language;
+    let (printed, mut lines) = mpsc::unbounded_channel::<String>();
+    let work = move || {
+        evaluation.evaluate(move |line| {
+            // Without a receiver, the evaluation was stopped.
+            let _ = printed.send(line.to_owned());
+        })
+    };
+    let mut done = std::pin::pin!(run(work, language));
+    loop {
+        tokio::select! {
+            biased;
+            Some(line) = lines.recv() => log.line(Stream::Stdout, &line),
+            result = &mut done => return result,
+        }
+    }
+}
+
+async fn run<T, W>(work: W, language: Language) -> Result<T, TaskError>
+where
+    T: Send + 'static,
+    W: FnOnce() -> Result<T, TaskError> + Send + 'static,
+{
+    let (answer, done) = oneshot::channel();
+    assign(
+        language,
+        Box::new(move || {
+            let result = work();
+            let afterwards = if result.is_ok() {
+                Afterwards::Stay
+            } else {
+                Afterwards::End
+            };
+            // The evaluation may have been stopped.
+            let _ = answer.send(result);
+            afterwards
+        }),
+    )?;
+    done.await
+        .unwrap_or_else(|_| Err(language.interrupted("its interpreter panicked")))
+}
+
+fn assign(language: Language, mut job: Job) -> Result<(), TaskError> {
+    while let Some(thread) = idle().pop() {
+        match thread.send(job) {
+            Ok(()) => return Ok(()),
+            Err(unsent) => job = unsent.0,
+        }
+    }
+    let (sender, jobs) = channel::<Job>();
+    let own = sender.clone();
+    std::thread::Builder::new()
+        .name("evaluation".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            while let Ok(job) = jobs.recv() {
+                let afterwards = job();
+                let mut idle = idle();
+                if afterwards == Afterwards::End || idle.len() >= IDLE_MAX {
+                    return;
+                }
+                idle.push(own.clone());
+            }
+        })
+        .map_err(|error| language.interrupted(&format!("its thread cannot be started: {error}")))?;
+    sender
+        .send(job)
+        .map_err(|_| language.interrupted("its thread ended"))
+}
+
+fn idle() -> std::sync::MutexGuard<'static, Vec<Sender<Job>>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_broke_is_an_error_and_the_next_work_finds_another() {
+        let error = run::<(), _>(|| panic!("a broken interpreter"), Language::Jq)
+            .await
+            .expect_err("the work broke");
+        assert_eq!(error.code, "JQ_ERROR");
+        assert_eq!(run(|| Ok(7), Language::Jq).await.expect("it runs"), 7);
+    }
+}

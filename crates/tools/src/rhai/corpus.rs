@@ -1,0 +1,324 @@
+//! Attacks: values that try to become code, in every lexical context of a rhai script, parsed by rhai itself.
+//!
+//! The syntax tree of the script with the attack must be that of the script with a harmless value, apart from that text,
+//! and the script must evaluate to the attack exactly.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use ::rhai::{Engine, OptimizationLevel};
+use model::template::{CodePiece, Piece};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::program::rhai_script;
+use super::run_script;
+
+/// The harmless value.
+const HARMLESS: &str = "QharmlessQ";
+
+const ATTACKS: &[&str] = &[
+    "\"; print(1); \"",
+    "\"; throw 1; //",
+    "\" + evil() + \"",
+    "\"",
+    "\"\"",
+    "\"\"\"",
+    "\\",
+    "\\\\",
+    "\\\"",
+    "\"\\",
+    "\\\\\"",
+    "`",
+    "``",
+    "` + evil() + `",
+    "${evil()}",
+    "\\${evil()}",
+    "$",
+    "${",
+    "$${evil()}",
+    "{evil()}",
+    "}",
+    "} evil() ${",
+    "#{a: 1}",
+    "\"#",
+    "\"# + evil() + #\"",
+    "\"##; evil()",
+    "#",
+    "##\"",
+    "'",
+    "'a'",
+    "' + evil() + '",
+    "//",
+    "/*",
+    "*/",
+    "*/ evil() /*",
+    "/*/ evil()",
+    "/",
+    "*",
+    "x\nevil();\n",
+    "x\r\nevil();",
+    "x\revil()",
+    "\n",
+    "\r",
+    "\t",
+    " ",
+    "   x",
+    "",
+    "\u{0}",
+    "\u{85}evil()",
+    "\u{2028}evil()",
+    "\u{a0}x",
+    "\u{feff}",
+    "é ü 漢字 🦀",
+    "\\x22 + evil()",
+    "\\u0022",
+    ");",
+    "];",
+    "() => evil()",
+    "true",
+    "let x = 1;",
+    "fn f() { }",
+    "eval(\"evil()\")",
+];
+
+/// Scripts around a value; `@` is where it stands. Each evaluates to a text that contains the value.
+const PLACES: &[&str] = &[
+    "@",
+    "let v = @; v",
+    "[@][0]",
+    "#{k: @}.k",
+    "#{@: 1}.keys()[0]",
+    "(@)",
+    "@+@",
+    "\"\"+@",
+    "@+\"\"",
+    "@ + `x`",
+    "`x` + @",
+    "if true { @ } else { @ }",
+    "switch 1 { 1 => @, _ => @ }",
+    "fn f(x) { x } f(@)",
+    "\"@\"",
+    "\"\\@\"",
+    "\"a@b@c\"",
+    "\"\"\"@\"",
+    "\"@\"\"x\"",
+    "\"\"\"@\"\"\"",
+    "\"\\\\@\"",
+    "\"\\\"@\"",
+    "\"it's '@'\"",
+    "\"`${@}`\"",
+    "\"// @\"",
+    "\"/* @ */\"",
+    "\"a\\\n   @\"",
+    "`@`",
+    "`a@b@c`",
+    "``` + @```",
+    "```@`",
+    "`\"@\"`",
+    "`$@`",
+    "`\\@`",
+    "`\\\\@`",
+    "`\\$@`",
+    "`a\n@\nb`",
+    "`${@}`",
+    "`a${1}@${2}b`",
+    "`${\"@\"}`",
+    "`${ `@` }`",
+    "`${ #{a: @}.a }`",
+    "`${ if true { @ } else { \"}\" } }`",
+    "`\\${@`",
+    "'x' + @",
+    "'\"' + \"@\"",
+    "'`' + `@`",
+    "'\\'' + \"@\"",
+    "#\"a\"b\"# + \"@\"",
+    "##\"a\"#b\"## + @",
+    "// @\n@",
+    "/* @ */ @",
+    "/* /* @ */ @ */ \"@\"",
+    "/*@*/@/*@*/",
+    "// \" @\n\"@\"",
+    "/* \" */ \"@\" /* ` */",
+    "@ // @",
+];
+
+fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
+    let mut pieces = Vec::new();
+    for (at, text) in place.split('@').enumerate() {
+        if at > 0 {
+            pieces.push(Piece::Value(value.clone()));
+        }
+        pieces.push(Piece::Text(text.to_owned()));
+    }
+    let marked = pieces.into_iter().map(|piece| CodePiece {
+        piece,
+        is_json: false,
+    });
+    marked.collect()
+}
+
+fn script(place: &str, value: &Value) -> String {
+    rhai_script(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
+}
+
+/// The syntax tree as text, without positions and with a space for every run of white space.
+fn tree(script: &str) -> Result<String, String> {
+    let mut engine = Engine::new();
+    engine.set_optimization_level(OptimizationLevel::None);
+    let tree = engine.compile(script).map_err(|error| error.to_string())?;
+    let tree = format!("{tree:?}");
+    let mut plain = String::new();
+    let mut rest = tree.as_str();
+    while let Some(at) = rest.find(" @ ") {
+        let (before, behind) = rest.split_at(at);
+        plain.push_str(before);
+        rest = behind[3..].trim_start_matches(|c: char| c.is_ascii_digit() || ":-".contains(c));
+    }
+    plain.push_str(rest);
+    Ok(plain)
+}
+
+/// What is wrong with a place and an attack.
+fn problem(place: &str, attack: &str) -> Option<String> {
+    let code = script(place, &json!(attack));
+    let expected = tree(&script(place, &json!(HARMLESS))).expect("the place is a script");
+    let inner = |text: &str| {
+        let quoted = format!("{text:?}");
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let expected = expected.replace(HARMLESS, &inner(attack));
+    let parsed = match tree(&code) {
+        Ok(parsed) => parsed,
+        Err(error) => return Some(format!("{code:?}: {error}")),
+    };
+    if parsed != expected {
+        return Some(format!("{code:?}: {parsed} instead of {expected}"));
+    }
+    match run_script(&code, json!({}), Duration::from_secs(5), |_| {}) {
+        Ok(Value::String(text)) if text.contains(attack) => None,
+        other => Some(format!("{code:?}: evaluates to {other:?}")),
+    }
+}
+
+fn check(cases: impl Iterator<Item = (&'static str, String)>) {
+    let mut problems = String::new();
+    for (place, attack) in cases {
+        if let Some(problem) = problem(place, &attack) {
+            let _ = writeln!(problems, "{place:?} with {attack:?}: {problem}");
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn no_value_becomes_code_in_any_context() {
+    check(PLACES.iter().flat_map(|place| {
+        ATTACKS
+            .iter()
+            .map(move |attack| (*place, (*attack).to_owned()))
+    }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_text_changes_one_literal_only(
+        values in prop::collection::vec("[a-z'\"\\\\{}$#`/*\n\r\t ();]{0,12}", 40),
+        seed in 0..PLACES.len(),
+    ) {
+        check(PLACES.iter().copied().cycle().skip(seed).zip(values));
+    }
+}
+
+#[test]
+fn a_value_in_code_is_that_value() {
+    for value in [
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(-5),
+        json!(i64::MAX),
+        json!(i64::MIN),
+        json!(1.5),
+        json!(-2.5e-7),
+        json!(1e300),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!([1, "a", [null, {"k \" y": -1}]]),
+        json!({"a": {"b": [true, 1.5]}, "let": "\"`${x}"}),
+    ] {
+        for place in ["@", "[@][0]", "#{k: @}.k", "(@)", "fn f(x) { x } f(@)"] {
+            let code = script(place, &value);
+            let result = run_script(&code, json!({}), Duration::from_secs(5), |_| {});
+            assert_eq!(result.expect(&code), value, "{code}");
+        }
+    }
+}
+
+#[test]
+fn json_of_a_template_is_a_literal_in_code_and_a_text_in_quotes() {
+    let json = |place: &str, text: &str| {
+        let mut pieces = pieces(place, &json!(text));
+        pieces[1].is_json = true;
+        rhai_script(&pieces).unwrap()
+    };
+    assert_eq!(
+        json("let v = @;", "{\"a\": [true]}"),
+        "let v = #{\"a\": [true]};"
+    );
+    assert_eq!(json("\"@\"", "\"x\""), "\"\\\"x\\\"\"");
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused() {
+    for (place, value) in [
+        ("name_@", json!("x")),
+        ("name_@", json!(3)),
+        ("1@", json!(3)),
+        ("ñ@", json!("x")),
+        ("'@'", json!("x")),
+        ("#\"@\"#", json!("a\"b")),
+        ("#\"@\"#", json!("a#b")),
+        ("#\"a\"@\"#", json!("#")),
+    ] {
+        let error = rhai_script(&pieces(place, &value)).expect_err(place);
+        assert_eq!(error.code, "RHAI_VALUE", "{place}");
+    }
+    assert_eq!(script("#\"@\"#", &json!("a`b")), "#\"a`b\"#");
+}
+
+#[test]
+fn marked_values_are_names_and_programs() {
+    let piece = |piece| {
+        [CodePiece {
+            piece,
+            is_json: false,
+        }]
+    };
+    assert_eq!(
+        rhai_script(&piece(Piece::Raw("1 + 1".into()))).unwrap(),
+        "1 + 1"
+    );
+    assert_eq!(
+        rhai_script(&piece(Piece::Ident(json!("rows")))).unwrap(),
+        "rows"
+    );
+    for name in ["x y", "1x", "let", "", "x\n", "x;"] {
+        assert!(
+            rhai_script(&piece(Piece::Ident(json!(name)))).is_err(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn lines_stay_where_they_are() {
+    let code = script(
+        "let a = \"@\";\nlet b = `@`;\n// @\n/* @ */\n@",
+        &json!("x\ny\r\nz"),
+    );
+    assert_eq!(code.lines().count(), 5);
+}

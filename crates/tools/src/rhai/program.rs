@@ -1,0 +1,203 @@
+//! From author text and values to a rhai script: every value is one literal, or a part of one, and never runs.
+//!
+//! In double quotes a value is escaped. In back-ticks, which have no escapes, it is an interpolated string literal. In
+//! code it is a literal: `()`, `true`, a number, a string, an array or an object map.
+
+use std::fmt::Write as _;
+
+use model::outcome::TaskError;
+use model::template::CodePiece;
+use serde_json::Value;
+
+use crate::placing::{
+    ProgramPart, cannot_place, code_value, is_word_character, name, plain_text, program_parts,
+};
+use crate::rhai::context::{RhaiContext, RhaiReader};
+
+/// Words that cannot be names.
+const KEYWORDS: &[&str] = &[
+    "true",
+    "false",
+    "let",
+    "const",
+    "if",
+    "else",
+    "switch",
+    "do",
+    "while",
+    "until",
+    "loop",
+    "for",
+    "in",
+    "continue",
+    "break",
+    "return",
+    "throw",
+    "try",
+    "catch",
+    "import",
+    "export",
+    "as",
+    "global",
+    "fn",
+    "private",
+    "this",
+    "is_def_var",
+    "is_def_fn",
+    "eval",
+    "Fn",
+    "call",
+    "curry",
+    "type_of",
+    "print",
+    "debug",
+];
+
+/// The script of some pieces.
+pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
+    let parts = program_parts(pieces, |value| {
+        let message = "`| ident` needs a name of rhai: letters, digits and `_`, and no keyword";
+        let name = name(value, KEYWORDS).ok_or_else(|| refused(message))?;
+        Ok(name.to_owned())
+    })?;
+    let mut reader = RhaiReader::default();
+    let mut script = String::new();
+    let mut is_behind_value = false;
+    for part in &parts {
+        match part {
+            ProgramPart::Text(text) => {
+                let continues = |c: char| is_word_character(c) || matches!(c, '"' | '#');
+                if is_behind_value
+                    && reader.context() == RhaiContext::Code
+                    && text.starts_with(continues)
+                {
+                    script.push(' ');
+                }
+                reader.read_text(text);
+                script.push_str(text);
+                is_behind_value = false;
+            }
+            ProgramPart::Value { value, is_json } => {
+                place(value, *is_json, &reader, &mut script)?;
+                reader.skip_value();
+                is_behind_value = true;
+            }
+        }
+    }
+    Ok(script)
+}
+
+fn place(
+    value: &Value,
+    is_json: bool,
+    reader: &RhaiReader,
+    script: &mut String,
+) -> Result<(), TaskError> {
+    match reader.context() {
+        RhaiContext::Code => return place_in_code(&code_value(value, is_json), reader, script),
+        RhaiContext::String => {
+            // A backslash before a value means itself, because it has no character of the author to escape.
+            if reader.is_escaped() {
+                script.push('\\');
+            }
+            script.push_str(&escaped(&plain_text(value)));
+        }
+        RhaiContext::Interpolated => {
+            // A backslash before an interpolation would make it text.
+            let text = script.trim_end_matches('\\').len();
+            let backslashes = script.split_off(text);
+            let _ = write!(
+                script,
+                "${{{}}}",
+                quoted(&(backslashes + plain_text(value).as_str()))
+            );
+        }
+        RhaiContext::Raw => {
+            let text = plain_text(value);
+            if text.contains(|c: char| matches!(c, '"' | '#') || c.is_control()) {
+                return Err(refused(
+                    "a raw string cannot contain this value: write the string in double quotes, or pass the value under `input`",
+                ));
+            }
+            script.push_str(&text);
+        }
+        RhaiContext::Character => {
+            return Err(refused(
+                "a value cannot stand in single quotes: write it in double quotes, or pass it under `input`",
+            ));
+        }
+        RhaiContext::LineComment | RhaiContext::BlockComment => {
+            let text = plain_text(value);
+            let text = text.replace(|c: char| c.is_control() || matches!(c, '*' | '/'), " ");
+            let _ = write!(script, " {text} ");
+        }
+    }
+    Ok(())
+}
+
+fn place_in_code(value: &Value, reader: &RhaiReader, script: &mut String) -> Result<(), TaskError> {
+    if reader.is_in_word() {
+        return Err(refused(
+            "a value cannot continue a name: mark it with `| ident`, or pass it under `input`",
+        ));
+    }
+    // Two quotes side by side are one quote inside a string, and a hash before a quote begins a raw string.
+    if script.ends_with(['"', '#']) {
+        script.push(' ');
+    }
+    script.push_str(&literal(value));
+    Ok(())
+}
+
+/// A value as a rhai literal.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "()".to_owned(),
+        Value::Bool(_) => value.to_string(),
+        // The sign would be an operator of its own, and the smallest integer has no positive counterpart.
+        Value::Number(number) if number.as_i64() == Some(i64::MIN) => {
+            format!("({} - 1)", i64::MIN + 1)
+        }
+        Value::Number(number) if number.to_string().starts_with('-') => format!("({number})"),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(literal).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(entries) => {
+            let entry =
+                |(key, value): (&String, &Value)| format!("{}: {}", quoted(key), literal(value));
+            let entries: Vec<_> = entries.iter().map(entry).collect();
+            format!("#{{{}}}", entries.join(", "))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", escaped(text))
+}
+
+/// A text as it stands in double quotes. White space at its start would be skipped behind a continued line.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let leading = text.len() - text.trim_start().len();
+    for (at, c) in text.char_indices() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() || c.is_whitespace() && (at < leading || !c.is_ascii()) => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn refused(message: &str) -> TaskError {
+    cannot_place("RHAI_VALUE", "code", message)
+}

@@ -1,0 +1,134 @@
+//! Evaluates a script. Every key of its input is a constant; the value of its last expression is its result.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ::rhai::module_resolvers::DummyModuleResolver;
+use ::rhai::serde::{from_dynamic, to_dynamic};
+use ::rhai::{Dynamic, Engine, EvalAltResult, Scope};
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::Value;
+
+use crate::call::timed_out;
+use crate::evaluation::{Language, ResultBudget};
+
+const OPERATIONS_MAX: u64 = 100_000_000;
+const CALL_LEVELS_MAX: usize = 64;
+const EXPRESSION_DEPTH_MAX: usize = 64;
+const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
+const ITEMS_MAX: usize = 1_000_000;
+const PRINTED_LINES_MAX: usize = 10_000;
+const PRINTED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Runs a script. An error has the line and column of the script under `line` and `column`.
+pub(crate) fn run_script(
+    code: &str,
+    input: Value,
+    limit: Duration,
+    print: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Value, TaskError> {
+    let mut scope = Scope::new();
+    if let Value::Object(entries) = &input {
+        for (name, value) in entries {
+            scope.push_constant_dynamic(name.as_str(), to_script_value(value)?);
+        }
+    }
+    scope.push_constant_dynamic("input", to_script_value(&input)?);
+    drop(input);
+    let engine = engine(Instant::now() + limit, print);
+    let value: Dynamic = engine
+        .eval_with_scope(&mut scope, code)
+        .map_err(|error| task_error(&error, limit))?;
+    if value.is_unit() {
+        return Ok(Value::Null);
+    }
+    let value: Value = from_dynamic(&value).map_err(|error| {
+        let message = format!("the result of the script has no JSON form: {error}");
+        TaskError::new(ErrorKind::Schema, "RHAI_RESULT", message)
+    })?;
+    ResultBudget::new(Language::Rhai).charge_all(&value, 0)?;
+    Ok(value)
+}
+
+fn engine(deadline: Instant, print: impl Fn(&str) + Send + Sync + 'static) -> Engine {
+    let mut engine = Engine::new();
+    engine
+        .set_max_operations(OPERATIONS_MAX)
+        .set_max_call_levels(CALL_LEVELS_MAX)
+        .set_max_expr_depths(EXPRESSION_DEPTH_MAX, EXPRESSION_DEPTH_MAX)
+        .set_max_string_size(TEXT_BYTES_MAX)
+        .set_max_array_size(ITEMS_MAX)
+        .set_max_map_size(ITEMS_MAX)
+        .set_module_resolver(DummyModuleResolver::new())
+        .disable_symbol("eval");
+    engine.on_progress(move |count| {
+        let is_over = count.is_multiple_of(1024) && Instant::now() > deadline;
+        is_over.then_some(Dynamic::UNIT)
+    });
+    let printer = std::sync::Arc::new(Printer {
+        print,
+        lines: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+    });
+    let debugger = printer.clone();
+    engine.on_print(move |line| printer.print(line));
+    engine.on_debug(move |line, _, _| debugger.print(line));
+    engine
+}
+
+/// Passes on what a script prints, up to a limit.
+struct Printer<P> {
+    print: P,
+    lines: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl<P: Fn(&str)> Printer<P> {
+    fn print(&self, line: &str) {
+        let lines = self.lines.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.bytes.fetch_add(line.len(), Ordering::Relaxed);
+        if lines < PRINTED_LINES_MAX && bytes.saturating_add(line.len()) <= PRINTED_BYTES_MAX {
+            (self.print)(line);
+        }
+    }
+}
+
+fn to_script_value(value: &Value) -> Result<Dynamic, TaskError> {
+    to_dynamic(value).map_err(|error| {
+        let message = format!("an input cannot be passed to the script: {error}");
+        TaskError::new(ErrorKind::Schema, "RHAI_INPUT", message)
+    })
+}
+
+fn task_error(error: &EvalAltResult, limit: Duration) -> TaskError {
+    let cause = innermost(error);
+    let position = cause.position();
+    let task_error = match cause {
+        EvalAltResult::ErrorTerminated(..) => timed_out(limit),
+        EvalAltResult::ErrorParsing(what, _) => {
+            TaskError::new(ErrorKind::Parse, "RHAI_SYNTAX", what.to_string())
+        }
+        EvalAltResult::ErrorTooManyOperations(_)
+        | EvalAltResult::ErrorTooManyVariables(_)
+        | EvalAltResult::ErrorTooManyModules(_)
+        | EvalAltResult::ErrorStackOverflow(_)
+        | EvalAltResult::ErrorDataTooLarge(..) => {
+            TaskError::new(ErrorKind::Transform, "LIMIT_SCRIPT", error.to_string())
+        }
+        _ => TaskError::new(ErrorKind::Transform, "RHAI_ERROR", error.to_string()),
+    };
+    match (position.line(), position.position()) {
+        (Some(line), Some(column)) => task_error.with("line", line).with("column", column),
+        (Some(line), None) => task_error.with("line", line),
+        (None, _) => task_error,
+    }
+}
+
+/// The error inside the calls that it passed through.
+fn innermost(error: &EvalAltResult) -> &EvalAltResult {
+    match error {
+        EvalAltResult::ErrorInFunctionCall(_, _, inner, _)
+        | EvalAltResult::ErrorInModule(_, inner, _) => innermost(inner),
+        other => other,
+    }
+}

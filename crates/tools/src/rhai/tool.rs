@@ -1,0 +1,161 @@
+//! One call of `rhai`: the script is evaluated in an evaluation process.
+//!
+//! Enters: `code` and `input`. Leaves: the value of the last expression of the script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::outcome::{Outcome, TaskError};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, LogSink, Tool};
+use crate::evaluation::{Evaluation, EvaluationProcesses, Language};
+
+/// How long a script may run where the task does not set a timeout.
+const TOTAL: Duration = Duration::from_secs(30);
+
+/// The rhai tool.
+pub(crate) struct Rhai {
+    processes: Arc<EvaluationProcesses>,
+}
+
+impl Rhai {
+    pub(crate) fn new(processes: Arc<EvaluationProcesses>) -> Self {
+        Self { processes }
+    }
+
+    async fn run(
+        &self,
+        call: &mut Call,
+        stop: &CancellationToken,
+        log: &dyn LogSink,
+    ) -> Result<Value, TaskError> {
+        let Some(code) = call.text("code")? else {
+            return Err(call.missing("code", "write the script"));
+        };
+        let limit = call.timeout.total.unwrap_or(TOTAL);
+        let evaluation = Evaluation {
+            language: Language::Rhai,
+            program: code.to_owned(),
+            input: Value::Object(std::mem::take(&mut call.input)),
+            millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        };
+        let done = self.processes.run(evaluation, stop, log).await;
+        done.map_err(|error| locate(error, call))
+    }
+}
+
+#[async_trait]
+impl Tool for Rhai {
+    fn is_pure(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, mut call: Call, stop: CancellationToken, log: &dyn LogSink) -> Outcome {
+        match self.run(&mut call, &stop, log).await {
+            Ok(value) => Outcome::ok(value),
+            Err(error) => Outcome::error(error),
+        }
+    }
+}
+
+/// The error with its line in the playbook in place of its line in the script.
+fn locate(error: TaskError, call: &Call) -> TaskError {
+    let Some(line) = error.details.get("line").and_then(Value::as_u64) else {
+        return error;
+    };
+    let first = u64::from(call.place.code_line.unwrap_or(1));
+    error
+        .with("file", &*call.place.file)
+        .with("line", first + line - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Stream;
+    use crate::testing::{call, error, result, run};
+    use model::outcome::ErrorKind;
+    use serde_json::json;
+
+    fn rhai() -> Rhai {
+        Rhai::new(Arc::new(EvaluationProcesses::new(None)))
+    }
+
+    async fn eval(code: &str, input: Value) -> Outcome {
+        let mut call = call("rhai", json!({"code": code}), input);
+        call.place.code_line = Some(20);
+        call.timeout.total = Some(Duration::from_secs(60));
+        run(&rhai(), call).await
+    }
+
+    #[tokio::test]
+    async fn the_last_expression_is_the_result() {
+        let code = "let t = 0; for n in items { t += n; } #{total: t, first: items[0], ok: input.items.len() == 2}";
+        let outcome = eval(code, json!({"items": [1, 2]})).await;
+        assert_eq!(result(outcome), json!({"total": 3, "first": 1, "ok": true}));
+        assert_eq!(result(eval("let x = 1;", json!({})).await), Value::Null);
+    }
+
+    #[tokio::test]
+    async fn an_error_names_its_line_in_the_playbook() {
+        let outcome = eval("let a = 1;\nlet b = a + gone;\nb", json!({})).await;
+        assert_eq!(error(&outcome).code, "RHAI_ERROR");
+        assert_eq!(error(&outcome).details["line"], 21);
+        let syntax = eval("let a = ;", json!({})).await;
+        assert_eq!(error(&syntax).code, "RHAI_SYNTAX");
+        assert_eq!(error(&syntax).details["line"], 20);
+    }
+
+    #[tokio::test]
+    async fn nothing_runs_away() {
+        for (code, wanted) in [
+            ("loop { }", "LIMIT_SCRIPT"),
+            ("fn f(n) { f(n + 1) } f(0)", "LIMIT_SCRIPT"),
+            ("let s = \"x\"; loop { s += s; }", "LIMIT_SCRIPT"),
+            ("let a = [0]; loop { a.push(a); }", "LIMIT_SCRIPT"),
+        ] {
+            let outcome = eval(code, json!({})).await;
+            assert_eq!(error(&outcome).code, wanted, "{code}: {outcome:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_timeout_ends_the_script() {
+        let mut endless = call("rhai", json!({"code": "loop { }"}), json!({}));
+        endless.timeout.total = Some(Duration::from_millis(1));
+        assert_eq!(error(&run(&rhai(), endless).await).code, "TIMEOUT");
+    }
+
+    #[tokio::test]
+    async fn there_is_no_way_out() {
+        for code in [
+            "import \"/etc/passwd\" as x; 1",
+            "eval(\"1\")",
+            "open_file(\"/etc/passwd\")",
+        ] {
+            assert!(!eval(code, json!({})).await.is_ok(), "{code}");
+        }
+    }
+
+    /// A log that stops the call when it gets a line.
+    struct StoppingLog(CancellationToken);
+
+    impl LogSink for StoppingLog {
+        fn line(&self, stream: Stream, text: &str) {
+            assert_eq!((stream, text), (Stream::Stdout, "up"));
+            self.0.cancel();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_printed_line_is_logged_at_once_and_a_stop_ends_the_script() {
+        let code = json!({"code": "print(\"up\"); loop { }"});
+        let log = StoppingLog(CancellationToken::new());
+        let endless = call("rhai", code, json!({}));
+        let outcome = rhai().call(endless, log.0.clone(), &log).await;
+        assert_eq!(error(&outcome).kind, ErrorKind::Cancelled);
+    }
+}

@@ -1,0 +1,292 @@
+//! Attacks: values that try to become code, in every lexical context of a jq program, read by the lexer that runs it.
+//!
+//! The tokens of the program with the attack must be those of the program with a harmless value, apart from the texts of
+//! strings, and the program must evaluate to the attack exactly.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use jaq_core::load::lex::{Lexer, StrPart, Tok, Token};
+use model::template::{CodePiece, Piece};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::program::jq_program;
+use super::run_jq;
+
+const ATTACKS: &[&str] = &[
+    "\" | error | \"",
+    "\" , input , \"",
+    "\"",
+    "\"\"",
+    "\\",
+    "\\\\",
+    "\\\"",
+    "\"\\",
+    "\\\\\"",
+    "\\(error)",
+    "\\\\(error)",
+    "(error)",
+    ")",
+    ") | error | (",
+    "\\)",
+    "#",
+    "# x",
+    "\" #",
+    "x\n| error\n",
+    "x\r\n| error",
+    "x\r| error",
+    "\n",
+    "\r",
+    "\t",
+    " ",
+    "",
+    "\u{0}",
+    "\u{85}error",
+    "\u{2028}error",
+    "\u{feff}",
+    "é ü 漢字 🦀",
+    "\\u0022",
+    "u0022",
+    "n",
+    ".",
+    "..",
+    "$__loc__",
+    "@base64",
+    "]",
+    "}",
+    "] | error | [",
+    "} | error | {",
+    "null",
+    "true",
+    "1",
+    "-1",
+    "def f: error; f",
+    "? // error",
+    "\\\n",
+    "x\\",
+    "x\\\\\\",
+];
+
+/// Programs around a value; `@` is where it stands. Each evaluates to a text that contains the value.
+const PLACES: &[&str] = &[
+    "@",
+    "@|.",
+    "[@][0]",
+    "{k: @}.k",
+    "{@: 1}|keys[0]",
+    "{(@): 1}|keys[0]",
+    "{\"@\": 1}|keys[0]",
+    "(@)",
+    "@+@",
+    "\"a\"+@",
+    "@+\"a\"",
+    "if true then @ else @ end",
+    "def f: @; f",
+    "def f(g): g; f(@)",
+    "@ as $v | $v",
+    "[@, 1] | .[0]",
+    "reduce 1 as $i (@; .)",
+    "try error(@) catch .",
+    "{\"x\": 1} | (.[@] = 2) | keys | map(select(. != \"x\")) | add",
+    "{\"x\": 1} | (.@ = 2) | keys | map(select(. != \"x\")) | add",
+    "null // @",
+    "\"@\"",
+    "\"\\@\"",
+    "\"a@b@c\"",
+    "\"\\\\@\"",
+    "\"\\\"@\"",
+    "\"#@\"",
+    "\"it's (@)\"",
+    "\"\\(@)\"",
+    "\"a\\(1)@\\(2)b\"",
+    "\"\\(\"@\")\"",
+    "\"\\((@))\"",
+    "\"\\({a: [@]} | .a[0])\"",
+    "\"\\(\")\" + @)\"",
+    "\"\\(1 # @)\n)@\"",
+    "@text \"@\"",
+    "# @\n@",
+    "@ # @",
+    "# \" @\n\"@\"",
+    "# \\(\n@",
+    "# x \\\n y @\n@",
+    "# x \\@\n@",
+    "# x @\\\\\n@",
+    "1 as $x # @\r\n| @",
+];
+
+fn pieces(place: &str, value: &Value) -> Vec<CodePiece> {
+    let mut pieces = Vec::new();
+    // `@text` is a format, every other `@` a value.
+    let place = place.replace("@text", "\u{1}");
+    for (at, text) in place.split('@').enumerate() {
+        if at > 0 {
+            pieces.push(Piece::Value(value.clone()));
+        }
+        pieces.push(Piece::Text(text.replace('\u{1}', "@text")));
+    }
+    let marked = pieces.into_iter().map(|piece| CodePiece {
+        piece,
+        is_json: false,
+    });
+    marked.collect()
+}
+
+fn program(place: &str, value: &Value) -> String {
+    jq_program(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
+}
+
+/// The tokens as text, without the texts of strings.
+fn shape(tokens: &[Token<&str>], out: &mut String) {
+    for Token(text, token) in tokens {
+        match token {
+            Tok::Str(parts) => {
+                out.push_str(" string");
+                for part in parts {
+                    if let StrPart::Term(term) = part {
+                        out.push_str(" \\(");
+                        shape(std::slice::from_ref(term), out);
+                        out.push(')');
+                    }
+                }
+            }
+            Tok::Block(tokens) => {
+                let _ = write!(out, " {}", &text[..1]);
+                shape(tokens, out);
+            }
+            Tok::Word | Tok::Var | Tok::Fmt | Tok::Num | Tok::Sym => {
+                let _ = write!(out, " {text}");
+            }
+        }
+    }
+}
+
+fn tokens(program: &str) -> Result<String, String> {
+    let tokens = Lexer::new(program).lex();
+    let tokens = tokens.map_err(|errors| format!("{errors:?}"))?;
+    let mut out = String::new();
+    shape(&tokens, &mut out);
+    Ok(out)
+}
+
+/// What is wrong with a place and an attack.
+fn problem(place: &str, attack: &str) -> Option<String> {
+    let code = program(place, &json!(attack));
+    let expected = tokens(&program(place, &json!("harmless"))).expect("the place is a program");
+    match tokens(&code) {
+        Ok(tokens) if tokens == expected => {}
+        other => return Some(format!("{code:?}: {other:?} instead of {expected}")),
+    }
+    match run_jq(&code, json!({}), Instant::now() + Duration::from_secs(5)) {
+        Ok(Value::String(text)) if text.contains(attack) => None,
+        other => Some(format!("{code:?}: evaluates to {other:?}")),
+    }
+}
+
+fn check(cases: impl Iterator<Item = (&'static str, String)>) {
+    let mut problems = String::new();
+    for (place, attack) in cases {
+        if let Some(problem) = problem(place, &attack) {
+            let _ = writeln!(problems, "{place:?} with {attack:?}: {problem}");
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn no_value_becomes_code_in_any_context() {
+    check(PLACES.iter().flat_map(|place| {
+        ATTACKS
+            .iter()
+            .map(move |attack| (*place, (*attack).to_owned()))
+    }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_text_changes_one_literal_only(
+        values in prop::collection::vec("[\\PC'\"\\\\{}#()\n\r\t]{0,12}", 20),
+        seed in 0..PLACES.len(),
+    ) {
+        check(PLACES.iter().copied().cycle().skip(seed).zip(values));
+    }
+}
+
+#[test]
+fn a_value_in_code_is_that_value() {
+    for value in [
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(-5),
+        json!(u64::MAX),
+        json!(1.5),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!([1, "a", [null, {"k \" y": -1}]]),
+        json!({"a": {"b": [true, 1.5]}, "if": "\"\\(x)"}),
+    ] {
+        for place in [
+            "@",
+            "[@][0]",
+            "{k: @}.k",
+            "(@)",
+            "def f(g): g; f(@)",
+            "[[@]|.[-1]]|.[0]",
+        ] {
+            let code = program(place, &value);
+            let result = run_jq(&code, json!({}), Instant::now() + Duration::from_secs(5));
+            assert_eq!(result.expect(&code), value, "{code}");
+        }
+    }
+}
+
+#[test]
+fn json_of_a_template_is_a_value_in_code_and_a_text_in_quotes() {
+    let json = |place: &str, text: &str| {
+        let mut pieces = pieces(place, &json!(text));
+        pieces[1].is_json = true;
+        jq_program(&pieces).unwrap()
+    };
+    assert_eq!(json(". + @", "\"x\""), ". + \"x\"");
+    assert_eq!(json(". + @", "[1]"), ". + (\"[1]\" | fromjson)");
+    assert_eq!(json("\"@\"", "\"x\""), "\"\\\"x\\\"\"");
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused() {
+    for place in ["name@", ".name@", "$@", "1@", "\"\\(x@)\""] {
+        for value in [json!("x"), json!(3), json!(true)] {
+            let error = jq_program(&pieces(place, &value)).expect_err(place);
+            assert_eq!(error.code, "JQ_VALUE", "{place}");
+        }
+    }
+}
+
+#[test]
+fn marked_values_are_names_and_programs() {
+    let piece = |piece| {
+        [CodePiece {
+            piece,
+            is_json: false,
+        }]
+    };
+    assert_eq!(
+        jq_program(&piece(Piece::Raw(".a | .b".into()))).unwrap(),
+        ".a | .b"
+    );
+    assert_eq!(
+        jq_program(&piece(Piece::Ident(json!("keys")))).unwrap(),
+        "keys"
+    );
+    for name in ["x y", "1x", "def", "", "x\n", "a.b"] {
+        assert!(
+            jq_program(&piece(Piece::Ident(json!(name)))).is_err(),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! From author text and values to a jq program: every value is one literal, or a part of one, and never runs.
+//!
+//! In a string a value is escaped. In code a text is a string, any other scalar stands in parentheses, and a list or map
+//! is a string with its JSON, which `fromjson` reads: the program has the same form for every value.
+
+use model::outcome::TaskError;
+use model::template::CodePiece;
+use serde_json::Value;
+
+use crate::placing::{ProgramPart, cannot_place, code_value, name, plain_text, program_parts};
+use crate::transform::context::{JqContext, JqReader};
+
+/// Words that cannot be names.
+const KEYWORDS: &[&str] = &[
+    "and", "as", "catch", "def", "elif", "else", "end", "foreach", "if", "import", "include",
+    "label", "module", "or", "reduce", "then", "try",
+];
+
+/// The program of some pieces.
+pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
+    let parts = program_parts(pieces, |value| {
+        let message = "`| ident` needs a name of jq: letters, digits and `_`, and no keyword";
+        let name = name(value, KEYWORDS).ok_or_else(|| refused(message))?;
+        Ok(name.to_owned())
+    })?;
+    let mut reader = JqReader::default();
+    let mut program = String::new();
+    for part in &parts {
+        match part {
+            ProgramPart::Text(text) => {
+                reader.read_text(text);
+                program.push_str(text);
+            }
+            ProgramPart::Value { value, is_json } => {
+                place(value, *is_json, &reader, &mut program)?;
+                reader.skip_value();
+            }
+        }
+    }
+    Ok(program)
+}
+
+fn place(
+    value: &Value,
+    is_json: bool,
+    reader: &JqReader,
+    program: &mut String,
+) -> Result<(), TaskError> {
+    match reader.context() {
+        JqContext::Code if reader.is_in_word() => {
+            return Err(refused(
+                "a value cannot continue a name: mark it with `| ident`, or pass it under `input`",
+            ));
+        }
+        JqContext::Code => program.push_str(&literal(&code_value(value, is_json))),
+        JqContext::String => {
+            // A backslash before a value means itself, because it has no character of the author to escape.
+            if reader.is_escaped() {
+                program.push('\\');
+            }
+            let quoted = Value::from(plain_text(value)).to_string();
+            program.push_str(&quoted[1..quoted.len() - 1]);
+        }
+        JqContext::Comment => {
+            let text = plain_text(value);
+            // A backslash at the end of a line would continue the comment.
+            program.push_str(&text.replace(|c: char| c.is_control() || c == '\\', " "));
+            program.push(' ');
+        }
+    }
+    Ok(())
+}
+
+/// A value as a jq term.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::String(_) => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => format!("({value})"),
+        Value::Array(_) | Value::Object(_) => {
+            format!("({} | fromjson)", Value::from(value.to_string()))
+        }
+    }
+}
+
+fn refused(message: &str) -> TaskError {
+    cannot_place("JQ_VALUE", "jq", message)
+}

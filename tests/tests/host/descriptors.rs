@@ -1,0 +1,144 @@
+//! A process without free file descriptors: databases and connections cannot be opened, which is no failure of the task.
+//!
+//! The soft limit of this process is set to zero while a tool is called, and restored afterwards: the same call then
+//! succeeds. Each test runs in a process of its own.
+
+use std::path::Path;
+
+use model::outcome::{Outcome, TaskError};
+use model::template::Piece;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+use tests::peers::{Nats, Postgres};
+use tokio_util::sync::CancellationToken;
+use tools::{Call, NoLog, Registry};
+
+/// The limit of descriptors while it is zero; restored when dropped.
+struct NoDescriptors {
+    before: Rlimit,
+}
+
+impl NoDescriptors {
+    fn set() -> Self {
+        let before = getrlimit(Resource::Nofile);
+        let none = Rlimit {
+            current: Some(0),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Nofile, none).unwrap();
+        Self { before }
+    }
+}
+
+impl Drop for NoDescriptors {
+    fn drop(&mut self) {
+        setrlimit(Resource::Nofile, self.before.clone()).unwrap();
+    }
+}
+
+/// Tools, and a folder for their files.
+struct DescriptorFixture {
+    tools: Registry,
+    dir: TempDir,
+}
+
+impl DescriptorFixture {
+    fn new() -> Self {
+        let dir = tempdir().unwrap();
+        let tools = Registry::builtin(tools::Config {
+            scratch_dir: dir.path().to_owned(),
+            network: tools::Network {
+                allow_private: true,
+                ..tools::Network::default()
+            },
+            evaluation_program: Some(tests::binary::noetl()),
+            ..tools::Config::default()
+        });
+        Self { tools, dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    async fn outcome(&self, call: &Call) -> Outcome {
+        let tool = self.tools.get(call.kind.as_str()).unwrap();
+        tool.call(call.clone(), CancellationToken::new(), &NoLog)
+            .await
+    }
+
+    /// The error of a call without descriptors, and then its result with them.
+    async fn check(&self, call: Call) -> Value {
+        let exhausted = {
+            let _none = NoDescriptors::set();
+            self.outcome(&call).await
+        };
+        let error: Option<&TaskError> = exhausted.failure();
+        let code = error.map(|error| error.code.as_str());
+        assert_eq!(code, Some(tools::HOST_EXHAUSTED), "{exhausted:?}");
+        match self.outcome(&call).await {
+            Outcome::Ok(success) => success.result,
+            Outcome::Error(failure) => panic!("{:?}", failure.error),
+        }
+    }
+
+    fn call(&self, kind: &str, fields: Value) -> Call {
+        let mut call = Call::new(kind);
+        call.place.base_dir = self.path().to_owned();
+        call.fields.clone_from(fields.as_object().unwrap());
+        call
+    }
+
+    fn sql(&self, kind: &str, text: &str, fields: Value) -> Call {
+        let mut call = self.call(kind, fields);
+        let pieces = vec![vec![Piece::Text(text.to_owned())]];
+        call.pieces.insert("command".to_owned(), pieces);
+        call
+    }
+}
+
+#[tokio::test]
+async fn a_sqlite_database_is_opened_later() {
+    let fixture = DescriptorFixture::new();
+    let database = json!({"database": "new.db"});
+    let made = "CREATE TABLE t (n); INSERT INTO t VALUES (1); SELECT n FROM t";
+    let result = fixture
+        .check(fixture.sql("sqlite", made, database.clone()))
+        .await;
+    assert_eq!(result["rows"], json!([{"n": 1}]));
+    let again = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", database);
+    assert_eq!(fixture.check(again).await["affected_rows"], 1);
+    // A database that cannot be opened for another reason stays a failure.
+    let folder = fixture.sql("sqlite", "SELECT 1", json!({"database": "."}));
+    let failed = fixture.outcome(&folder).await;
+    let code = failed.failure().map(|error| error.code.as_str());
+    assert_eq!(code, Some("SQLITE_CANTOPEN"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_connection_to_nats_is_made_later() {
+    let nats = Nats::private();
+    let fixture = DescriptorFixture::new();
+    let fields = json!({"operation": "publish", "subject": "s", "value": 1, "url": nats.url()});
+    let result = fixture.check(fixture.call("nats", fields)).await;
+    assert_eq!(result["subject"], "s");
+}
+
+#[tokio::test]
+async fn a_connection_to_postgres_is_made_later() {
+    let database = Postgres::shared().fresh_database();
+    let fixture = DescriptorFixture::new();
+    let auth = json!({"auth": {"dsn": database.url()}});
+    let result = fixture
+        .check(fixture.sql("postgres", "SELECT 1 AS n", auth))
+        .await;
+    assert_eq!(result["rows"], json!([{"n": 1}]));
+}
+
+#[tokio::test]
+async fn a_process_for_rhai_and_jq_is_started_later() {
+    let fixture = DescriptorFixture::new();
+    let script = fixture.call("rhai", json!({"code": "1 + 1"}));
+    assert_eq!(fixture.check(script).await, 2);
+}

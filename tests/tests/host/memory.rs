@@ -1,0 +1,137 @@
+//! Programs of users that want all memory: their run fails with a code, and the server and other runs continue.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use tests::binary::Desk;
+use tests::serving::Served;
+
+const HOSTILE: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: hostile, path: tests/hostile}
+workflow:
+  - step: grow
+    tool:
+      kind: rhai
+      code: |
+        fn text(n) { let t = "x"; while t.len < 4000000 { t += t; } t + n }
+        let all = [];
+        for n in 0..1000 { let t = text(n); all.push(|| t); }
+        all.len
+"#;
+
+const HARMLESS: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: harmless, path: tests/harmless}
+workflow:
+  - step: each
+    loop: {in: '{{ range(20) | list }}', iterator: n, spec: {mode: parallel}}
+    tool: {kind: rhai, code: 'n * 2', input: {n: '{{ iter.n }}'}}
+";
+
+/// The most memory that the server may ever have, far below what the script asks for.
+const SERVER_KIB_MAX: u64 = 300 * 1024;
+
+const WIDE: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: wide, path: tests/wide}
+workflow:
+  - step: hold
+    tool: {kind: wait, signal: go}
+    next: [{step: write}]
+  - step: write
+    loop: {in: '{{ range(100) | list }}', iterator: n, spec: {mode: sequential}}
+    tool: {kind: noop, result: '{{ ctx.k7 }}', set: {ctx.k7: '{{ iter.n }}'}}
+    next: [{step: read}]
+  - step: read
+    tool: {kind: noop, result: '{{ ctx | length }}'}
+";
+
+/// The most memory that a process ever had.
+fn peak_kib(process: u32) -> u64 {
+    let status = Path::new("/proc").join(process.to_string()).join("status");
+    let status = std::fs::read_to_string(status).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    kib.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_script_that_wants_all_memory_fails_its_run_and_no_other() {
+    let desk = Desk::new();
+    desk.write("hostile.yaml", HOSTILE);
+    desk.write("harmless.yaml", HARMLESS);
+    let served = Served::with_context(&desk, &[]);
+    let hostile = desk.start(&["run", "hostile.yaml", "-o", "json"]);
+    let harmless = desk.run(&["run", "harmless.yaml", "-o", "json"]);
+    assert_eq!(harmless.code, Some(0), "{harmless:?}");
+    let (code, lines) = hostile.finish();
+    assert_eq!(code, Some(1), "{lines:?}");
+    let events = desk.run(&["events", "last", "-o", "ndjson"]);
+    let all = desk.run(&["runs", "-o", "json"]);
+    assert!(
+        lines.join("\n").contains("LIMIT_MEMORY"),
+        "{lines:?} {events:?} {all:?}"
+    );
+    let again = desk.run(&["run", "harmless.yaml", "-o", "json"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let peak = peak_kib(served.id());
+    assert!(peak < SERVER_KIB_MAX, "{peak} KiB");
+}
+
+/// A patch of so many keys, each with a short name and a small value.
+fn patch(keys: std::ops::Range<u32>) -> Value {
+    let variables: Map<String, Value> = keys.map(|n| (format!("k{n}"), json!(0))).collect();
+    json!({"variables": variables})
+}
+
+/// `ctx` is limited by its bytes, so that it can have about a hundred thousand keys: writes, templates and copies of it
+/// stay fast and small.
+#[tokio::test]
+async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_memory() {
+    let desk = Desk::new();
+    desk.write("wide.yaml", WIDE);
+    let served = Served::with_context(&desk, &[]);
+    let mut run = desk.start(&["run", "wide.yaml", "-o", "ndjson"]);
+    let event = run.event("task.started", Some("hold"));
+    let event = event.expect("the task starts");
+    let id = event["execution_id"].as_str().unwrap();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::new();
+    let url = format!("{}/api/vars/{id}", served.url);
+    let write = async |keys: std::ops::Range<u32>| {
+        let sent = http.post(&url).json(&patch(keys)).send().await.unwrap();
+        (sent.status().as_u16(), sent.text().await.unwrap())
+    };
+    let (status, answer) = write(0..1_000_000).await;
+    assert!(matches!(status, 413 | 422), "{status} {answer}");
+    let mut keys = 0;
+    let (status, refused) = loop {
+        let answer = write(keys..keys + 10_000).await;
+        if answer.0 != 200 {
+            break answer;
+        }
+        keys += 10_000;
+        assert!(keys < 200_000, "ctx has no limit");
+    };
+    assert!(keys >= 70_000, "{keys}: {status} {refused}");
+    let before = peak_kib(served.id());
+    let began = Instant::now();
+    let signalled = desk.run(&["signal", id, "go"]);
+    assert_eq!(signalled.code, Some(0), "{signalled:?}");
+    let (code, lines) = run.finish();
+    assert_eq!(code, Some(0), "{:?}", lines.last());
+    let took = began.elapsed();
+    let result = desk.json(&["result", &format!("{id}/read"), "-o", "json"]);
+    assert_eq!(result, json!(keys));
+    let grown = peak_kib(served.id()) - before;
+    println!(
+        "{keys} keys; 100 writes in {took:?}; {before} KiB, {grown} KiB more; {status} {refused}"
+    );
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(before + grown < SERVER_KIB_MAX, "{before} + {grown} KiB");
+}
