@@ -64,7 +64,7 @@ impl<'d> Race<'d> {
             deadline: Instant::now() + ROUND_MAX,
         };
         for _ in 0..PROCESSES {
-            match race.next() {
+            match race.next_progress() {
                 (_, Progress::Follows) => {}
                 (_, Progress::Ended(code)) => panic!("a process ended with {code:?}"),
             }
@@ -72,7 +72,7 @@ impl<'d> Race<'d> {
         race
     }
 
-    fn next(&mut self) -> (u32, Progress) {
+    fn next_progress(&mut self) -> (u32, Progress) {
         let remaining = self.deadline.saturating_duration_since(Instant::now());
         let Ok((id, progress)) = self.progress.recv_timeout(remaining) else {
             let count = self.alive.len();
@@ -101,7 +101,7 @@ impl<'d> Race<'d> {
     fn finish(mut self) {
         self.desk.write("go", "");
         while !self.alive.is_empty() {
-            if let (process, Progress::Ended(code)) = self.next() {
+            if let (process, Progress::Ended(code)) = self.next_progress() {
                 assert_eq!(code, Some(0), "process {process}");
             }
         }
@@ -169,7 +169,7 @@ fn when_the_driver_is_killed_one_of_the_followers_drives() {
         let driver = race.driver();
         assert!(race.alive.contains(&driver), "one of them drives");
         kill(driver);
-        let (ended, _) = race.next();
+        let (ended, _) = race.next_progress();
         assert_eq!(ended, driver);
         race.finish();
     }

@@ -25,7 +25,7 @@ pub(super) fn check_store(store: &Path) -> Result<(), Problem> {
         Some(scheme) => {
             let message = format!("`store` cannot be a URL with the scheme `{scheme}`");
             Err(Problem::new(Exit::Usage, "CONFIG_INVALID", message)
-                .help("set `store` to a directory, or to postgres://USER@HOST/DATABASE"))
+                .help("set `store` to a directory, or to postgres://HOST/DATABASE"))
         }
     }
 }

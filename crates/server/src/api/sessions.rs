@@ -59,7 +59,7 @@ fn principal_text(principal: &Principal) -> String {
     }
 }
 
-/// The bytes that the hash of a secret is made of; a name may hold any character but no byte 0 ends it early.
+/// The bytes that the hash of a secret is made of. Each part follows its length, so that no other parts give the same bytes.
 fn signed(principal: &str, worker: &WorkerId, id: &str) -> Vec<u8> {
     let mut bytes = PURPOSE.to_vec();
     for part in [principal, id, &*worker.0] {

@@ -1,5 +1,7 @@
 //! What a store in memory holds, and each operation on it as plain code.
 
+mod sessions;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +20,10 @@ use crate::memory::safe::Kept;
 use crate::projections::Delta;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OpenCommand, OwnerId,
-    Rebuilt, ResultRow, SessionHolder, Snapshot, StepState,
+    Rebuilt, ResultRow, Snapshot, StepState,
 };
+
+pub(super) use sessions::SessionRow;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -40,13 +44,6 @@ pub(super) struct State {
 pub(super) enum MailState {
     Pending,
     Consumed(Time),
-}
-
-/// A worker's session.
-#[derive(Clone)]
-pub(super) struct SessionRow {
-    pub(super) holder: SessionHolder,
-    pub(super) expires_at: Time,
 }
 
 /// When a claim was made whose session was replaced.
@@ -321,45 +318,6 @@ impl State {
         {
             held.worker = None;
         }
-    }
-
-    pub(super) fn renew(
-        &mut self,
-        worker: &WorkerId,
-        holder: &SessionHolder,
-        expires_at: Time,
-    ) -> bool {
-        let begun = || SessionRow {
-            holder: holder.clone(),
-            expires_at,
-        };
-        let session = self.sessions.entry(worker.clone()).or_insert_with(begun);
-        let is_theirs = session.holder == *holder;
-        if is_theirs {
-            session.expires_at = expires_at;
-        }
-        is_theirs
-    }
-
-    pub(super) fn replace_session(
-        &mut self,
-        worker: &WorkerId,
-        replaced: &SessionHolder,
-        begun: SessionRow,
-    ) -> bool {
-        let session = self.sessions.get_mut(worker);
-        let Some(session) = session.filter(|session| session.holder == *replaced) else {
-            return false;
-        };
-        *session = begun;
-        let commands = self
-            .runs
-            .values_mut()
-            .flat_map(|run| run.commands.values_mut());
-        for held in commands.filter(|held| held.worker.as_ref() == Some(worker)) {
-            held.claimed_at = REPLACED;
-        }
-        true
     }
 
     pub(super) fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &Held> {

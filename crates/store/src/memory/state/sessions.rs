@@ -1,0 +1,55 @@
+//! Sessions of workers: who a name belongs to, and until when.
+
+use model::id::WorkerId;
+use model::time::Time;
+
+use crate::memory::state::{REPLACED, State};
+use crate::rows::SessionHolder;
+
+/// A worker's session.
+#[derive(Clone)]
+pub(in crate::memory) struct SessionRow {
+    pub(in crate::memory) holder: SessionHolder,
+    pub(in crate::memory) expires_at: Time,
+}
+
+impl State {
+    pub(in crate::memory) fn renew(
+        &mut self,
+        worker: &WorkerId,
+        holder: &SessionHolder,
+        expires_at: Time,
+    ) -> bool {
+        let begun = || SessionRow {
+            holder: holder.clone(),
+            expires_at,
+        };
+        let session = self.sessions.entry(worker.clone()).or_insert_with(begun);
+        let is_theirs = session.holder == *holder;
+        if is_theirs {
+            session.expires_at = expires_at;
+        }
+        is_theirs
+    }
+
+    pub(in crate::memory) fn replace_session(
+        &mut self,
+        worker: &WorkerId,
+        replaced: &SessionHolder,
+        begun: SessionRow,
+    ) -> bool {
+        let session = self.sessions.get_mut(worker);
+        let Some(session) = session.filter(|session| session.holder == *replaced) else {
+            return false;
+        };
+        *session = begun;
+        let commands = self
+            .runs
+            .values_mut()
+            .flat_map(|run| run.commands.values_mut());
+        for held in commands.filter(|held| held.worker.as_ref() == Some(worker)) {
+            held.claimed_at = REPLACED;
+        }
+        true
+    }
+}
