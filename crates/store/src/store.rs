@@ -8,7 +8,7 @@ use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, 
 use model::time::Time;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LostClaim, OldRows, OpenCommand,
@@ -107,7 +107,7 @@ pub trait Store: Send + Sync {
     async fn next_timer(&self, owner: Option<&OwnerId>) -> Result<Option<Time>, Error>;
 
     /// Sends a message from outside an execution; the same key again changes nothing, consumed or not.
-    async fn send(&self, message: Message) -> Result<(), Error>;
+    async fn send(&self, message: Message, priority: Priority) -> Result<(), Error>;
 
     /// Messages not consumed yet, oldest first: to executions that the owner drives, that nobody drives, or whose driver
     /// is dead; for new ones their sender's driver counts.
@@ -145,7 +145,12 @@ pub trait Store: Send + Sync {
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error>;
 
     /// Takes an execution that nobody drives, or whose driver is dead.
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error>;
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        priority: Priority,
+    ) -> Result<Adoption, Error>;
 
     /// Executions that go on, or should, and whose driver is dead or was never named, oldest first.
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error>;

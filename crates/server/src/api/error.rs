@@ -120,7 +120,7 @@ impl From<Error> for ApiError {
             Error::NotFound(_) | Error::NoPlaybook(_) | Error::NoVersion { .. } => {
                 StatusCode::NOT_FOUND
             }
-            Error::Store(store::Error::Full { .. })
+            Error::Store(store::Error::Full { .. } | store::Error::ReserveExhausted { .. })
             | Error::Body(::results::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Error::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,

@@ -7,7 +7,7 @@ use model::outcome::{ErrorKind, TaskError};
 use model::raw::Raw;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use store::{Message, MessageKey};
+use store::{Message, MessageKey, Priority};
 use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus};
 
 use crate::Shared;
@@ -80,7 +80,8 @@ pub(crate) async fn accept(
         to: execution,
         body: Raw::of(&deferred),
     };
-    shared.store.send(message).await.map_err(Error::from)?;
+    let sent = shared.store.send(message, Priority::Normal).await;
+    sent.map_err(Error::from)?;
     shared.sweeps.messages.notify_one();
     Ok(BatchAnswer {
         request_id: request_id.to_string(),

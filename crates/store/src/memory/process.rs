@@ -11,7 +11,7 @@ use model::time::Time;
 use tokio::sync::Notify;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::rows::{
@@ -265,7 +265,7 @@ impl Store for Memory {
         Ok(self.state().next_timer(owner))
     }
 
-    async fn send(&self, message: Message) -> Result<(), Error> {
+    async fn send(&self, message: Message, _priority: Priority) -> Result<(), Error> {
         self.state().post(message);
         self.tell_others();
         Ok(())
@@ -321,7 +321,12 @@ impl Store for Memory {
         Ok(self.state().latest_of_each_path())
     }
 
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        _priority: Priority,
+    ) -> Result<Adoption, Error> {
         let adoption = self.state().adopt(id, me);
         self.tell_others();
         Ok(adoption)

@@ -14,6 +14,7 @@ mod owners;
 mod private;
 mod read;
 mod readers;
+mod reserve;
 mod rows;
 mod safe;
 #[cfg(test)]
