@@ -72,11 +72,8 @@ impl Drive {
             .get_or_insert_with(|| Gathered::new(execution, state));
         gathered.commit.priority = priority;
         if state.is_none() {
-            gathered.commit.creation.name = Some(
-                slot.net
-                    .as_ref()
-                    .map_or_else(|| "".into(), |net| net.playbook.name.clone()),
-            );
+            let name = slot.net.as_ref().map(|net| net.playbook.name.clone());
+            gathered.commit.creation.name = Some(name.unwrap_or_else(|| "".into()));
             gathered.commit.creation.owner = Some(self.shared.owner.clone());
         }
         let more = decision.more;
@@ -106,10 +103,8 @@ impl Drive {
             command,
             lease_epoch,
         };
-        gathered
-            .commit
-            .fences
-            .extend(decision.fences.into_iter().map(fence));
+        let fences = decision.fences.into_iter().map(fence);
+        gathered.commit.fences.extend(fences);
         gathered.bodies.extend(decision.bodies);
         gathered.decided.push(decided);
         gathered.status = decision.state.status();

@@ -209,8 +209,12 @@ impl Slot {
         self.queue.extend(others);
     }
 
-    /// Puts the control requests in front of what waits: on a full disk they can be carried out, the rest cannot.
+    /// Puts the control requests in front of what waits: on a full disk they can be carried out, the rest cannot. Nothing
+    /// goes before the submission of an execution.
     pub(super) fn put_control_first(&mut self) {
+        if self.is_new() {
+            return;
+        }
         let inputs = std::mem::take(&mut self.queue).into_iter();
         let (control, others): (Vec<_>, Vec<_>) =
             inputs.partition(|waiting| waiting.priority() == Priority::Control);
