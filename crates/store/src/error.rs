@@ -85,7 +85,7 @@ pub enum Error {
         name: &'static str,
     },
     /// No space is left.
-    #[error("no space is left for `{}`: free some space; runs then continue by themselves", file.display())]
+    #[error("no space is left for `{}`: free some space", file.display())]
     Full {
         /// The file.
         file: PathBuf,

@@ -9,7 +9,7 @@ use utoipa::openapi::{Content, RefOr, ResponseBuilder, Responses};
 use wire::api::Problem;
 
 use crate::control::ControlError;
-use crate::error::Error;
+use crate::error::{Error, FREE_SPACE};
 use crate::keychain::KeychainError;
 use crate::submit::SubmitError;
 use crate::tokens::TokenError;
@@ -135,7 +135,11 @@ impl From<Error> for ApiError {
         if status.is_server_error() {
             tracing::warn!(%error, "a request could not be carried out");
         }
-        Self::new(status, error.code(), error.to_string())
+        let refused = Self::new(status, error.code(), error.to_string());
+        match status {
+            StatusCode::INSUFFICIENT_STORAGE => refused.remedy(FREE_SPACE),
+            _ => refused,
+        }
     }
 }
 
