@@ -7,9 +7,9 @@ use std::process::Stdio;
 use serde_json::json;
 use tests::binary::Desk;
 use tests::serving::line;
+use tests::small_disk::{SmallDisk, on_read_only_disk, require_mounts};
 
 use crate::disk_server::DiskServer;
-use crate::small_disk::{SmallDisk, on_read_only_disk, require_mounts};
 
 const WAITS: &str = r"
 apiVersion: noetl.io/v2
@@ -35,7 +35,7 @@ workflow:
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_room() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk);
+    let disk = SmallDisk::mount(&desk.path(""));
     let server = DiskServer::start(&desk, &disk);
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
@@ -65,7 +65,7 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
 #[test]
 fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk);
+    let disk = SmallDisk::mount(&desk.path(""));
     desk.write("two.yaml", TWO_STEPS);
     let mut command = disk.command(&desk, &["run", "two.yaml", "--store", "kept"]);
     command.stdout(Stdio::null()).stderr(Stdio::piped());

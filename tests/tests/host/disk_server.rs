@@ -2,13 +2,13 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::binary::Desk;
 use tests::serving::line;
-
-use crate::small_disk::SmallDisk;
+use tests::small_disk::SmallDisk;
 
 /// No answer takes so long, however busy the machine is; without it a fault would hang the test.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -21,6 +21,8 @@ pub(crate) struct DiskServer {
     child: Child,
     url: String,
     http: reqwest::Client,
+    /// What it has logged.
+    log: Arc<Mutex<String>>,
 }
 
 impl Drop for DiskServer {
@@ -34,18 +36,29 @@ impl DiskServer {
     pub(crate) fn start(desk: &Desk, disk: &SmallDisk) -> Self {
         let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
         let mut command = disk.command(desk, &args);
+        command.env("NOETL_LOG", "warn");
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let ready = line(&mut said, "serving");
         let url = ready.split_whitespace().nth(1).unwrap().to_owned();
-        // What it says later is read and dropped, so that it never waits for a reader.
-        std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(drop));
+        let log = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                written.lock().unwrap().push_str(&line);
+            }
+        });
         // Another test of this process may have done so before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().timeout(ANSWER_MAX);
         let http = http.build().unwrap();
-        Self { child, url, http }
+        Self {
+            child,
+            url,
+            http,
+            log,
+        }
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
@@ -74,6 +87,22 @@ impl DiskServer {
             }
             let is_overdue = start.elapsed() > WAIT_MAX;
             assert!(!is_overdue, "`{path}` still answers {status}: {body}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) async fn see_log(&self, text: &str) {
+        let start = tokio::time::Instant::now();
+        loop {
+            let log = self.log.lock().unwrap().clone();
+            if log.contains(text) {
+                return;
+            }
+            assert!(
+                start.elapsed() < WAIT_MAX,
+                "`{text}` is not in the log: {log}"
+            );
             tokio::task::yield_now().await;
         }
     }

@@ -7,7 +7,7 @@
 
 mod damage;
 mod disk;
+mod disk_bodies;
 mod disk_control;
 mod disk_server;
 mod programs;
-mod small_disk;
