@@ -7,4 +7,5 @@ pub mod http;
 pub mod peers;
 pub mod serving;
 pub mod sim;
+pub mod small_disk;
 pub mod world;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use store::contract::{PlainStep, Site, request};
 use store::{
     Adoption, CommandChange, Commit, Committed, Error, Fence, OldRows, OwnerId, Postgres,
-    PostgresOptions, PostgresUrl, SessionHolder, Snapshot, Store,
+    PostgresOptions, PostgresUrl, Priority, SessionHolder, Snapshot, Store,
 };
 use tests::peers::{self, Database, Proxy};
 use tokio::runtime::Handle;
@@ -490,7 +490,7 @@ async fn a_process_that_left_no_longer_holds_its_executions() {
     let id = owned(&*there).await;
     let me = here.owner().unwrap();
     assert!(matches!(
-        here.adopt(id, &me).await.unwrap(),
+        here.adopt(id, &me, Priority::Normal).await.unwrap(),
         Adoption::HeldBy(_)
     ));
     drop(there);
@@ -502,7 +502,10 @@ async fn a_process_that_left_no_longer_holds_its_executions() {
     tokio::time::timeout(Duration::from_secs(20), freed)
         .await
         .unwrap();
-    assert_eq!(here.adopt(id, &me).await.unwrap(), Adoption::Mine);
+    assert_eq!(
+        here.adopt(id, &me, Priority::Normal).await.unwrap(),
+        Adoption::Mine
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

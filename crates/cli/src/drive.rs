@@ -132,8 +132,10 @@ impl Follow<'_> {
             return;
         }
         let text = match &trouble {
-            Some(why) => format!("{why}\n  the run waits, and goes on when this is mended"),
-            None => "the store can be written again; the run goes on".to_owned(),
+            Some(why) => format!(
+                "{why}\n  the run waits and continues when this is fixed; press Ctrl-C to cancel it"
+            ),
+            None => "the store can be written again; the run continues".to_owned(),
         };
         progress.say(&text, &self.app.out);
         *said = trouble;

@@ -348,6 +348,7 @@ impl From<server::Error> for Problem {
     fn from(error: server::Error) -> Self {
         let error = match error {
             server::Error::Keychain(error) => return error.into(),
+            server::Error::Store(error) => return error.into(),
             error => error,
         };
         let exit = match &error {

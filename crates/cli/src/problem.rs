@@ -117,6 +117,12 @@ impl From<store::Error> for Problem {
     fn from(error: store::Error) -> Self {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
         let message = format!("{error}{}", source.unwrap_or_default());
-        Self::coded(Exit::Unreachable, error.code(), message)
+        let problem = Self::coded(Exit::Unreachable, error.code(), message);
+        match error {
+            store::Error::Full { .. } | store::Error::ReserveExhausted { .. } => {
+                problem.help(server::FREE_SPACE)
+            }
+            _ => problem,
+        }
     }
 }

@@ -17,9 +17,9 @@ use crate::wish::{Kind, Wish};
 
 /// A body on its way into a store.
 pub enum Source<'a> {
-    /// All of it.
+    /// All of it. A full disk refuses it: whoever holds it can store it again.
     Bytes(Bytes),
-    /// To be read to its end, never held in memory whole.
+    /// To be read to its end, never held in memory whole. A full disk makes it wait: it cannot be read again.
     Stream(&'a mut (dyn AsyncRead + Send + Unpin)),
 }
 

@@ -1,7 +1,6 @@
 //! A body on its way into a directory: hashed while it is written, removed unless it is moved into place.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::Error;
 use crate::files::name;
 use crate::private::make_private_dir;
+use crate::space::{WhenFull, write_at, write_when_free};
 
 /// Tells the drafts of this process apart.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -66,22 +66,35 @@ impl Draft {
         }
     }
 
-    /// Writes what follows.
+    /// Writes what follows; where that fails, the same may be written again.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.bytes += bytes.len() as u64;
-        let (file, hash) = (&mut self.file, &mut self.hash);
-        let written = if bytes.len() < APART_BYTES_MIN {
+        let mut hash = self.hash.clone();
+        let write = || write_at(&self.file, &self.path, bytes, self.bytes);
+        if bytes.len() < APART_BYTES_MIN {
+            write()?;
             hash.update(bytes);
-            file.write_all(bytes)
         } else {
             std::thread::scope(|scope| {
                 let hashing = scope.spawn(|| hash.update(bytes));
-                let written = file.write_all(bytes);
+                let written = write();
                 hashing.join().expect("hashing does not panic");
                 written
-            })
-        };
-        written.map_err(|error| name(&self.path, error))
+            })?;
+        }
+        self.hash = hash;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the beginning of a chunk, off the async threads; answers the chunk to be used again.
+    pub(crate) async fn write_chunk(
+        self,
+        chunk: Vec<u8>,
+        count: usize,
+        when_full: WhenFull,
+    ) -> Result<(Self, Vec<u8>), Error> {
+        let write = move |(draft, chunk): &mut (Self, Vec<u8>)| draft.write(&chunk[..count]);
+        write_when_free((self, chunk), when_full, write).await
     }
 
     /// The hash of what is written, in hex.

@@ -24,7 +24,7 @@ pub enum Error {
         file: PathBuf,
     },
     /// No space is left.
-    #[error("no space is left for `{}`: free some, then go on", file.display())]
+    #[error("no space is left for `{}`: free some space", file.display())]
     Full {
         /// What was being written.
         file: PathBuf,

@@ -1,10 +1,10 @@
-//! Keeping a result: inline while it is small, else stored first and referenced after.
+//! Keeping a large result: stored first and referenced after.
 
 use bytes::Bytes;
 use model::event::At;
 use model::id::{ExecutionId, Name};
 use model::playbook::ResultControl;
-use model::result_ref::{BodyMeta, INLINE_BYTES_MAX, RefKind, ResultRef};
+use model::result_ref::{BodyMeta, Preview, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 
@@ -14,13 +14,14 @@ use crate::{Bodies, Error, Source, Stored, Wish};
 /// The largest preview where the task does not say.
 pub(crate) const PREVIEW_BYTES_MAX: usize = 2048;
 
-/// A result that is kept.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Kept {
-    /// In the event itself.
-    Inline(Value),
-    /// Outside the log.
-    Ref(Box<ResultRef>),
+/// A result that is too large for the log, as text. It can be stored again where there was no space for it.
+#[derive(Debug)]
+pub struct LargeResult {
+    text: Bytes,
+    extracted: Map<String, Value>,
+    keys: Vec<String>,
+    preview: Preview,
+    control: ResultControl,
 }
 
 /// Whose result it is.
@@ -32,21 +33,6 @@ pub struct Place<'a> {
     pub at: &'a At,
     /// The worker's clock, from which a `ttl` counts.
     pub now: Time,
-}
-
-/// The deployment's bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The largest body kept inline where the task does not say; a task may only lower it.
-    pub inline_bytes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            inline_bytes_max: INLINE_BYTES_MAX,
-        }
-    }
 }
 
 impl Place<'_> {
@@ -65,42 +51,39 @@ impl Place<'_> {
     }
 }
 
-/// Keeps a result as its task asks: inline, or durable in `bodies` with a reference to it.
-pub async fn keep(
-    bodies: &dyn Bodies,
-    result: Value,
-    control: &ResultControl,
-    place: Place<'_>,
-    limits: Limits,
-) -> Result<Kept, Error> {
-    let text = result.to_string();
-    let asked = control.inline_bytes_max.map(saturate);
-    let inline_bytes_max = asked.map_or(limits.inline_bytes_max, |asked| {
-        asked.min(limits.inline_bytes_max)
-    });
-    if text.len() <= inline_bytes_max {
-        return Ok(Kept::Inline(result));
+impl LargeResult {
+    /// A result with what its task extracts.
+    pub fn new(result: Value, control: &ResultControl) -> Result<Self, Error> {
+        let text = result.to_string();
+        let preview_bytes_max = control
+            .preview_bytes_max
+            .map_or(PREVIEW_BYTES_MAX, saturate);
+        let extracted = extract(&result, control)?;
+        let keys = match &result {
+            Value::Object(fields) => listed_keys(fields.keys().map(String::as_str), &extracted),
+            _ => Vec::new(),
+        };
+        Ok(Self {
+            preview: preview(&result, text.len(), preview_bytes_max),
+            text: Bytes::from(text),
+            extracted,
+            keys,
+            control: control.clone(),
+        })
     }
-    let preview_bytes_max = control
-        .preview_bytes_max
-        .map_or(PREVIEW_BYTES_MAX, saturate);
-    let extracted = extract(&result, control)?;
-    let keys = match &result {
-        Value::Object(fields) => listed_keys(fields.keys().map(String::as_str), &extracted),
-        _ => Vec::new(),
-    };
-    let preview = preview(&result, text.len(), preview_bytes_max);
-    drop(result);
-    let source = Source::Bytes(Bytes::from(text));
-    let stored = bodies.put_as(source, &Wish::of(control)).await?;
-    let expires_at = control.ttl.map(|ttl| place.now.after(ttl));
-    Ok(Kept::Ref(Box::new(ResultRef {
-        expires_at,
-        extracted,
-        keys,
-        preview: Some(preview),
-        ..reference(stored, place.uri(), control)
-    })))
+
+    /// Stores it; when this returns the body is durable.
+    pub async fn store(&self, bodies: &dyn Bodies, place: Place<'_>) -> Result<ResultRef, Error> {
+        let source = Source::Bytes(self.text.clone());
+        let stored = bodies.put_as(source, &Wish::of(&self.control)).await?;
+        Ok(ResultRef {
+            expires_at: self.control.ttl.map(|ttl| place.now.after(ttl)),
+            extracted: self.extracted.clone(),
+            keys: self.keys.clone(),
+            preview: Some(self.preview.clone()),
+            ..reference(stored, place.uri(), &self.control)
+        })
+    }
 }
 
 /// The reference to a body of JSON text, as yet without what it shows.
@@ -150,28 +133,6 @@ mod tests {
         }
     }
 
-    async fn kept(result: Value, control: ResultControl, dir: &TempDir) -> Kept {
-        let bodies = Local::open(dir.path()).unwrap();
-        let at = at();
-        let place = Place {
-            execution: ExecutionId(42),
-            at: &at,
-            now: Time(1_000_000),
-        };
-        let limits = Limits::default();
-        keep(&bodies, result, &control, place, limits)
-            .await
-            .unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_small_result_stays_inline() {
-        let dir = TempDir::new().unwrap();
-        let result = json!({"a": 1});
-        let kept = kept(result.clone(), ResultControl::default(), &dir).await;
-        assert_eq!(kept, Kept::Inline(result));
-    }
-
     #[tokio::test]
     async fn a_large_result_becomes_a_reference_to_a_durable_body() {
         let dir = TempDir::new().unwrap();
@@ -180,33 +141,23 @@ mod tests {
             ttl: Some(Duration::from_secs(3)),
             ..ResultControl::default()
         };
-        let Kept::Ref(reference) = kept(result.clone(), control, &dir).await else {
-            panic!("it is larger than the cap")
+        let bodies = Local::open(dir.path()).unwrap();
+        let at = at();
+        let place = Place {
+            execution: ExecutionId(42),
+            at: &at,
+            now: Time(1_000_000),
         };
+        let large = LargeResult::new(result.clone(), &control).unwrap();
+        let reference = large.store(&bodies, place).await.unwrap();
         let run = "task:fetch.page:run:2.7.3";
         let uri = format!("noetl://execution/42/step/fetch/task/page/run/{run}/attempt/1");
         assert_eq!(reference.uri, uri);
         assert_eq!(reference.expires_at, Some(Time(4_000_000)));
         assert_eq!(reference.extracted["status"], "done");
         assert!(reference.preview.as_ref().unwrap().truncated);
-        let bodies = Local::open(dir.path()).unwrap();
         let body = bodies.get(&reference).await.unwrap();
         assert_eq!(body.len() as u64, reference.meta.bytes);
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), result);
-    }
-
-    #[tokio::test]
-    async fn a_task_may_lower_the_cap_but_not_raise_it() {
-        let dir = TempDir::new().unwrap();
-        let cap = |bytes| ResultControl {
-            inline_bytes_max: Some(bytes),
-            ..ResultControl::default()
-        };
-        let small = json!("0123456789");
-        let is_ref = |kept| matches!(kept, Kept::Ref(_));
-        assert!(is_ref(kept(small.clone(), cap(11), &dir).await));
-        assert!(!is_ref(kept(small, cap(12), &dir).await));
-        let large = json!("x".repeat(INLINE_BYTES_MAX));
-        assert!(is_ref(kept(large, cap(u64::MAX), &dir).await));
     }
 }

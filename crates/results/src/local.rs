@@ -25,6 +25,7 @@ use crate::bodies::{Old, within};
 use crate::draft::Draft;
 use crate::files::{CHUNK_BYTES, begun, blocking, name, sweep, sync_dir};
 use crate::private::make_private_dir;
+use crate::space::WhenFull;
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored};
 
@@ -199,8 +200,7 @@ impl Bodies for Local {
             if read == 0 {
                 break;
             }
-            (draft, chunk) =
-                blocking(move || draft.write(&chunk[..read]).map(|()| (draft, chunk))).await?;
+            (draft, chunk) = draft.write_chunk(chunk, read, WhenFull::Wait).await?;
         }
         blocking(move || here.finish(&draft)).await
     }

@@ -16,6 +16,7 @@ use tokio_util::io::StreamReader;
 use crate::bodies::within;
 use crate::draft::Draft;
 use crate::files::{CHUNK_BYTES, blocking, name, pieces};
+use crate::space::WhenFull;
 use crate::{Error, Pieces, Reading, sha256};
 
 /// A body up to this size is held in memory.
@@ -40,6 +41,7 @@ pub(crate) enum Held {
 pub(crate) async fn stage(
     dir: &Path,
     reader: &mut (dyn AsyncRead + Send + Unpin),
+    when_full: WhenFull,
 ) -> Result<Staged, Error> {
     let mut head = Vec::new();
     let mut begin = (&mut *reader).take(HELD_BYTES_MAX as u64 + 1);
@@ -49,20 +51,16 @@ pub(crate) async fn stage(
         return Ok(Staged::memory(head.into()));
     }
     let dir = dir.to_owned();
-    let mut draft = blocking(move || {
-        let mut draft = Draft::begin(&dir)?;
-        draft.write(&head)?;
-        Ok(draft)
-    })
-    .await?;
+    let draft = blocking(move || Draft::begin(&dir)).await?;
+    let count = head.len();
+    let (mut draft, _) = draft.write_chunk(head, count, when_full).await?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let read = reader.read(&mut chunk).await.map_err(Error::Interrupted)?;
         if read == 0 {
             break;
         }
-        (draft, chunk) =
-            blocking(move || draft.write(&chunk[..read]).map(|()| (draft, chunk))).await?;
+        (draft, chunk) = draft.write_chunk(chunk, read, when_full).await?;
     }
     Ok(Staged {
         sha256: draft.sha256(),
@@ -152,7 +150,9 @@ mod tests {
         let files = || std::fs::read_dir(dir.path()).unwrap().count();
         for (count, waiting) in [(0, 0), (HELD_BYTES_MAX, 0), (HELD_BYTES_MAX + 1, 1)] {
             let body = noise(count);
-            let staged = stage(dir.path(), &mut &body[..]).await.unwrap();
+            let mut reader = &body[..];
+            let staged = stage(dir.path(), &mut reader, WhenFull::Wait);
+            let staged = staged.await.unwrap();
             assert_eq!((staged.bytes, files()), (count as u64, waiting));
             assert_eq!(staged.sha256, sha256(&body));
             let end = staged.bytes;

@@ -17,7 +17,8 @@ use crate::files::{name, sweep};
 use crate::nats::{Connection, KV_BYTES_MAX, Kv, NatsObjects};
 use crate::objects::Objects;
 use crate::private::make_private_dir;
-use crate::wish::{Kind, Wish};
+use crate::space::put_when_free;
+use crate::wish::{Codec, Kind, Wish};
 use crate::{Bodies, Error, Local, Old, Reading, Source, Stored};
 
 /// The store that every deployment has.
@@ -233,6 +234,18 @@ impl<'a> Begun<'a> {
     }
 }
 
+/// Stores a body, compressed if that was chosen.
+async fn put_packed(
+    store: &dyn Bodies,
+    codec: Option<Codec>,
+    source: Source<'_>,
+) -> Result<Stored, Error> {
+    match codec {
+        Some(codec) => compress::put(store, codec, source).await,
+        None => store.put(source).await,
+    }
+}
+
 /// How a store is configured.
 fn remedy(kind: Kind) -> &'static str {
     match kind {
@@ -284,20 +297,21 @@ impl Bodies for Stores {
     }
 
     async fn put_as(&self, body: Source<'_>, wish: &Wish) -> Result<Stored, Error> {
+        let is_stream = matches!(body, Source::Stream(_));
         let body = Begun::read(body).await?;
         let store = self.pick(wish.kind, body.is_small());
         let codec = compress::choose(wish.compression, body.head()).await;
-        let mut chained;
-        let source = match body {
-            Begun::Whole(bytes) => Source::Bytes(bytes),
-            Begun::More { head, rest } => {
-                chained = std::io::Cursor::new(head).chain(rest);
-                Source::Stream(&mut chained)
+        let stored = match body {
+            // Whoever sent it cannot read it again, so it waits for space like a longer one.
+            Begun::Whole(bytes) if is_stream => {
+                let put = || put_packed(&**store, codec, Source::Bytes(bytes.clone()));
+                put_when_free(put).await?
             }
-        };
-        let stored = match codec {
-            Some(codec) => compress::put(&**store, codec, source).await?,
-            None => store.put(source).await?,
+            Begun::Whole(bytes) => put_packed(&**store, codec, Source::Bytes(bytes)).await?,
+            Begun::More { head, rest } => {
+                let mut chained = std::io::Cursor::new(head).chain(rest);
+                put_packed(&**store, codec, Source::Stream(&mut chained)).await?
+            }
         };
         if wish.kind == Kind::Postgres && stored.store != Kind::Postgres.name() {
             self.miss(Kind::Postgres);

@@ -7,7 +7,7 @@ use model::event::{Ending, StopRequested};
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::Raw;
 use model::status::RunStatus;
-use store::{Adoption, Message, MessageKey, OwnerId};
+use store::{Adoption, Message, MessageKey, OwnerId, Priority};
 use tokio::time::Instant;
 
 use crate::drive::{Extras, Order, Posted};
@@ -74,6 +74,18 @@ pub enum Control {
     },
 }
 
+impl Control {
+    /// Whether it may use the space that is reserved for control requests: on a full disk a run can be stopped.
+    pub fn priority(&self) -> Priority {
+        match self {
+            Self::Cancel { .. } | Self::Finalize { .. } | Self::Pause { .. } => Priority::Control,
+            Self::Resume | Self::Retry { .. } | Self::Patch(_) | Self::Signal { .. } => {
+                Priority::Normal
+            }
+        }
+    }
+}
+
 /// Why a request was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
@@ -91,7 +103,7 @@ impl Server {
     pub async fn control(&self, id: ExecutionId, control: Control) -> Result<(), ControlError> {
         let mut was_taken_back = false;
         for _ in 0..DRIVERS_MAX {
-            match self.adopt(id).await? {
+            match self.adopt(id, control.priority()).await? {
                 Adoption::Unknown => return Err(Error::NotFound(id).into()),
                 Adoption::HeldBy(owner) if was_taken_back => {
                     return Err(Error::Elsewhere(owner).into());
@@ -148,7 +160,7 @@ impl Server {
             to: id,
             body: Raw::of(&message(control.clone())),
         };
-        store.send(message).await?;
+        store.send(message, control.priority()).await?;
         let sent = Instant::now();
         let mut pause = LOOK_PAUSE;
         while store.is_pending(key).await? {
@@ -186,8 +198,8 @@ impl Server {
     }
 
     /// Takes a run that nobody drives any more. What its former workers held is offered again.
-    pub async fn adopt(&self, id: ExecutionId) -> Result<Adoption, Error> {
-        adopt(&self.shared, id).await
+    pub async fn adopt(&self, id: ExecutionId, priority: Priority) -> Result<Adoption, Error> {
+        adopt(&self.shared, id, priority).await
     }
 }
 
@@ -207,15 +219,19 @@ pub(crate) async fn switch(
 }
 
 /// Takes a run that nobody drives any more.
-pub(crate) async fn adopt(shared: &Shared, id: ExecutionId) -> Result<Adoption, Error> {
+pub(crate) async fn adopt(
+    shared: &Shared,
+    id: ExecutionId,
+    priority: Priority,
+) -> Result<Adoption, Error> {
     let known = shared.store.execution(id).await?;
     let former = known.and_then(|row| row.owner);
     if former.as_ref() == Some(&shared.owner) {
         return Ok(Adoption::Mine);
     }
-    let adoption = shared.store.adopt(id, &shared.owner).await?;
+    let adoption = shared.store.adopt(id, &shared.owner, priority).await?;
     if let (Adoption::Mine, Some(former)) = (&adoption, former) {
-        release_former(shared, id, &former).await?;
+        release_former(shared, id, &former, priority).await?;
         // It may have died between two decisions.
         shared.drive.go_on(id).await?;
     }
@@ -224,7 +240,12 @@ pub(crate) async fn adopt(shared: &Shared, id: ExecutionId) -> Result<Adoption, 
 
 /// The former driver is dead, and with it the workers in its process: that is an outage, not the work's fault. Workers
 /// in processes of their own live on, and so do their claims.
-async fn release_former(shared: &Shared, id: ExecutionId, former: &OwnerId) -> Result<(), Error> {
+async fn release_former(
+    shared: &Shared,
+    id: ExecutionId,
+    former: &OwnerId,
+    priority: Priority,
+) -> Result<(), Error> {
     let inside = format!("{former}/");
     for open in shared.store.open_commands(id).await? {
         let Some(worker) = open.worker else { continue };
@@ -237,7 +258,11 @@ async fn release_former(shared: &Shared, id: ExecutionId, former: &OwnerId) -> R
             lease_epoch: open.lease_epoch,
             is_strike: false,
         };
-        shared.drive.tell(id, input, Extras::default()).await?;
+        let extras = Extras {
+            priority,
+            ..Extras::default()
+        };
+        shared.drive.tell(id, input, extras).await?;
     }
     shared.drive.send(Order::Offered).await
 }

@@ -42,6 +42,10 @@ pub enum Error {
     Stopping,
 }
 
+/// What to do about a full disk.
+pub const FREE_SPACE: &str =
+    "`noetl gc` deletes expired results; `noetl cancel` stops a run that fills the disk";
+
 impl Error {
     /// The stable code shown to people.
     pub fn code(&self) -> &'static str {

@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::Shared;
 use crate::control;
-use crate::drive::{Extras, Posted};
+use crate::drive::{Extras, Posted, priority_of};
 use crate::error::Error;
 use crate::ingest;
 use crate::keychain::{KeychainError, asks_network};
@@ -246,7 +246,8 @@ async fn carry_out(
                 if !shared.takes_over {
                     return Ok(Taken::Left);
                 }
-                if control::adopt(shared, message.to).await? != Adoption::Mine {
+                let priority = priority_of(&input);
+                if control::adopt(shared, message.to, priority).await? != Adoption::Mine {
                     return Ok(Taken::Left);
                 }
             }

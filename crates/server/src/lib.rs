@@ -31,7 +31,7 @@ mod transport;
 pub use collect::{Collected, Collection, collect};
 pub use control::{Control, ControlError};
 pub use drive::{Assignments, Published};
-pub use error::Error;
+pub use error::{Error, FREE_SPACE};
 pub use keychain::{
     Fetch, FetchError, FetchRequest, Fetched, KeychainConfig, KeychainError, MasterKey, MasterKeys,
     Rotated, VaultConfig,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Input;
-use store::{MessageKey, OldRows, RemovedRows};
+use store::{MessageKey, OldRows, Priority, RemovedRows};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -136,7 +136,7 @@ async fn take_over(shared: Arc<Shared>) {
         match shared.store.abandoned().await {
             Ok(abandoned) => {
                 for execution in abandoned {
-                    if let Err(error) = control::adopt(&shared, execution).await {
+                    if let Err(error) = control::adopt(&shared, execution, Priority::Normal).await {
                         tracing::warn!(%execution, %error, "cannot take over; trying again");
                     }
                 }

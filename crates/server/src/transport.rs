@@ -13,7 +13,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId}
 use model::raw::Raw;
 use model::result_ref::{Resolved, ResultRef};
 use model::template::LoopPointer;
-use store::SessionHolder;
+use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
 use wire::{
     Ask, Claimed, Held, Pieces, PlaybookText, Pulse, Receipt, Report, Secret, SecretsAsk, Told,
@@ -109,7 +109,8 @@ impl InProcess {
                 }
                 Driver::Silent => return Err(unavailable(Error::Elsewhere(owner))),
                 Driver::Dead => {
-                    let adopted = control::adopt(&self.shared, command.execution).await;
+                    let adopted =
+                        control::adopt(&self.shared, command.execution, Priority::Normal).await;
                     adopted.map_err(unavailable)?;
                 }
             }

@@ -38,6 +38,18 @@ pub struct Commit {
     pub fences: Vec<Fence>,
     /// The state after these events, now and then.
     pub snapshot: Option<Snapshot>,
+    /// Whether it may use the space that is reserved for control requests.
+    pub priority: Priority,
+}
+
+/// What a write may use when the disk is full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// Nothing: it is refused.
+    #[default]
+    Normal,
+    /// The reserve of a store that has one: the write cancels or pauses a run, or ends one that was cancelled.
+    Control,
 }
 
 /// What the events of a new execution do not say.
@@ -187,6 +199,7 @@ impl Commit {
             foreign: Vec::new(),
             fences: Vec::new(),
             snapshot: None,
+            priority: Priority::Normal,
         }
     }
 

@@ -85,8 +85,17 @@ pub enum Error {
         name: &'static str,
     },
     /// No space is left.
-    #[error("no space is left for `{}`: free some, then go on", file.display())]
+    #[error("no space is left for `{}`: free some space", file.display())]
     Full {
+        /// The file.
+        file: PathBuf,
+    },
+    /// No space is left, and control requests have used the space that was reserved for them.
+    #[error(
+        "no space is left for `{}`, and the space reserved for cancel and pause is used up: free some space, then send the request again",
+        file.display()
+    )]
+    ReserveExhausted {
         /// The file.
         file: PathBuf,
     },
@@ -121,7 +130,7 @@ impl Error {
             Self::Pooler { .. } => "STORE_POOLER",
             Self::Address(_) => "STORE_ADDRESS",
             Self::NetworkFileSystem { .. } => "STORE_NETWORK_FILE_SYSTEM",
-            Self::Full { .. } => "STORE_FULL",
+            Self::Full { .. } | Self::ReserveExhausted { .. } => "STORE_FULL",
             Self::ReadOnly { .. } => "STORE_READ_ONLY",
             Self::Invariant(_) => "STORE_INVARIANT",
             Self::Malformed(_) => "STORE_MALFORMED_COMMIT",
@@ -135,6 +144,7 @@ impl Error {
             Self::Unavailable(_)
                 | Self::Unreachable { .. }
                 | Self::Full { .. }
+                | Self::ReserveExhausted { .. }
                 | Self::ReadOnly { .. }
         )
     }
@@ -144,6 +154,7 @@ impl Error {
     pub fn refused_write(&self) -> Option<Self> {
         match self {
             Self::Full { file } => Some(Self::Full { file: file.clone() }),
+            Self::ReserveExhausted { file } => Some(Self::ReserveExhausted { file: file.clone() }),
             Self::ReadOnly { file } => Some(Self::ReadOnly { file: file.clone() }),
             _ => None,
         }

@@ -28,6 +28,7 @@ mod watch;
 pub use access::{AccessId, AuditEntry, AuditOutcome, AuditRow, Held, OutboxRow, Peer, TokenRow};
 pub use commit::{
     CommandChange, Commit, Committed, Creation, Fence, Foreign, Issue, Key, Message, MessageKey,
+    Priority,
 };
 pub use error::{Cause, Error};
 pub use memory::{Clock, Memory};

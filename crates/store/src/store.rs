@@ -11,7 +11,7 @@ use model::id::{
 use model::time::Time;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::rows::{
     Adoption, Ask, CatalogEntry, Claim, ExecutionRow, Filter, LoopProgress, LostClaim, OldRows,
@@ -173,7 +173,7 @@ pub trait Store: Send + Sync {
     -> Result<Option<Time>, Error>;
 
     /// Sends a message from outside an execution; the same key again changes nothing, consumed or not.
-    async fn send(&self, message: Message) -> Result<(), Error>;
+    async fn send(&self, message: Message, priority: Priority) -> Result<(), Error>;
 
     /// Messages not consumed yet, oldest first: to executions that the owner drives, that nobody drives, or whose driver
     /// is dead; for new ones their sender's driver counts.
@@ -211,7 +211,12 @@ pub trait Store: Send + Sync {
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error>;
 
     /// Takes an execution that nobody drives, or whose driver is dead.
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error>;
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        priority: Priority,
+    ) -> Result<Adoption, Error>;
 
     /// Executions that go on, or should, and whose driver is dead or was never named, oldest first.
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error>;

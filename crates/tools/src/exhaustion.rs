@@ -5,6 +5,7 @@
 use std::error::Error as StdError;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use model::outcome::{ErrorKind, TaskError};
 use rustix::io::Errno;
@@ -84,6 +85,18 @@ pub(crate) fn exhausted(error: &io::Error) -> TaskError {
     TaskError {
         retryable: true,
         ..TaskError::new(ErrorKind::Unknown, HOST_EXHAUSTED, message)
+    }
+}
+
+/// The error of a call without an effect whose response could not be held for want of disk space.
+pub(crate) fn out_of_space(dir: &Path) -> TaskError {
+    let message = format!(
+        "the response broke off while it waited for disk space in `{}`; free some space",
+        dir.display()
+    );
+    TaskError {
+        retryable: true,
+        ..TaskError::new(ErrorKind::Storage, HOST_EXHAUSTED, message)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::hand::{Hand, Trouble};
 use crate::lease::Order;
@@ -36,15 +37,22 @@ impl<'h> HostWait<'h> {
             self.hand.lease.tell(Order::Abandon);
             return Err(Trouble::Interrupted);
         }
-        self.again(why).await
+        let paused = self.hand.lease.paused();
+        self.again_unless(paused, why).await
     }
 
-    /// Waits before something is stored again. It is not given back: the task would run a second time.
-    pub(crate) async fn again(&mut self, why: &str) -> Result<(), Trouble> {
+    /// Waits before a result is stored again. It is not given back, and a pause does not end the wait: the task would run
+    /// a second time.
+    pub(crate) async fn for_space(&mut self, why: &str) -> Result<(), Trouble> {
+        let stopped = self.hand.lease.stopped();
+        self.again_unless(stopped, why).await
+    }
+
+    async fn again_unless(&mut self, end: &CancellationToken, why: &str) -> Result<(), Trouble> {
         tracing::warn!(command = %self.hand.lease.id, why, "waiting for this machine");
         tokio::select! {
             () = self.backoff.wait() => Ok(()),
-            () = self.hand.lease.paused().cancelled() => Err(Trouble::Interrupted),
+            () = end.cancelled() => Err(Trouble::Interrupted),
         }
     }
 }

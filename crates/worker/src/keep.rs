@@ -10,11 +10,11 @@ use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
 use model::size::is_within;
 use model::template::{Data, Loaded};
 use pipeline::Settled;
-use results::{Bodies, Keeper, Kept, Limits, MissingPaths, Place};
+use results::{Bodies, Keeper, LargeResult, MissingPaths, Place};
 use serde_json::Value;
 
 use crate::exhaustion::HostWait;
-use crate::hand::Hand;
+use crate::hand::{Hand, Trouble};
 use crate::logs::{LogLine, LogStream};
 use crate::secrets::MaskedBodies;
 
@@ -22,25 +22,30 @@ use crate::secrets::MaskedBodies;
 const AT_HAND_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The outcome as the log keeps it: a large result as a reference, one that is too large as a failure.
-pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome) -> Outcome {
+pub(crate) async fn outcome(
+    hand: &Hand,
+    task: &Task,
+    at: &At,
+    outcome: Outcome,
+) -> Result<Outcome, Trouble> {
     let Outcome::Ok(mut success) = outcome else {
-        return outcome;
+        return Ok(outcome);
     };
     if let Some(reference) = &mut success.reference {
         // The tool stored it as it came; its life begins now.
         reference.expires_at = task.result.ttl.map(|ttl| hand.now().after(ttl));
-        return Outcome::Ok(success);
+        return Ok(Outcome::Ok(success));
     }
     let selection = match results::select(&success.result, &task.result) {
         Ok(selection) => selection,
-        Err(error) => return Outcome::error(failure(&error)),
+        Err(error) => return Ok(Outcome::error(failure(&error))),
     };
     warn_of_missing(hand, task, at, &selection.missing);
     let payload_max = usize::try_from(payload_bytes_max(hand)).unwrap_or(usize::MAX);
     let inline_max = inline_bytes_max(task);
     if is_within(&success.result, inline_max.min(payload_max)) {
         success.selected = selection.fields;
-        return Outcome::Ok(success);
+        return Ok(Outcome::Ok(success));
     }
     if !is_within(&success.result, payload_max) {
         let message = format!(
@@ -51,15 +56,16 @@ pub(crate) async fn outcome(hand: &Hand, task: &Task, at: &At, outcome: Outcome)
             retryable: false,
             ..TaskError::new(ErrorKind::Storage, "LIMIT_PAYLOAD", message)
         };
-        return Outcome::error(error);
+        return Ok(Outcome::error(error));
     }
     let value = std::mem::take(&mut success.result);
     match store(hand, at, value, &task.result).await {
         Ok(reference) => {
             success.reference = Some(Box::new(reference));
-            Outcome::Ok(success)
+            Ok(Outcome::Ok(success))
         }
-        Err(error) => Outcome::error(error),
+        Err(Trouble::Failed(error)) => Ok(Outcome::error(*error)),
+        Err(Trouble::Interrupted) => Err(Trouble::Interrupted),
     }
 }
 
@@ -129,7 +135,7 @@ pub(crate) fn inline_bytes_max(task: &Task) -> usize {
 
 /// Stores the large values among a task's writes and puts references in their place, in the writes and in the event
 /// that records them.
-pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Result<(), TaskError> {
+pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Result<(), Trouble> {
     let large = settled.writes.large_values();
     if large.is_empty() {
         return Ok(());
@@ -150,39 +156,28 @@ pub(crate) async fn writes(hand: &Hand, at: &At, settled: &mut Settled) -> Resul
     Ok(())
 }
 
-/// Stores a body, whatever its size. One that is not too large stays at hand for what reads it next.
+/// Stores a body, whatever its size; where the disk is full, it waits for space. One that is not too large stays at
+/// hand for what reads it next.
 pub(crate) async fn store(
     hand: &Hand,
     at: &At,
     value: Value,
     control: &ResultControl,
-) -> Result<ResultRef, TaskError> {
+) -> Result<ResultRef, Trouble> {
     let at_hand = is_within(&value, AT_HAND_BYTES_MAX).then(|| value.clone());
     let place = Place {
         execution: hand.execution(),
         at,
         now: hand.now(),
     };
-    let limits = Limits {
-        inline_bytes_max: 0,
-    };
+    let large = LargeResult::new(value, control).map_err(|error| failure(&error))?;
     let bodies = hand.shared.config.bodies.as_ref();
     let mut wait = HostWait::new(hand);
-    let mut value = value;
     let reference = loop {
-        match (
-            results::keep(bodies, value, control, place, limits).await,
-            &at_hand,
-        ) {
-            (Ok(Kept::Ref(reference)), _) => break *reference,
-            (Ok(Kept::Inline(_)), _) => unreachable!("no JSON text has zero bytes"),
-            // The task is done, and only its result waits for room.
-            (Err(error @ results::Error::Full { .. }), Some(again)) => {
-                let waited = wait.again(&error.to_string()).await;
-                waited.map_err(|_| failure(&error))?;
-                value = again.clone();
-            }
-            (Err(error), _) => return Err(failure(&error)),
+        match large.store(bodies, place).await {
+            // The task is done, and only its result waits for space.
+            Err(error @ results::Error::Full { .. }) => wait.for_space(&error.to_string()).await?,
+            stored => break stored.map_err(|error| failure(&error))?,
         }
     };
     if let Some(value) = at_hand {

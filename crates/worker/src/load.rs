@@ -208,7 +208,12 @@ where
     let mut backoff = Backoff::default();
     let mut tries = 1;
     loop {
-        match read().await {
+        let read = tokio::select! {
+            read = read() => read,
+            // A copy may wait for disk space.
+            () = hand.lease.stopped().cancelled() => return Err(Trouble::Interrupted),
+        };
+        match read {
             Ok(value) => return Ok(value),
             Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
                 tracing::debug!(%error, uri = reference.uri, "a body has to wait");

@@ -34,11 +34,15 @@ impl Pipeline<'_> {
         let meta = outcome.meta_mut();
         meta.entry("duration_ms").or_insert_with(|| took.into());
         meta.entry("attempt").or_insert_with(|| run.attempt.into());
-        let outcome = keep::outcome(self.hand, run.task, &at, outcome).await;
+        let outcome = keep::outcome(self.hand, run.task, &at, outcome).await?;
         self.scope.loaded = self.hand.loaded();
         let (mut settled, mut outcome) = self.judge(run, outcome).await?;
-        if let Err(error) = keep::writes(self.hand, &at, &mut settled).await {
-            (settled, outcome) = self.judge(run, Outcome::error(error)).await?;
+        match keep::writes(self.hand, &at, &mut settled).await {
+            Ok(()) => {}
+            Err(Trouble::Failed(error)) => {
+                (settled, outcome) = self.judge(run, Outcome::error(*error)).await?;
+            }
+            Err(Trouble::Interrupted) => return Err(Trouble::Interrupted),
         }
         if let Some(error) = settled.too_large() {
             let place = self.place();

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use model::id::ExecutionId;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::{ResultControl, Task};
-use model::result_ref::ResultRef;
+use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
+use model::size::is_within;
 use model::time::Time;
 use pipeline::Settled;
-use results::{Bodies, Error, Limits, Place, Source, Stored};
+use results::{Bodies, Error, LargeResult, Place, Source, Stored};
 use serde_json::{Map, Value};
 use sha2::Digest as _;
 use store::Memory;
@@ -98,12 +99,13 @@ impl Kept {
         };
         let value = std::mem::take(&mut success.result);
         let selection = results::select(&value, &task.result);
-        match self.keep(owner, value, &task.result, Limits::default()) {
-            Ok(results::Kept::Inline(value)) => {
-                success.result = value;
-                success.selected = selection.unwrap_or_default().fields;
-            }
-            Ok(results::Kept::Ref(reference)) => success.reference = Some(reference),
+        if is_within(&value, inline_bytes_max(task)) {
+            success.result = value;
+            success.selected = selection.unwrap_or_default().fields;
+            return Outcome::Ok(success);
+        }
+        match self.store(owner, value, &task.result) {
+            Ok(reference) => success.reference = Some(Box::new(reference)),
             Err(error) => {
                 let message = error.to_string();
                 return Outcome::error(TaskError::new(ErrorKind::Storage, error.code(), message));
@@ -118,12 +120,8 @@ impl Kept {
             let mut at = owner.at.clone();
             at.task = at.task.map(|task| format!("{task}/set/{key}").into());
             let whole = std::mem::take(value);
-            let limits = Limits {
-                inline_bytes_max: 0,
-            };
             let part = Owner { at: &at, ..owner };
-            let kept = self.keep(part, whole, &ResultControl::default(), limits);
-            if let Ok(results::Kept::Ref(reference)) = kept {
+            if let Ok(reference) = self.store(part, whole, &ResultControl::default()) {
                 *value = serde_json::to_value(&reference).expect("a reference is plain data");
             }
         }
@@ -133,29 +131,29 @@ impl Kept {
     /// A loop's elements as a body.
     pub(crate) fn elements(&self, owner: Owner<'_>, elements: Value) -> ResultRef {
         let total = elements.as_array().map_or(0, Vec::len);
-        let limits = Limits {
-            inline_bytes_max: 0,
-        };
-        let kept = self.keep(owner, elements, &ResultControl::default(), limits);
-        let Ok(results::Kept::Ref(mut reference)) = kept else {
-            unreachable!("nothing is kept inline")
-        };
+        let stored = self.store(owner, elements, &ResultControl::default());
+        let mut reference = stored.expect("memory takes every body");
         reference.extracted.insert("total".to_owned(), total.into());
-        *reference
+        reference
     }
 
-    fn keep(
+    fn store(
         &self,
         owner: Owner<'_>,
         value: Value,
         control: &ResultControl,
-        limits: Limits,
-    ) -> Result<results::Kept, Error> {
+    ) -> Result<ResultRef, Error> {
         let place = Place {
             execution: owner.execution,
             at: owner.at,
             now: owner.now,
         };
-        now(results::keep(self, value, control, place, limits))
+        now(LargeResult::new(value, control)?.store(self, place))
     }
+}
+
+/// How much of a task's result stays inline.
+fn inline_bytes_max(task: &Task) -> usize {
+    let asked = task.result.inline_bytes_max.unwrap_or(u64::MAX);
+    usize::try_from(asked).map_or(INLINE_BYTES_MAX, |asked| asked.min(INLINE_BYTES_MAX))
 }

@@ -1,7 +1,7 @@
 //! What goes wrong with stores elsewhere: refusals, silence, uploads that break off, full disks, and stores nobody configured.
 
-use std::process::Command;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,12 +11,16 @@ use results::{
 };
 use tempfile::TempDir;
 use tests::peers::{Gcs, Nats, Proxy, S3};
+use tests::small_disk::SmallDisk;
 use tokio::sync::Notify;
 
 use crate::faults::Passing;
 use crate::stores::{nats_config, nothing, wishing};
 
 const MIB: usize = 1024 * 1024;
+
+/// How long a test waits for what must happen by itself.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 fn in_gcs(gcs: &Gcs, port: u16, dir: &TempDir) -> crate::stores::Wishing {
     let config = StoresConfig {
@@ -240,54 +244,41 @@ async fn the_cache_answers_while_the_bucket_is_away_and_is_not_needed() {
     }
 }
 
-/// A disk of its own, which is as good as full.
-struct Full(TempDir);
-
-impl Full {
-    /// None where the tests may not mount one; the directory's own tests write to `/dev/full` then.
-    fn mount() -> Option<Self> {
-        let dir = TempDir::new().unwrap();
-        let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
-            .arg(dir.path());
-        let mounted = mount.output().is_ok_and(|done| done.status.success());
-        mounted.then_some(Self(dir))
-    }
-}
-
-impl Drop for Full {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_said_and_what_fits_is_taken_again() {
-    let Some(full) = Full::mount() else { return };
+async fn a_full_disk_refuses_bytes_and_makes_a_stream_wait() {
     let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
+    let disk = SmallDisk::mount(dir.path());
     let config = StoresConfig {
-        dir: Some(full.0.path().join("shared")),
+        dir: Some(disk.path("shared")),
         gcs: Some(gcs.config()),
-        scratch: full.0.path().join("scratch"),
+        scratch: disk.path("scratch"),
         ..nothing(&dir)
     };
+    let shared = wishing(&config, &dir, Kind::Pvc, Packing::Plain);
+    let filler = disk.fill();
+    let refused = shared.put(Source::Bytes(noise(1000))).await.unwrap_err();
+    let refused = (refused.code(), refused.is_retryable());
+    assert_eq!(refused, ("STORAGE_FULL", true));
+    drop(filler);
+    let stored = shared.put(Source::Bytes(noise(1000))).await.unwrap();
+    assert!(shared.get(&reference(&stored)).await.is_ok());
     for kind in [Kind::Pvc, Kind::Gcs] {
-        let bodies = wishing(&config, &dir, kind, Packing::Plain);
-        let body = noise(3 * MIB);
-        let error = bodies
-            .put(Source::Stream(&mut &body[..]))
-            .await
-            .unwrap_err();
-        assert_eq!(
-            (error.code(), error.is_retryable()),
-            ("STORAGE_FULL", true),
-            "{error:?}"
-        );
-        let stored = bodies.put(Source::Bytes(noise(1000))).await.unwrap();
-        assert!(bodies.get(&reference(&stored)).await.is_ok());
+        for count in [1000, 3 * MIB] {
+            let bodies = wishing(&config, &dir, kind, Packing::Plain);
+            let (body, filler) = (noise(count), disk.fill());
+            let mut stream = &body[..];
+            let mut putting = std::pin::pin!(bodies.put(Source::Stream(&mut stream)));
+            let begin = |context: &mut Context<'_>| {
+                assert!(putting.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            };
+            std::future::poll_fn(begin).await;
+            drop(filler);
+            let stored = tokio::time::timeout(WAIT_MAX, putting).await;
+            let stored = stored.expect("there is space again").unwrap();
+            assert!(bodies.get(&reference(&stored)).await.unwrap() == body);
+        }
     }
-    assert_eq!(gcs.counts(), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,17 +2,14 @@
 //! there is room. A read-only disk can be read.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::process::Stdio;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::binary::Desk;
 use tests::serving::line;
+use tests::small_disk::{SmallDisk, on_read_only_disk, require_mounts};
 
-use crate::small_disk::{Filler, on_read_only_disk, on_small_disk, require_mounts};
-
-/// What is answered at once does not wait for anything; the time is that of a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(10);
+use crate::disk_server::DiskServer;
 
 const WAITS: &str = r"
 apiVersion: noetl.io/v2
@@ -35,100 +32,31 @@ workflow:
     tool: {kind: shell, command: 'echo done'}
 ";
 
-struct Server {
-    child: Child,
-    url: String,
-    http: reqwest::Client,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
-    fn start(desk: &Desk) -> Self {
-        let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
-        let mut command = on_small_disk(desk, &args);
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let ready = line(&mut said, "serving");
-        let url = ready.split_whitespace().nth(1).unwrap().to_owned();
-        // What it says later is read and dropped, so that it never waits for a reader.
-        std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(drop));
-        // Another test of this process may have done so before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().timeout(AT_ONCE).build().unwrap();
-        Self { child, url, http }
-    }
-
-    async fn post(&self, path: &str, body: Value) -> (u16, Value) {
-        let url = format!("{}{path}", self.url);
-        let answer = self.http.post(url).json(&body).send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap())
-    }
-
-    async fn get(&self, path: &str) -> (u16, Value) {
-        let answer = self.http.get(format!("{}{path}", self.url)).send().await;
-        let answer = answer.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap())
-    }
-
-    /// Asks until the answer has this status.
-    async fn until(&self, path: &str, status: u16) -> Value {
-        for _ in 0..2_000 {
-            let (found, body) = self.get(path).await;
-            if found == status {
-                return body;
-            }
-        }
-        panic!("`{path}` never answered {status}");
-    }
-
-    async fn execute(&self) -> (u16, Value) {
-        self.post("/api/execute", json!({"path": "tests/waits"}))
-            .await
-    }
-
-    async fn runs(&self) -> Vec<Value> {
-        let (status, body) = self.get("/api/executions").await;
-        assert_eq!(status, 200, "{body}");
-        body["executions"].as_array().unwrap().clone()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_room() {
-    require_mounts();
     let desk = Desk::new();
-    let server = Server::start(&desk);
-    let registered = server.post("/api/catalog/register", json!({"content": WAITS}));
-    assert!(registered.await.0 < 300);
-    let (status, first) = server.execute().await;
-    assert!(status < 300, "{first}");
-    let id = first["execution_id"].as_str().unwrap().to_owned();
-    let cancel = format!("/api/executions/{id}/cancel");
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(WAITS).await;
+    let id = server.start_run("tests/waits").await;
 
-    let filler = Filler::new(&desk, server.child.id());
-    let (status, refused) = server.execute().await;
+    let filler = disk.fill();
+    let before = server.refused_commits().await;
+    let (status, refused) = server.execute("tests/waits").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
-    let (status, refused) = server.post(&cancel, json!({})).await;
-    assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
+    let after = server.refused_commits().await;
+    assert_eq!(after, before + 1, "it was tried again before the answer");
     let (status, ready) = server.get("/readyz").await;
     assert_eq!((status, &ready["code"]), (507, &json!("STORE_FULL")));
     assert!(ready["detail"].as_str().unwrap().contains("noetl.db"));
 
     drop(filler);
-    server.until("/readyz", 200).await;
+    server.get_ready().await;
     let runs = server.runs().await;
     assert_eq!(runs.len(), 1, "what was refused took effect: {runs:?}");
     assert_eq!(runs[0]["status"], "RUNNING");
-    let (status, second) = server.execute().await;
-    assert!(status < 300, "{second}");
-    let (status, cancelled) = server.post(&cancel, json!({})).await;
+    server.start_run("tests/waits").await;
+    let (status, cancelled) = server.cancel(&id).await;
     assert!(status < 300, "{cancelled}");
     let runs = server.runs().await;
     assert_eq!(runs.len(), 2, "{runs:?}");
@@ -136,17 +64,17 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
 
 #[test]
 fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
-    require_mounts();
     let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
     desk.write("two.yaml", TWO_STEPS);
-    let mut command = on_small_disk(&desk, &["run", "two.yaml", "--store", "kept"]);
+    let mut command = disk.command(&desk, &["run", "two.yaml", "--store", "kept"]);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     while !desk.path("begun").exists() {
         assert_eq!(child.try_wait().unwrap(), None, "it ended too early");
         std::thread::yield_now();
     }
-    let filler = Filler::new(&desk, child.id());
+    let filler = disk.fill();
     desk.write("go", "");
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let full = line(&mut said, "STORE_FULL");

@@ -8,6 +8,8 @@
 mod damage;
 mod descriptors;
 mod disk;
+mod disk_bodies;
+mod disk_control;
+mod disk_server;
 mod memory;
 mod programs;
-mod small_disk;

@@ -159,7 +159,11 @@ async fn what_was_said_to_the_run_of_a_dead_server_is_taken_up_by_another() {
         to: id,
         body: model::raw::Raw::of(&cancel),
     };
-    other.store.send(message).await.expect("the store answers");
+    other
+        .store
+        .send(message, store::Priority::Control)
+        .await
+        .expect("the store answers");
     drop(driver);
     let is_cancelled = async {
         loop {

@@ -15,7 +15,7 @@ use model::time::Time;
 use store::{
     AccessId, Adoption, Ask, AuditEntry, AuditRow, CatalogEntry, Claim, Commit, Committed, Error,
     ExecutionRow, Filter, Foreign, Held, LoopProgress, LostClaim, Message, MessageKey, OldRows,
-    OpenCommand, OutboxRow, OwnerId, Peer, Rebuilt, Recorded, RemovedRows, ResultRow,
+    OpenCommand, OutboxRow, OwnerId, Peer, Priority, Rebuilt, Recorded, RemovedRows, ResultRow,
     SessionHolder, Sqlite, StepState, Store, TokenRow, WorkerSession,
 };
 
@@ -217,8 +217,8 @@ impl<S: Store> Store for Stored<S> {
     ) -> Result<Option<Time>, Error> {
         self.inner.next_timer(owner, until).await
     }
-    async fn send(&self, message: Message) -> Result<(), Error> {
-        held(self.inner.send(message)).await
+    async fn send(&self, message: Message, priority: Priority) -> Result<(), Error> {
+        held(self.inner.send(message, priority)).await
     }
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
         self.inner.inbox(owner, limit).await
@@ -251,8 +251,13 @@ impl<S: Store> Store for Stored<S> {
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
         self.inner.catalog().await
     }
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
-        held(self.inner.adopt(id, me)).await
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        priority: Priority,
+    ) -> Result<Adoption, Error> {
+        held(self.inner.adopt(id, me, priority)).await
     }
     async fn abandoned(&self) -> Result<Vec<ExecutionId>, Error> {
         self.inner.abandoned().await

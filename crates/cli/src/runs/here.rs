@@ -10,7 +10,7 @@ use model::status::RunStatus;
 use model::time::Time;
 use results::Pieces;
 use server::{Control, ControlError, Published, ResultAddress};
-use store::{Adoption, ExecutionRow};
+use store::{Adoption, ExecutionRow, Priority};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -62,7 +62,8 @@ impl<'a> DrivenHere<'a> {
     ) -> Result<Self, Problem> {
         let since = session.log.store.now();
         let published = session.server.watch();
-        let adoption = session.server.adopt(row.id).await?;
+        let priority = word.as_ref().map_or(Priority::Normal, Control::priority);
+        let adoption = session.server.adopt(row.id, priority).await?;
         if let Some(word) = word {
             let is_resume = matches!(word, Control::Resume);
             match session.server.control(row.id, word).await {
@@ -152,7 +153,7 @@ impl Driven for DrivenHere<'_> {
     /// Drives the run here if the process that drove it is gone.
     async fn look(&mut self) -> Result<(), Problem> {
         if self.adoption != Adoption::Mine {
-            self.adoption = self.session.server.adopt(self.id).await?;
+            self.adoption = self.session.server.adopt(self.id, Priority::Normal).await?;
             self.work()?;
         }
         Ok(())

@@ -13,6 +13,7 @@ use super::hold::{Cache, Found};
 use crate::bodies::{address, within};
 use crate::files::pieces;
 use crate::objects::Objects;
+use crate::space::WhenFull;
 use crate::stage::{Staged, stage};
 use crate::{Bodies, Error, Reading, Source, Stored};
 
@@ -54,7 +55,7 @@ impl Cached {
         }
         let reading = self.tier.bodies().read(reference, None).await?;
         let mut reader = StreamReader::new(reading.pieces);
-        let staged = stage(&self.cache.fresh(), &mut reader).await;
+        let staged = stage(&self.cache.fresh(), &mut reader, WhenFull::Refuse).await;
         let staged = staged.map_err(|error| match error {
             // A store tells its own trouble through the pieces.
             Error::Interrupted(error) => match error.downcast() {
@@ -83,7 +84,7 @@ impl Bodies for Cached {
                 self.cache.admit(&stored.sha256, bytes).await;
                 return Ok(stored);
             }
-            Source::Stream(reader) => stage(&self.cache.fresh(), reader).await?,
+            Source::Stream(reader) => stage(&self.cache.fresh(), reader, WhenFull::Wait).await?,
         };
         let stored = self.tier.put_staged(&staged).await?;
         self.cache.adopt(staged).await;

@@ -12,7 +12,6 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt as _, BufReader, ReadBuf};
 use model::result_ref::STORED_SHA256;
 
 use super::unpack::STORED_BYTES;
-use crate::stage::HELD_BYTES_MAX;
 use crate::wish::Codec;
 use crate::{Bodies, Error, Source, Stored, sha256};
 
@@ -40,21 +39,27 @@ pub(crate) async fn put(
     body: Source<'_>,
 ) -> Result<Stored, Error> {
     match body {
-        Source::Bytes(bytes) if bytes.len() <= HELD_BYTES_MAX => {
+        Source::Bytes(bytes) => {
             let packed = whole(codec, &bytes).await?;
             let stored = store.put(Source::Bytes(packed)).await?;
             Ok(wrapped(stored, codec, sha256(&bytes), bytes.len() as u64))
         }
-        Source::Bytes(bytes) => stream(store, codec, &mut &bytes[..]).await,
         Source::Stream(reader) => stream(store, codec, reader).await,
     }
 }
 
 async fn whole(codec: Codec, bytes: &[u8]) -> Result<Bytes, Error> {
-    let mut packed = Vec::with_capacity(bytes.len() / 2);
-    let packing = encoder(codec, bytes).read_to_end(&mut packed).await;
-    packing.map_err(Error::Interrupted)?;
-    Ok(packed.into())
+    let mut packed = Vec::new();
+    let mut packing = encoder(codec, bytes);
+    loop {
+        let mut block = (&mut packing).take(BLOCK_BYTES as u64);
+        let read = block.read_to_end(&mut packed).await;
+        if read.map_err(Error::Interrupted)? == 0 {
+            return Ok(packed.into());
+        }
+        // A large body must not keep its thread from other work.
+        tokio::task::yield_now().await;
+    }
 }
 
 async fn stream(

@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Kept, Limits, Local, Place, keep};
+use crate::{LargeResult, Local, Place};
 
 fn keeper(dir: &TempDir, control: ResultControl) -> Keeper {
     Keeper {
@@ -53,12 +53,10 @@ async fn a_text_that_passes_is_kept_like_a_value_that_is_held() {
             now: Time(0),
         };
         let bodies = keeper.bodies.as_ref();
-        let held = keep(bodies, value.clone(), &control, place, Limits::default()).await;
-        let Kept::Ref(held) = held.unwrap() else {
-            panic!("it is larger than the cap")
-        };
+        let held = LargeResult::new(value.clone(), &control).unwrap();
+        let held = held.store(bodies, place).await.unwrap();
         let uri = held.uri.clone();
-        assert_eq!(ResultRef { uri, ..streamed }, *held);
+        assert_eq!(ResultRef { uri, ..streamed }, held);
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, Tries};
 use crate::bodies::address;
+use crate::space::WhenFull;
 use crate::stage::{Staged, stage};
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored};
@@ -83,7 +84,11 @@ impl NatsObjects {
         }
         // A chunk that is lost is waited for without end.
         let patience = self.connection.silence_max * patience(reference.meta.bytes);
-        let staged = timeout(patience, stage(&self.scratch, &mut object)).await;
+        let staged = timeout(
+            patience,
+            stage(&self.scratch, &mut object, WhenFull::Refuse),
+        )
+        .await;
         let staged = staged.map_err(|elapsed| self.connection.away(elapsed))?;
         staged.map_err(|error| match error {
             Error::Interrupted(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -146,7 +151,7 @@ impl Bodies for NatsObjects {
     async fn put(&self, body: Source<'_>) -> Result<Stored, Error> {
         let staged = match body {
             Source::Bytes(bytes) => Staged::memory(bytes),
-            Source::Stream(reader) => stage(&self.scratch, reader).await?,
+            Source::Stream(reader) => stage(&self.scratch, reader, WhenFull::Wait).await?,
         };
         let name = name(&staged.sha256);
         let mut tries = Tries::new();

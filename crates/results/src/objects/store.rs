@@ -21,6 +21,7 @@ use super::upload::{Unsent, parts, whole};
 use crate::bodies::address;
 use crate::config::{GcsConfig, S3Config};
 use crate::hashing::Hashing;
+use crate::space::WhenFull;
 use crate::stage::{Held, Staged, stage};
 use crate::wish::Kind;
 use crate::{Bodies, Error, Reading, Source, Stored, sha256};
@@ -96,7 +97,7 @@ impl Objects {
         let found = self.client.get(&key).await.map_err(named)?;
         let pieces = found.into_stream().map_err(io::Error::other);
         let mut reader = StreamReader::new(Box::pin(pieces));
-        let staged = stage(&self.scratch, &mut reader).await;
+        let staged = stage(&self.scratch, &mut reader, WhenFull::Refuse).await;
         let staged = staged.map_err(|error| self.broken(error))?;
         if staged.sha256 == sha256 {
             return Ok(staged);
@@ -183,7 +184,7 @@ impl Bodies for Objects {
                 sent.map_err(|unsent| self.unsent(unsent))?;
                 return Ok(self.stored(&hash, count));
             }
-            Source::Stream(reader) => stage(&self.scratch, reader).await?,
+            Source::Stream(reader) => stage(&self.scratch, reader, WhenFull::Wait).await?,
         };
         self.put_staged(&staged).await
     }

@@ -9,7 +9,7 @@ use utoipa::openapi::{Content, RefOr, ResponseBuilder, Responses};
 use wire::api::Problem;
 
 use crate::control::ControlError;
-use crate::error::Error;
+use crate::error::{Error, FREE_SPACE};
 use crate::keychain::KeychainError;
 use crate::submit::SubmitError;
 use crate::tokens::TokenError;
@@ -120,7 +120,7 @@ impl From<Error> for ApiError {
             Error::NotFound(_) | Error::NoPlaybook(_) | Error::NoVersion { .. } => {
                 StatusCode::NOT_FOUND
             }
-            Error::Store(store::Error::Full { .. })
+            Error::Store(store::Error::Full { .. } | store::Error::ReserveExhausted { .. })
             | Error::Body(::results::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Error::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
@@ -135,7 +135,11 @@ impl From<Error> for ApiError {
         if status.is_server_error() {
             tracing::warn!(%error, "a request could not be carried out");
         }
-        Self::new(status, error.code(), error.to_string())
+        let refused = Self::new(status, error.code(), error.to_string());
+        match status {
+            StatusCode::INSUFFICIENT_STORAGE => refused.remedy(FREE_SPACE),
+            _ => refused,
+        }
     }
 }
 

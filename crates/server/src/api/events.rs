@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use model::id::{CommandId, LeaseEpoch, Name, WorkerId};
 use serde::Deserialize;
 use serde_json::json;
+use store::Priority;
 use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus, EventAnswer};
 use wire::{FORWARDED, Held, Report, Transport, WireEvent};
 
@@ -340,7 +341,9 @@ async fn take(
                     .map_err(passed_on),
                 Driver::Silent => Err(Error::Elsewhere(owner).into()),
                 Driver::Dead => {
-                    api.server.adopt(request.execution_id).await?;
+                    api.server
+                        .adopt(request.execution_id, Priority::Normal)
+                        .await?;
                     let detail = "the execution changes hands; say it again";
                     Err(ApiError::unavailable(detail))
                 }

@@ -7,7 +7,7 @@ use engine::{Decision, Input};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::Raw;
 use model::status::RunStatus;
-use store::{Commit, Committed, Fence, Message, MessageKey, Snapshot};
+use store::{Commit, Committed, Fence, Message, MessageKey, Priority, Snapshot};
 use tokio::time::Instant;
 use wire::{Told, Verdict};
 
@@ -54,6 +54,7 @@ impl Drive {
             return;
         };
         self.gathering.insert(execution);
+        let priority = slot.priority(&waiting);
         slot.remember(&decision);
         let command = match &waiting.input {
             Input::Report(report) => Some(report.command),
@@ -69,12 +70,10 @@ impl Drive {
         let gathered = slot
             .gathered
             .get_or_insert_with(|| Gathered::new(execution, state));
+        gathered.commit.priority = priority;
         if state.is_none() {
-            gathered.commit.creation.name = Some(
-                slot.net
-                    .as_ref()
-                    .map_or_else(|| "".into(), |net| net.playbook.name.clone()),
-            );
+            let name = slot.net.as_ref().map(|net| net.playbook.name.clone());
+            gathered.commit.creation.name = Some(name.unwrap_or_else(|| "".into()));
             gathered.commit.creation.owner = Some(self.shared.owner.clone());
         }
         let more = decision.more;
@@ -281,6 +280,9 @@ impl Drive {
         }
         queue.append(&mut slot.queue);
         slot.queue = queue;
+        if matches!(why, NotDone::Unwritten(_)) {
+            slot.put_control_first();
+        }
         // Until it is loaded anew nothing is decided, assigned or built from what is in memory.
         slot.state = None;
         slot.offers_again = true;
@@ -497,10 +499,13 @@ fn count(outcome: &Outcome) {
 }
 
 impl Slot {
-    /// Rides a snapshot along when enough has happened since the last.
+    /// Rides a snapshot along when enough has happened since the last; not with what has to fit into the reserve.
     fn snapshot_if_due(&mut self) {
-        let Some(state) = &self.state else { return };
-        if state.seq.0 < self.snapshot_seq.0 + SNAPSHOT_EVERY {
+        let (Some(state), Some(gathered)) = (&self.state, &mut self.gathered) else {
+            return;
+        };
+        let is_due = state.seq.0 >= self.snapshot_seq.0 + SNAPSHOT_EVERY;
+        if !is_due || gathered.commit.priority == Priority::Control {
             return;
         }
         if let Some(bytes) = snapshot::write(state) {
@@ -510,9 +515,7 @@ impl Slot {
                 seq: state.seq,
                 bytes,
             };
-            if let Some(gathered) = &mut self.gathered {
-                gathered.commit.snapshot = Some(snapshot);
-            }
+            gathered.commit.snapshot = Some(snapshot);
         }
     }
 }

@@ -54,6 +54,10 @@ impl Drive {
                 }
                 return;
             }
+            if !slot.may_join_gathered(waiting) {
+                slot.waits_for_commit = true;
+                return;
+            }
             let Some((net, input)) = slot.decided_with(waiting) else {
                 return;
             };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use model::id::{CommandId, LeaseEpoch, WorkerId};
-use store::OwnerId;
+use store::{OwnerId, Priority};
 use wire::Claimed;
 
 use crate::Shared;
@@ -79,7 +79,9 @@ async fn ask(
         }
         Ok(Driver::Dead) => {
             for (command, _) in commands {
-                if let Err(error) = control::adopt(shared, command.execution).await {
+                if let Err(error) =
+                    control::adopt(shared, command.execution, Priority::Normal).await
+                {
                     tracing::warn!(%command, %error, "cannot take over from a dead server");
                 }
             }

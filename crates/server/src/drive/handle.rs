@@ -7,7 +7,7 @@ use engine::{Input, Net, Refusal, Submit};
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId};
 use model::status::RunStatus;
-use store::MessageKey;
+use store::{MessageKey, Priority};
 use tokio::sync::{mpsc, oneshot};
 use wire::{Claimed, Told, Verdict};
 
@@ -76,6 +76,8 @@ pub(crate) struct Extras {
     pub(crate) switch: Option<Box<Registered>>,
     /// The playbook that a submission starts.
     pub(crate) net: Option<Arc<Net>>,
+    /// Whether it may use the space that is reserved for control requests.
+    pub(crate) priority: Priority,
 }
 
 impl Extras {
@@ -85,6 +87,14 @@ impl Extras {
             consumed,
             ..Self::default()
         }
+    }
+}
+
+/// Whether an input by itself may use the space that is reserved for control requests.
+pub(crate) fn priority_of(input: &Input) -> Priority {
+    match input {
+        Input::Cancel(_) | Input::Pause { .. } => Priority::Control,
+        _ => Priority::Normal,
     }
 }
 

@@ -16,4 +16,4 @@ mod slot;
 
 pub(crate) use actor::run;
 pub use handle::{Assignments, Published};
-pub(crate) use handle::{Extras, Handle, Hands, Order, Posted, channel};
+pub(crate) use handle::{Extras, Handle, Hands, Order, Posted, channel, priority_of};

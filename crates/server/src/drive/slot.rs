@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{Decision, Input, Net, State, Switch};
+use engine::{Decision, Input, Net, State, StopReason, Switch};
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, StepRunId};
 use model::template::Loaded;
 use serde_json::{Map, Value};
+use store::Priority;
 use tokio::sync::oneshot;
 use wire::{Context, Verdict};
 
 use crate::drive::gathered::Gathered;
-use crate::drive::handle::{Extras, Posted, Reply};
+use crate::drive::handle::{Extras, Posted, Reply, priority_of};
 use crate::loading::{DoubtfulCommit, Mark};
 
 /// How many recent events are kept at hand for templates.
@@ -96,6 +97,14 @@ pub(super) struct Decided {
 }
 
 impl Waiting {
+    /// Whether it is a control request, or is needed for one.
+    fn priority(&self) -> Priority {
+        match self.extras.priority {
+            Priority::Control => Priority::Control,
+            Priority::Normal => priority_of(&self.input),
+        }
+    }
+
     /// Nothing followed from it, and nothing needs to be written.
     pub(super) fn done(self) {
         if let Some(reply) = self.reply {
@@ -198,6 +207,36 @@ impl Slot {
         self.queue.extend(stops);
         self.queue.push_back(Waiting::new(Input::GoOn));
         self.queue.extend(others);
+    }
+
+    /// Puts the control requests in front of what waits: on a full disk they can be carried out, the rest cannot. Nothing
+    /// goes before the submission of an execution.
+    pub(super) fn put_control_first(&mut self) {
+        if self.is_new() {
+            return;
+        }
+        let inputs = std::mem::take(&mut self.queue).into_iter();
+        let (control, others): (Vec<_>, Vec<_>) =
+            inputs.partition(|waiting| waiting.priority() == Priority::Control);
+        self.queue.extend(control);
+        self.queue.extend(others);
+    }
+
+    /// Whether the commit of an input may use the space that is reserved for control requests: a control request may, and
+    /// whatever ends a run that someone has stopped.
+    pub(super) fn priority(&self, waiting: &Waiting) -> Priority {
+        let stop = self.state.as_ref().and_then(|state| state.stop.as_ref());
+        match stop.map(|stop| stop.reason) {
+            Some(StopReason::Cancelled | StopReason::Finalized(_)) => Priority::Control,
+            Some(StopReason::Failed) | None => waiting.priority(),
+        }
+    }
+
+    /// Whether an input may be committed together with what has gathered: what has another priority must not decide
+    /// about the space that it gets.
+    pub(super) fn may_join_gathered(&self, waiting: &Waiting) -> bool {
+        let gathered = self.gathered.as_ref();
+        gathered.is_none_or(|gathered| gathered.commit.priority == self.priority(waiting))
     }
 
     /// Whether the execution is only being submitted.

@@ -7,7 +7,7 @@ use model::outcome::{ErrorKind, TaskError};
 use model::raw::Raw;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use store::{Message, MessageKey};
+use store::{Message, MessageKey, Priority};
 use wire::api::{BatchAnswer, BatchRequest, BatchState, BatchStatus};
 
 use crate::Shared;
@@ -76,7 +76,8 @@ pub(crate) async fn accept(
         to: execution,
         body: Raw::of(&deferred),
     };
-    shared.store.send(message).await.map_err(Error::from)?;
+    let sent = shared.store.send(message, Priority::Normal).await;
+    sent.map_err(Error::from)?;
     // The message comes first: a description of a batch without a message would never be removed.
     let (key_text, text) = (begin_key(&request_id), Raw::of(&begin));
     let kept = shared.store.set_setting_once(&key_text, text.text()).await;

@@ -7,7 +7,7 @@ use model::raw::Raw;
 
 use super::build::{PlainStep, request};
 use super::{Site, ok};
-use crate::{Adoption, Committed, Message, MessageKey, OwnerId, Store};
+use crate::{Adoption, Committed, Message, MessageKey, OwnerId, Priority, Store};
 
 pub(super) fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
     Message {
@@ -37,7 +37,7 @@ pub async fn a_message_arrives_once(site: &dyn Site) {
     let letter = message(sender.execution, 0, receiver);
     sender.messages.push(letter.clone());
     ok(store.commit(sender).await);
-    ok(store.send(letter.clone()).await);
+    ok(store.send(letter.clone(), Priority::Normal).await);
     assert_eq!(
         ok(store.inbox(None, 9).await),
         std::slice::from_ref(&letter)
@@ -47,7 +47,7 @@ pub async fn a_message_arrives_once(site: &dyn Site) {
     answer.consumed.push(letter.key);
     ok(store.commit(answer).await);
     assert!(!ok(store.is_pending(letter.key).await));
-    ok(store.send(letter).await);
+    ok(store.send(letter, Priority::Normal).await);
     assert!(ok(store.inbox(None, 9).await).is_empty());
 }
 
@@ -60,8 +60,8 @@ pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn 
     let fresh = ExecutionId(here.ids(1).0);
     let to_fresh = message(mine, 0, fresh);
     let to_theirs = message(mine, 1, theirs);
-    ok(here.send(to_fresh.clone()).await);
-    ok(here.send(to_theirs.clone()).await);
+    ok(here.send(to_fresh.clone(), Priority::Normal).await);
+    ok(here.send(to_theirs.clone(), Priority::Normal).await);
     let to_me = ok(here.inbox(Some(&me), 9).await);
     assert_eq!(to_me, std::slice::from_ref(&to_fresh));
     let to_other = ok(there.inbox(Some(&other), 9).await);
@@ -78,8 +78,8 @@ pub async fn a_message_to_what_a_dead_process_drove_goes_to_the_living(site: &dy
     let fresh = || ExecutionId(here.ids(1).0);
     let to_theirs = message(fresh(), 0, theirs);
     let to_orphan = message(fresh(), 0, orphan);
-    ok(here.send(to_theirs).await);
-    ok(here.send(to_orphan.clone()).await);
+    ok(here.send(to_theirs, Priority::Normal).await);
+    ok(here.send(to_orphan.clone(), Priority::Normal).await);
     assert_eq!(ok(here.inbox(Some(&me), 9).await), [to_orphan]);
 }
 
@@ -89,14 +89,14 @@ pub async fn a_refused_message_is_answered(site: &dyn Site) {
     let receiver = started(&*store, None).await;
     let fresh = || ExecutionId(store.ids(1).0);
     let refused = message(fresh(), 0, receiver);
-    ok(store.send(refused.clone()).await);
+    ok(store.send(refused.clone(), Priority::Normal).await);
     ok(store.refuse_message(refused.key, "no").await);
     assert!(!ok(store.is_pending(refused.key).await));
     assert_eq!(ok(store.refusal(refused.key).await).as_deref(), Some("no"));
     assert!(!ok(store.take_back(refused.key).await));
 
     let carried_out = message(fresh(), 0, receiver);
-    ok(store.send(carried_out.clone()).await);
+    ok(store.send(carried_out.clone(), Priority::Normal).await);
     let mut answer = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
     answer.consumed.push(carried_out.key);
     ok(store.commit(answer).await);
@@ -104,7 +104,7 @@ pub async fn a_refused_message_is_answered(site: &dyn Site) {
     assert_eq!(ok(store.refusal(carried_out.key).await), None);
 
     let taken_back = message(fresh(), 0, receiver);
-    ok(store.send(taken_back.clone()).await);
+    ok(store.send(taken_back.clone(), Priority::Normal).await);
     assert!(ok(store.take_back(taken_back.key).await));
     assert!(ok(store.inbox(None, 9).await).is_empty());
 }
@@ -134,14 +134,23 @@ pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn Site) {
     let theirs = started(&*there, Some(other.clone())).await;
     let dead = OwnerId("nobody".into());
     let orphan = started(&*here, Some(dead)).await;
-    assert_eq!(ok(here.adopt(mine, &me).await), Adoption::Mine);
-    assert_eq!(ok(here.adopt(theirs, &me).await), Adoption::HeldBy(other));
+    assert_eq!(
+        ok(here.adopt(mine, &me, Priority::Normal).await),
+        Adoption::Mine
+    );
+    assert_eq!(
+        ok(here.adopt(theirs, &me, Priority::Normal).await),
+        Adoption::HeldBy(other)
+    );
     assert_eq!(ok(here.abandoned().await), [orphan]);
-    assert_eq!(ok(here.adopt(orphan, &me).await), Adoption::Mine);
+    assert_eq!(
+        ok(here.adopt(orphan, &me, Priority::Normal).await),
+        Adoption::Mine
+    );
     assert!(ok(here.abandoned().await).is_empty());
     let row = ok(there.execution(orphan).await).expect("it exists");
     assert_eq!(row.owner, Some(me.clone()));
-    let nowhere = ok(here.adopt(ExecutionId(1), &me).await);
+    let nowhere = ok(here.adopt(ExecutionId(1), &me, Priority::Normal).await);
     assert_eq!(nowhere, Adoption::Unknown);
 }
 

@@ -14,7 +14,7 @@ use model::time::Time;
 use tokio::sync::Notify;
 
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::memory::iterations;
@@ -346,7 +346,7 @@ impl Store for Memory {
         Ok(next.filter(|due| *due <= until))
     }
 
-    async fn send(&self, message: Message) -> Result<(), Error> {
+    async fn send(&self, message: Message, _priority: Priority) -> Result<(), Error> {
         self.state().post(message);
         self.tell_others();
         Ok(())
@@ -402,7 +402,12 @@ impl Store for Memory {
         Ok(self.state().latest_of_each_path())
     }
 
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        _priority: Priority,
+    ) -> Result<Adoption, Error> {
         let adoption = self.state().adopt(id, me);
         self.tell_others();
         Ok(adoption)

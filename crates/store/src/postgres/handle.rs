@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::Store;
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::postgres::life::Life;
 use crate::postgres::options::{PostgresOptions, Target};
@@ -254,7 +254,7 @@ impl Store for Postgres {
         Ok(next.first().map(|(due, ..)| *due))
     }
 
-    async fn send(&self, message: Message) -> Result<(), Error> {
+    async fn send(&self, message: Message, _priority: Priority) -> Result<(), Error> {
         self.told(change::send(&self.work, &message).await)
     }
 
@@ -298,7 +298,12 @@ impl Store for Postgres {
         read::catalog(&self.lists).await
     }
 
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        _priority: Priority,
+    ) -> Result<Adoption, Error> {
         self.told(change::adopt(&self.work, id, me, self.now()).await)
     }
 

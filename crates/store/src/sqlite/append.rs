@@ -9,7 +9,9 @@ use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
-use crate::commit::{CommandChange, Commit, Committed, Fence, Issue, Key, Message, MessageKey};
+use crate::commit::{
+    CommandChange, Commit, Committed, Fence, Issue, Key, Message, MessageKey, Priority,
+};
 use crate::error::Error;
 use crate::iterations::IterationDelta;
 use crate::projections::{Delta, Place};
@@ -61,6 +63,10 @@ impl Job for Append {
     fn run(&mut self, db: &Connection) -> Result<(), Refused> {
         self.outcome = self.write(db)?;
         Ok(())
+    }
+
+    fn priority(&self) -> Priority {
+        self.commit.priority
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {

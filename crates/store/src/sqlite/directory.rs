@@ -19,7 +19,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::Store;
 use crate::access::{AccessId, AuditEntry, AuditRow, Held, OutboxRow, Peer, TokenRow};
-use crate::commit::{Commit, Committed, Foreign, Message, MessageKey};
+use crate::commit::{Commit, Committed, Foreign, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::memory::Clock;
@@ -140,9 +140,19 @@ impl Sqlite {
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, Refused> + Send + 'static,
     {
+        self.write_with(Priority::Normal, run).await
+    }
+
+    /// The same with a priority.
+    async fn write_with<T, F>(&self, priority: Priority, run: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> Result<T, Refused> + Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
         let job = Closure {
             run,
+            priority,
             value: None,
             answer,
         };
@@ -178,6 +188,7 @@ fn stopped() -> Error {
 /// A write given as a function.
 struct Closure<T, F> {
     run: F,
+    priority: Priority,
     value: Option<T>,
     answer: oneshot::Sender<Result<T, Error>>,
 }
@@ -190,6 +201,10 @@ where
     fn run(&mut self, db: &Connection) -> Result<(), Refused> {
         self.value = Some((self.run)(db)?);
         Ok(())
+    }
+
+    fn priority(&self) -> Priority {
+        self.priority
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
@@ -413,8 +428,9 @@ impl Store for Sqlite {
         Ok(next.await?.first().map(|(_, _, due)| *due))
     }
 
-    async fn send(&self, message: Message) -> Result<(), Error> {
-        self.write(move |db| Ok(append::post(db, &message)?)).await
+    async fn send(&self, message: Message, priority: Priority) -> Result<(), Error> {
+        self.write_with(priority, move |db| Ok(append::post(db, &message)?))
+            .await
     }
 
     async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
@@ -470,9 +486,14 @@ impl Store for Sqlite {
         self.read(read::catalog).await
     }
 
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId) -> Result<Adoption, Error> {
+    async fn adopt(
+        &self,
+        id: ExecutionId,
+        me: &OwnerId,
+        priority: Priority,
+    ) -> Result<Adoption, Error> {
         let (owners, me) = (self.owners.clone(), me.clone());
-        self.write(move |db| change::adopt(db, &owners, id, &me))
+        self.write_with(priority, move |db| change::adopt(db, &owners, id, &me))
             .await
     }
 

@@ -16,6 +16,7 @@ mod private;
 mod read;
 mod readers;
 mod removal;
+mod reserve;
 mod rows;
 mod safe;
 #[cfg(test)]

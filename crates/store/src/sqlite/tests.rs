@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::Sqlite;
 use crate::contract::{PlainStep, Site, request};
-use crate::{Adoption, Commit, Committed, Error, OldRows, Store};
+use crate::{Adoption, Commit, Committed, Error, OldRows, Priority, Store};
 
 struct Directory(TempDir);
 
@@ -297,12 +297,15 @@ async fn a_process_that_is_gone_no_longer_holds_its_executions() {
     let here = site.join();
     let me = here.owner().unwrap();
     assert!(matches!(
-        here.adopt(id, &me).await.unwrap(),
+        here.adopt(id, &me, Priority::Normal).await.unwrap(),
         Adoption::HeldBy(_)
     ));
     drop(there);
     assert_eq!(here.abandoned().await.unwrap(), [id]);
-    assert_eq!(here.adopt(id, &me).await.unwrap(), Adoption::Mine);
+    assert_eq!(
+        here.adopt(id, &me, Priority::Normal).await.unwrap(),
+        Adoption::Mine
+    );
 }
 
 #[tokio::test]

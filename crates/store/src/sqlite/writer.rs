@@ -6,6 +6,7 @@
 //! one thread empties.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
@@ -14,7 +15,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use crate::commit::Priority;
 use crate::error::Error;
+use crate::sqlite::reserve::Reserve;
 use crate::sqlite::{failure, filesystem};
 
 /// At most so many jobs share a transaction.
@@ -27,6 +30,10 @@ const WATCH_EVERY: Duration = Duration::from_millis(25);
 pub(super) trait Job: Send {
     /// Writes inside the transaction; runs again if the group is rolled back.
     fn run(&mut self, db: &Connection) -> Result<(), Refused>;
+    /// Whether it may use the reserve when the disk is full.
+    fn priority(&self) -> Priority {
+        Priority::Normal
+    }
     /// Says how it went, once that is certain.
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
 }
@@ -58,6 +65,7 @@ pub(super) struct Pen {
     db: Connection,
     file: PathBuf,
     refusal: Refusal,
+    reserve: Reserve,
 }
 
 /// A store that was full counts as writable again once so much fits: what fits into less would end at once.
@@ -147,6 +155,7 @@ pub(super) fn start(
         db,
         file: file.to_owned(),
         refusal: refusal.clone(),
+        reserve: Reserve::open(file),
     }));
     let writer = Writer {
         pen: Arc::clone(&pen),
@@ -237,23 +246,77 @@ impl Writer {
 impl Pen {
     /// Writes a group and answers its members.
     pub(super) fn write(&self, group: &mut Vec<Box<dyn Job>>) {
+        if !self.reserve.refill() {
+            // What is free was released for control requests.
+            self.refuse_normal(group);
+        }
         while !group.is_empty() {
             match self.attempt(group) {
                 Ok(()) => {
-                    self.refusal.succeeded(&self.file);
+                    if self.reserve.is_whole() {
+                        self.refusal.succeeded(&self.file);
+                    }
                     for job in group.drain(..) {
                         job.answer(Ok(()));
                     }
                 }
                 Err((index, Refused::Alone(error))) => group.remove(index).answer(Err(error)),
                 Err((_, Refused::Group(error))) => {
-                    self.refusal
-                        .failed(&failure::name(&self.file, copy(&error)));
+                    let named = || failure::name(&self.file, copy(&error));
+                    self.refusal.failed(&named());
+                    if matches!(named(), Error::Full { .. }) {
+                        self.refuse_normal(group);
+                        for mut job in group.drain(..) {
+                            let outcome = self.write_from_reserve(&mut job);
+                            job.answer(outcome);
+                        }
+                    }
                     for job in group.drain(..) {
-                        job.answer(Err(failure::name(&self.file, copy(&error))));
+                        job.answer(Err(named()));
                     }
                 }
             }
+        }
+    }
+
+    /// Answers the jobs of a group that may not use the reserve: the disk is full.
+    fn refuse_normal(&self, group: &mut Vec<Box<dyn Job>>) {
+        for job in group.extract_if(.., |job| job.priority() == Priority::Normal) {
+            let file = self.file.clone();
+            let error = Error::Full { file };
+            self.refusal.failed(&error);
+            job.answer(Err(error));
+        }
+    }
+
+    /// Writes a control request on a full disk, with as much space of the reserve as it needs.
+    fn write_from_reserve(&self, job: &mut Box<dyn Job>) -> Result<(), Error> {
+        let exhausted = || Error::ReserveExhausted {
+            file: self.file.clone(),
+        };
+        let reserve = self.reserve.lock().ok_or_else(exhausted)?;
+        while reserve.release() {
+            self.checkpoint();
+            let error = match self.attempt(slice::from_mut(job)) {
+                Ok(()) => return Ok(()),
+                Err((_, Refused::Alone(error))) => return Err(error),
+                Err((_, Refused::Group(error))) => failure::name(&self.file, error),
+            };
+            if !matches!(error, Error::Full { .. }) {
+                return Err(error);
+            }
+        }
+        Err(exhausted())
+    }
+
+    /// Moves what the write-ahead log holds into the database, so that the next commit uses the log's space again. Where
+    /// that is not possible the log grows.
+    fn checkpoint(&self) {
+        let moved = self
+            .db
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = moved {
+            tracing::debug!(%error, "failed to checkpoint the write-ahead log");
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) async fn keep(
     spool: Spool,
     keeper: &Keeper,
 ) -> Result<ResultRef, TaskError> {
-    let body = spool.rewind().await.map_err(|error| storage(&error))?;
+    let body = spool.into_file()?;
     let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
     // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
     let keeping = async move { keeper.keep(&mut text).await };

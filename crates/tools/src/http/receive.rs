@@ -1,17 +1,15 @@
 //! Receiving a body: what is small is held, what is not goes to a file that has no name, judged as it passes.
 
-use std::io::SeekFrom;
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use model::outcome::{ErrorKind, TaskError};
 use reqwest::Response;
-use results::{NotJson, Scanner};
+use results::{NotJson, Scanner, SpaceWatch, SpoolFile};
 use tokio::fs::File;
-use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
-use crate::call::{storage, timed_out};
+use crate::call::{not_kept, storage, timed_out};
 use crate::http::client::sort;
 use crate::scratch;
 
@@ -26,6 +24,8 @@ pub(crate) struct Bounds<'a> {
     pub(crate) read: Option<Duration>,
     /// Where a large body waits.
     pub(crate) scratch_dir: &'a Path,
+    /// Whether it had to wait for space there.
+    pub(crate) space: &'a SpaceWatch,
 }
 
 /// What becomes of a body too large to be held.
@@ -47,7 +47,7 @@ pub(crate) enum Body {
 
 /// A body in a file.
 pub(crate) struct Spool {
-    file: File,
+    file: SpoolFile,
     bytes: u64,
     json: Result<Scanner, NotJson>,
     utf8: Utf8,
@@ -77,12 +77,11 @@ pub(crate) async fn receive(mut response: Response, bounds: Bounds<'_>) -> Resul
                 break;
             }
             More::Spool(bytes_max) => {
-                let mut spool = Spool::begin(bounds.scratch_dir)?;
-                spool.take(&held, bytes_max).await?;
-                drop(held);
-                spool.take(&chunk, bytes_max).await?;
+                let mut spool = Spool::begin(bounds.scratch_dir, bounds.space)?;
+                spool.take(held.freeze(), bytes_max).await?;
+                spool.take(chunk, bytes_max).await?;
                 while let Some(chunk) = next(&mut response, bounds.read).await? {
-                    spool.take(&chunk, bytes_max).await?;
+                    spool.take(chunk, bytes_max).await?;
                 }
                 return Ok(Body::Spooled(spool));
             }
@@ -98,6 +97,7 @@ pub(crate) async fn read(response: Response, bytes_max: usize) -> Result<Bytes, 
         more: More::Refuse,
         read: None,
         scratch_dir: Path::new(""),
+        space: &SpaceWatch::default(),
     };
     match receive(response, bounds).await? {
         Body::Held(body) => Ok(body),
@@ -118,10 +118,10 @@ async fn next(response: &mut Response, read: Option<Duration>) -> Result<Option<
 
 impl Spool {
     /// A file without a name in this folder.
-    pub(crate) fn begin(dir: &Path) -> Result<Self, TaskError> {
+    pub(crate) fn begin(dir: &Path, space: &SpaceWatch) -> Result<Self, TaskError> {
         let file = scratch::unnamed(dir).map_err(|error| storage(&error))?;
         Ok(Self {
-            file: File::from_std(file),
+            file: SpoolFile::new(file, dir).watched(space),
             bytes: 0,
             // It will stand under `data`.
             json: Ok(Scanner::nested(1)),
@@ -129,20 +129,20 @@ impl Spool {
         })
     }
 
-    /// Takes the next bytes, up to a bound on all of them.
-    pub(crate) async fn take(&mut self, bytes: &[u8], bytes_max: u64) -> Result<(), TaskError> {
+    /// Takes the next bytes, up to a bound on all of them; where the disk is full, this waits for space.
+    pub(crate) async fn take(&mut self, bytes: Bytes, bytes_max: u64) -> Result<(), TaskError> {
         self.bytes += bytes.len() as u64;
         if self.bytes > bytes_max {
             return Err(too_large(bytes_max));
         }
         if let Ok(scanner) = &mut self.json
-            && let Err(broken) = scanner.feed(bytes)
+            && let Err(broken) = scanner.feed(&bytes)
         {
             self.json = Err(broken);
         }
-        self.utf8.take(bytes);
-        let written = self.file.write_all(bytes).await;
-        written.map_err(|error| storage(&error))
+        self.utf8.take(&bytes);
+        let written = self.file.append(bytes).await;
+        written.map_err(|error| not_kept(&error))
     }
 
     /// Whether the body is JSON.
@@ -156,10 +156,9 @@ impl Spool {
     }
 
     /// The body, from its beginning.
-    pub(crate) async fn rewind(mut self) -> std::io::Result<File> {
-        self.file.flush().await?;
-        self.file.seek(SeekFrom::Start(0)).await?;
-        Ok(self.file)
+    pub(crate) fn into_file(self) -> Result<File, TaskError> {
+        let file = self.file.into_file();
+        file.map(File::from_std).map_err(|error| not_kept(&error))
     }
 }
 

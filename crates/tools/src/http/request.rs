@@ -156,9 +156,13 @@ impl Request {
         Ok(())
     }
 
+    /// Whether its method promises to change nothing.
+    pub(crate) fn is_safe(&self) -> bool {
+        matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
+    }
+
     fn mark(&mut self, key: &str) {
-        let is_safe = matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
-        if is_safe || key.is_empty() || self.headers.contains_key(IDEMPOTENCY_KEY) {
+        if self.is_safe() || key.is_empty() || self.headers.contains_key(IDEMPOTENCY_KEY) {
             return;
         }
         if let Ok(value) = HeaderValue::from_str(key) {

@@ -8,11 +8,12 @@ use async_trait::async_trait;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use reqwest::header::LOCATION;
 use reqwest::{Response, StatusCode, Url};
-use results::Keeper;
+use results::{Keeper, SpaceWatch};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, cancelled, timed_out};
+use crate::exhaustion::out_of_space;
 use crate::http::auth::Auth;
 use crate::http::client::{Clients, Sent};
 use crate::http::proof::Proof;
@@ -36,6 +37,8 @@ struct Exchange<'a> {
     manner: Manner,
     auth: Auth,
     call: &'a Call,
+    /// Whether the response had to wait for disk space.
+    space: SpaceWatch,
 }
 
 /// Tries inside the tool, which give one outcome.
@@ -65,12 +68,16 @@ impl Http {
         let retry = Retry::parse(call)?;
         let total = exchange.manner.total;
         let tries = self.try_until(&exchange, &request, &retry);
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
-            outcome = tries => Ok(outcome),
-            () = stop.cancelled() => Err(cancelled()),
-            () = tokio::time::sleep(total) => Err(timed_out(total)),
+            outcome = tries => outcome,
+            () = stop.cancelled() => return Err(cancelled()),
+            () = tokio::time::sleep(total) => Outcome::error(timed_out(total)),
+        };
+        if exchange.space.has_waited() && request.is_safe() && is_broken_off(&outcome) {
+            return Err(out_of_space(&self.scratch_dir));
         }
+        Ok(outcome)
     }
 
     async fn prepare<'a>(&self, call: &'a Call) -> Result<(Exchange<'a>, Request), TaskError> {
@@ -78,7 +85,14 @@ impl Http {
         let auth = Auth::of(call)?;
         let mut request = Request::new(call, &self.forbidden).await?;
         request.carry(&auth);
-        Ok((Exchange { manner, auth, call }, request))
+        let space = SpaceWatch::default();
+        let exchange = Exchange {
+            manner,
+            auth,
+            call,
+            space,
+        };
+        Ok((exchange, request))
     }
 
     async fn try_until(
@@ -121,7 +135,7 @@ impl Http {
             status,
             headers,
             url: request.url,
-            body: receive(response, self.bounds(call, manner, status)).await,
+            body: receive(response, self.bounds(&exchange, status)).await,
             elapsed: started.elapsed(),
         };
         match received.outcome(manner, None).await {
@@ -139,7 +153,7 @@ impl Http {
         let started = Instant::now();
         let (Sent { response, turn }, request) = self.follow(exchange, request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let bounds = self.bounds(exchange.call, &exchange.manner, status);
+        let bounds = self.bounds(exchange, status);
         let body = receive(response, bounds).await;
         drop(turn);
         Ok(Received {
@@ -185,7 +199,8 @@ impl Http {
     }
 
     /// How much of a body is held, and what becomes of more.
-    fn bounds(&self, call: &Call, manner: &Manner, status: StatusCode) -> Bounds<'_> {
+    fn bounds<'a>(&'a self, exchange: &'a Exchange<'_>, status: StatusCode) -> Bounds<'a> {
+        let Exchange { manner, call, .. } = exchange;
         let limits = &self.clients.limits;
         let inline = call.inline_bytes_max.max(ERROR_BODY_BYTES_MAX);
         let can_stream = call.keeper.as_ref().is_some_and(Keeper::can_stream);
@@ -201,8 +216,15 @@ impl Http {
             more,
             read: manner.read,
             scratch_dir: &self.scratch_dir,
+            space: &exchange.space,
         }
     }
+}
+
+/// Whether the peer, or the time that the call may take, ended the response.
+fn is_broken_off(outcome: &Outcome) -> bool {
+    let kind = outcome.failure().map(|error| error.kind);
+    matches!(kind, Some(ErrorKind::Connection | ErrorKind::Timeout))
 }
 
 #[async_trait]

@@ -8,9 +8,10 @@ use async_nats::jetstream::object_store::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use results::Keeper;
+use results::{Keeper, SpaceWatch};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 
@@ -131,7 +132,7 @@ async fn kept(
     mut object: Object,
     keeper: &Keeper,
 ) -> Result<Outcome, TaskError> {
-    let mut spool = Spool::begin(&session.reach.scratch_dir)?;
+    let mut spool = Spool::begin(&session.reach.scratch_dir, &SpaceWatch::default())?;
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = object.read(&mut piece).await;
@@ -139,7 +140,8 @@ async fn kept(
         if length == 0 {
             break;
         }
-        spool.take(&piece[..length], STREAMED_BYTES_MAX).await?;
+        let bytes = Bytes::copy_from_slice(&piece[..length]);
+        spool.take(bytes, STREAMED_BYTES_MAX).await?;
     }
     let form = form(session.encoding, &spool)?;
     let mut after = Map::new();

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use results::{Keeper, Opened};
+use results::{Keeper, Opened, SpaceWatch};
 use serde_json::{Map, Value};
 
 use super::address::{Place, Reach, shown, told};
@@ -81,12 +81,12 @@ pub(super) async fn get(call: &Call, place: &Place, reach: &Reach) -> Result<Out
         let Some(keeper) = keeper else {
             return Err(too_large(&found.uri, HELD_BYTES_MAX as u64));
         };
-        let mut spool = Spool::begin(&reach.scratch_dir)?;
-        spool.take(&held, STREAMED_BYTES_MAX).await?;
-        drop(std::mem::take(&mut held));
+        let mut spool = Spool::begin(&reach.scratch_dir, &SpaceWatch::default())?;
+        let begun = std::mem::take(&mut held);
+        spool.take(begun.into(), STREAMED_BYTES_MAX).await?;
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|error| broken(&found.uri, &error))?;
-            spool.take(&piece, STREAMED_BYTES_MAX).await?;
+            spool.take(piece, STREAMED_BYTES_MAX).await?;
         }
         return kept(spool, (format, kind), before, keeper).await;
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
-use results::Keeper;
+use results::{Keeper, SpoolFile};
 use serde_json::{Value, json};
 use tokio::fs::File;
 use tokio::io::{
@@ -26,9 +26,7 @@ const SPOOLED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 pub(super) struct Spool {
     /// What is not yet in the file.
     held: Vec<u8>,
-    file: Option<File>,
-    /// How much went to the file.
-    written: u64,
+    file: Option<SpoolFile>,
     held_bytes_max: usize,
     is_streaming: bool,
     dir: PathBuf,
@@ -51,7 +49,6 @@ impl Spool {
         Self {
             held: Vec::new(),
             file: None,
-            written: 0,
             held_bytes_max: if is_streaming {
                 call.inline_bytes_max
             } else {
@@ -64,7 +61,7 @@ impl Spool {
 
     /// How many bytes came so far.
     pub(super) fn position(&self) -> u64 {
-        self.written + self.held.len() as u64
+        self.file.as_ref().map_or(0, SpoolFile::bytes) + self.held.len() as u64
     }
 
     /// Where a row is written to.
@@ -88,19 +85,19 @@ impl Spool {
         if self.position() > SPOOLED_BYTES_MAX {
             return Err(too_large(SPOOLED_BYTES_MAX));
         }
-        self.write_out().await.map_err(|error| storage(&error))
+        self.write_out().await
     }
 
-    async fn write_out(&mut self) -> std::io::Result<()> {
-        let mut file = match self.file.take() {
-            Some(file) => file,
-            None => File::from_std(scratch::unnamed(&self.dir)?),
-        };
-        file.write_all(&self.held).await?;
-        self.written += self.held.len() as u64;
-        self.held.clear();
-        self.file = Some(file);
-        Ok(())
+    /// Moves what is held to the file; where the disk is full, this waits for space.
+    async fn write_out(&mut self) -> Result<(), TaskError> {
+        if self.file.is_none() {
+            let file = scratch::unnamed(&self.dir).map_err(|error| storage(&error))?;
+            self.file = Some(SpoolFile::new(file, &self.dir));
+        }
+        let file = self.file.as_mut().expect("the rows have a file");
+        let held = std::mem::take(&mut self.held);
+        let written = file.append(held.into()).await;
+        written.map_err(|error| not_kept(&error))
     }
 
     /// The outcome of the whole command: held, or by reference to a body that is durable.
@@ -118,8 +115,10 @@ impl Spool {
                 serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
             return Ok(Outcome::ok(result));
         };
-        self.write_out().await.map_err(|error| storage(&error))?;
-        let mut file = self.file.expect("the rows are in a file");
+        self.write_out().await?;
+        let file = self.file.expect("the rows are in a file");
+        let file = file.into_file().map(File::from_std);
+        let mut file = file.map_err(|error| not_kept(&error))?;
         let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
         // The text is dropped with the keeping, so that a writer nobody reads does not wait for ever.
         let keeping = async move { keeper.keep(&mut text).await };
@@ -148,7 +147,6 @@ async fn write_all(
     file: &mut File,
     mut out: DuplexStream,
 ) -> std::io::Result<()> {
-    file.flush().await?;
     write(answers, &mut Source::File(file), &mut out).await?;
     out.shutdown().await
 }

@@ -1,0 +1,187 @@
+//! The reserve: disk space that only control requests may use.
+//!
+//! A file beside the database holds the space. While the disk is full, a write on behalf of a cancel or a pause takes
+//! space from it, a little at a time. Every other write first makes the file whole again and is refused where that is
+//! not possible, so that the space does not go to other writes. All processes of a store share the file; its lock
+//! keeps one of them from refilling it while another one takes space from it.
+
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use crate::sqlite::private;
+
+/// The name of the file, beside the database.
+const FILE_NAME: &str = "noetl.reserve";
+
+/// How much space is reserved: enough for hundreds of cancelled runs, little on any disk.
+pub(super) const RESERVE_BYTES: u64 = 1024 * 1024;
+
+/// How much is released at a time: about what one commit needs. Other programs may take what is released and not used.
+const RELEASE_BYTES: u64 = 128 * 1024;
+
+/// The reserved space of a store.
+pub(super) struct Reserve {
+    /// None where no file can be made, as on a read-only disk.
+    file: Option<File>,
+}
+
+/// The right to take space from the reserve; no process refills it meanwhile.
+pub(super) struct LockedReserve<'a>(&'a File);
+
+impl Reserve {
+    /// Opens the reserve beside a database file and fills it, if there is space.
+    pub(super) fn open(database: &Path) -> Self {
+        let path = database.with_file_name(FILE_NAME);
+        let reserve = Self {
+            file: private::open_new(&path).ok(),
+        };
+        if let Some(file) = &reserve.file
+            && let Ok(()) = file.try_lock()
+        {
+            // A copy of a store may have a hole here. A full disk is reported by the first write.
+            let _ = fill(file);
+            let _ = file.unlock();
+        }
+        reserve
+    }
+
+    /// Whether all of the space is reserved, after an attempt to make it so.
+    pub(super) fn refill(&self) -> bool {
+        let Some(file) = &self.file else {
+            return true;
+        };
+        if is_whole(file) {
+            return true;
+        }
+        if file.try_lock().is_err() {
+            // Another process takes space from it.
+            return false;
+        }
+        let filled = fill(file);
+        let _ = file.unlock();
+        filled.is_ok()
+    }
+
+    /// Whether all of the space is reserved.
+    pub(super) fn is_whole(&self) -> bool {
+        self.file.as_ref().is_none_or(is_whole)
+    }
+
+    /// Takes the right to use the reserve; none where there is no reserve.
+    pub(super) fn lock(&self) -> Option<LockedReserve<'_>> {
+        let file = self.file.as_ref()?;
+        file.lock().ok()?;
+        Some(LockedReserve(file))
+    }
+}
+
+impl LockedReserve<'_> {
+    /// Gives some of the space back to the disk; false if none is left.
+    pub(super) fn release(&self) -> bool {
+        let Ok(bytes) = self.0.metadata().map(|found| found.len()) else {
+            return false;
+        };
+        let remaining = bytes.saturating_sub(RELEASE_BYTES);
+        bytes > 0 && self.0.set_len(remaining).is_ok()
+    }
+}
+
+impl Drop for LockedReserve<'_> {
+    fn drop(&mut self) {
+        // The lock also ends with the process.
+        let _ = self.0.unlock();
+    }
+}
+
+fn is_whole(file: &File) -> bool {
+    file.metadata()
+        .is_ok_and(|found| found.len() == RESERVE_BYTES)
+}
+
+/// Reserves the space, all or nothing more than before.
+fn fill(file: &File) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let filled = match fallocate(file, FallocateFlags::empty(), 0, RESERVE_BYTES) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_noise(file, before),
+        allocated => allocated.map_err(io::Error::from),
+    };
+    if filled.is_ok() {
+        return file.set_len(RESERVE_BYTES);
+    }
+    // What was allocated before the disk was full goes back.
+    file.set_len(before.min(RESERVE_BYTES))?;
+    filled
+}
+
+/// Reserves space on file systems that cannot allocate it: by bytes that do not compress.
+fn write_noise(mut file: &File, from: u64) -> io::Result<()> {
+    file.seek(SeekFrom::Start(from))?;
+    let mut noise = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut chunk = Vec::with_capacity(4096);
+    let mut written = from;
+    while written < RESERVE_BYTES {
+        chunk.clear();
+        while chunk.len() < 4096 {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            chunk.extend(noise.to_le_bytes());
+        }
+        file.write_all(&chunk)?;
+        written += chunk.len() as u64;
+    }
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_is_released_in_parts_until_nothing_is_left_and_is_refilled() {
+        let home = tempfile::tempdir().unwrap();
+        let reserve = Reserve::open(&home.path().join("noetl.db"));
+        assert!(reserve.is_whole());
+        let locked = reserve.lock().unwrap();
+        let mut released = 0;
+        while locked.release() {
+            released += RELEASE_BYTES;
+        }
+        drop(locked);
+        assert_eq!(released, RESERVE_BYTES);
+        assert!(!reserve.is_whole());
+        assert!(reserve.refill() && reserve.is_whole());
+    }
+
+    #[test]
+    fn a_reserve_is_not_refilled_while_another_process_takes_from_it() {
+        let home = tempfile::tempdir().unwrap();
+        let database = home.path().join("noetl.db");
+        let (reserve, other) = (Reserve::open(&database), Reserve::open(&database));
+        let locked = reserve.lock().unwrap();
+        assert!(locked.release());
+        assert!(!other.refill());
+        drop(locked);
+        assert!(other.refill() && reserve.is_whole());
+    }
+
+    #[test]
+    fn a_reserve_takes_space_on_the_disk_also_where_it_was_a_hole_or_is_written() {
+        use std::os::unix::fs::MetadataExt as _;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(FILE_NAME);
+        let taken = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        File::create(&path).unwrap().set_len(RESERVE_BYTES).unwrap();
+        assert!(taken() < RESERVE_BYTES);
+        let reserve = Reserve::open(&home.path().join("noetl.db"));
+        assert!(reserve.is_whole() && taken() >= RESERVE_BYTES);
+        let file = reserve.file.as_ref().unwrap();
+        file.set_len(0).unwrap();
+        write_noise(file, 0).unwrap();
+        assert!(reserve.is_whole() && taken() >= RESERVE_BYTES);
+    }
+}

@@ -1,0 +1,246 @@
+//! Large results while the disk is full: they wait for space, and nothing is done a second time for want of it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::Output;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::json;
+use tests::binary::Desk;
+use tests::small_disk::SmallDisk;
+
+use crate::disk_server::DiskServer;
+
+const MIB: usize = 1024 * 1024;
+
+/// Fills less than bodies leave free, and more than the log needs.
+const LOG_BYTES: usize = MIB;
+
+/// How long a stand-in waits for the test.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+const LARGE_RESULT: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: large, path: tests/large}
+workflow:
+  - step: large
+    tool:
+      - first: {kind: shell, command: 'echo x >> effects'}
+      - large:
+          kind: noop
+          result: ["{{ 'a' * 900000 }}", "{{ 'b' * 900000 }}", "{{ 'c' * 900000 }}", "{{ 'd' * 900000 }}", "{{ 'e' * 900000 }}"]
+          spec: {result: {compression: none}}
+"#;
+
+fn download(method: &str, port: u16) -> String {
+    format!(
+        r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: download, path: tests/download}}
+workflow:
+  - step: download
+    tool: {{kind: http, method: {method}, url: 'http://127.0.0.1:{port}/', timeout: 300}}
+"
+    )
+}
+
+/// Text that does not compress to less than half.
+fn noise(bytes: usize) -> String {
+    let mut state = 0x9E37_79B9_u32;
+    let mut text = String::with_capacity(bytes);
+    while text.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        text.push(char::from(b'a' + (state % 26) as u8));
+    }
+    text
+}
+
+/// What a web server does with the second part of its response.
+#[derive(Clone, Copy, PartialEq)]
+enum Rest {
+    /// Sends it.
+    Sent,
+    /// Closes the connection, and answers the next request whole.
+    Withheld,
+}
+
+/// A web server that answers in two parts, the second one when the test says so.
+struct SlowPeer {
+    port: u16,
+    began: Receiver<()>,
+    goes_on: Sender<()>,
+    answered: JoinHandle<std::io::Result<()>>,
+}
+
+impl SlowPeer {
+    fn start(body: String, rest: Rest) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (begin, began) = channel();
+        let (goes_on, go_on) = channel();
+        let answered = std::thread::spawn(move || {
+            let (first, second) = body.as_bytes().split_at(3 * MIB);
+            let mut stream = accept(&listener, body.len())?;
+            stream.write_all(&first[..MIB])?;
+            let _ = begin.send(());
+            let _ = go_on.recv_timeout(WAIT_MAX);
+            stream.write_all(&first[MIB..])?;
+            if rest == Rest::Withheld {
+                drop(stream);
+                stream = accept(&listener, body.len())?;
+                stream.write_all(first)?;
+            }
+            // Another request finds nobody.
+            drop(listener);
+            stream.write_all(second)?;
+            // The end of the connection, which the client decides about.
+            stream.set_read_timeout(Some(WAIT_MAX))?;
+            stream.read(&mut [0]).map(drop)
+        });
+        Self {
+            port,
+            began,
+            goes_on,
+            answered,
+        }
+    }
+}
+
+/// Takes a request and begins the response.
+fn accept(listener: &TcpListener, bytes: usize) -> std::io::Result<TcpStream> {
+    let (mut stream, _) = listener.accept()?;
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    while lines.next().transpose()? != Some(String::new()) {}
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
+    write!(stream, "{head}\r\nContent-Length: {bytes}\r\n\r\n")?;
+    Ok(stream)
+}
+
+fn result(desk: &Desk, disk: &SmallDisk, id: &str) -> serde_json::Value {
+    let args = ["result", id, "--store", "kept", "-o", "json"];
+    let Output { stdout, stderr, .. } = disk.command(desk, &args).output().unwrap();
+    let said = String::from_utf8_lossy(&stderr);
+    serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{said}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_response_waits_for_space_and_arrives_whole() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    let body = noise(4 * MIB);
+    let peer = SlowPeer::start(body.clone(), Rest::Sent);
+    server.register(&download("POST", peer.port)).await;
+    let id = server.start_run("tests/download").await;
+    peer.began.recv_timeout(WAIT_MAX).unwrap();
+
+    let filler = disk.fill();
+    peer.goes_on.send(()).unwrap();
+    server.see_log("waiting for disk space").await;
+    assert_eq!(server.execute("tests/download").await.0, 507);
+
+    drop(filler);
+    server.see_status(&id, "COMPLETED").await;
+    assert!(result(&desk, &disk, &id)["data"] == body.as_str());
+    drop(server);
+    assert!(peer.answered.join().unwrap().is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_download_that_breaks_off_while_it_waits_for_space_is_begun_again_as_the_same_attempt() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    let body = noise(4 * MIB);
+    let peer = SlowPeer::start(body.clone(), Rest::Withheld);
+    server.register(&download("GET", peer.port)).await;
+    let id = server.start_run("tests/download").await;
+    peer.began.recv_timeout(WAIT_MAX).unwrap();
+
+    let filler = disk.fill();
+    peer.goes_on.send(()).unwrap();
+    server.see_log("waiting for disk space").await;
+    drop(filler);
+    server.see_status(&id, "COMPLETED").await;
+    assert!(result(&desk, &disk, &id)["data"] == body.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_cancelled_while_its_response_waits_for_space() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    let peer = SlowPeer::start(noise(4 * MIB), Rest::Sent);
+    server.register(&download("POST", peer.port)).await;
+    let id = server.start_run("tests/download").await;
+    peer.began.recv_timeout(WAIT_MAX).unwrap();
+
+    let _filler = disk.fill();
+    peer.goes_on.send(()).unwrap();
+    server.see_log("waiting for disk space").await;
+    let (status, cancelled) = server.cancel(&id).await;
+    assert_eq!(status, 200, "{cancelled}");
+    server.see_status(&id, "CANCELLED").await;
+    // The connection is closed while the server lives: the peer neither waits nor is read on.
+    let _ = peer.answered.join().unwrap();
+    let drafts = std::fs::read_dir(disk.path("bodies/bodies/new")).unwrap();
+    assert_eq!(drafts.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(LARGE_RESULT).await;
+    let filler = disk.fill_but(LOG_BYTES);
+    let id = server.start_run("tests/large").await;
+    server.see_log("waiting for this machine").await;
+
+    drop(filler);
+    server.see_status(&id, "COMPLETED").await;
+    let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
+    assert!(result(&desk, &disk, &id) == serde_json::json!(parts));
+    assert_eq!(desk.read("effects"), "x\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(LARGE_RESULT).await;
+    let filler = disk.fill_but(LOG_BYTES);
+    let id = server.start_run("tests/large").await;
+    server.see_log("waiting for this machine").await;
+    let pause = format!("/api/executions/{id}/pause");
+    let (status, paused) = server.post(&pause, json!({})).await;
+    assert_eq!(status, 200, "{paused}");
+
+    drop(filler);
+    let resume = format!("/api/executions/{id}/resume");
+    let (status, resumed) = server.post(&resume, json!({})).await;
+    assert_eq!(status, 200, "{resumed}");
+    server.see_status(&id, "COMPLETED").await;
+    assert_eq!(desk.read("effects"), "x\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(LARGE_RESULT).await;
+    let _filler = disk.fill_but(LOG_BYTES);
+    let id = server.start_run("tests/large").await;
+    server.see_log("waiting for this machine").await;
+    let (status, cancelled) = server.cancel(&id).await;
+    assert_eq!(status, 200, "{cancelled}");
+    server.see_status(&id, "CANCELLED").await;
+}

@@ -1,0 +1,211 @@
+//! Cancel and pause on a full disk: they use space that is reserved for them, and nothing else may use it.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tests::binary::Desk;
+use tests::small_disk::SmallDisk;
+
+use crate::disk_server::DiskServer;
+
+const WAITS: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: waits, path: tests/waits}
+workflow:
+  - step: wait
+    tool: {kind: wait, duration: 300s}
+";
+
+const PROGRAM: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: program, path: tests/program}
+workflow:
+  - step: program
+    tool: {kind: shell, command: 'echo $$ > number.new; mv number.new number; exec sleep 600'}
+"#;
+
+const PARENT: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: parent, path: tests/parent}
+workflow:
+  - step: child
+    tool: {kind: playbook, path: tests/program}
+";
+
+/// How many runs are started to be cancelled, and how many cancels the reserve must be enough for.
+const RUNS: usize = 30;
+const CANCELS_MIN: usize = 5;
+
+/// The exit code of a run that was cancelled.
+const CANCELLED: i32 = 8;
+
+/// How long a test waits for what must happen by itself.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The process that a program has written down, once it has.
+async fn process_number(desk: &Desk) -> String {
+    let start = Instant::now();
+    while !desk.path("number").exists() {
+        assert!(start.elapsed() < WAIT_MAX, "the program has not started");
+        tokio::task::yield_now().await;
+    }
+    desk.read("number").trim().to_owned()
+}
+
+async fn wait_until_gone(process: &str) {
+    let start = Instant::now();
+    while Path::new("/proc").join(process).exists() {
+        assert!(start.elapsed() < WAIT_MAX, "{process} is still running");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(PROGRAM).await;
+    let id = server.start_run("tests/program").await;
+    let process = process_number(&desk).await;
+
+    let _filler = disk.fill();
+    let (status, refused) = server.execute("tests/program").await;
+    assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
+    let (status, cancelled) = server.cancel(&id).await;
+    assert_eq!(status, 200, "{cancelled}");
+    wait_until_gone(&process).await;
+    server.see_status(&id, "CANCELLED").await;
+    let (status, refused) = server.execute("tests/program").await;
+    assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
+    assert_eq!(server.get("/readyz").await.0, 507);
+
+    drop(server);
+    let shown = disk
+        .command(&desk, &["show", &id, "--store", "kept", "-o", "json"])
+        .output()
+        .unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["status"], "CANCELLED", "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(PROGRAM).await;
+    server.register(PARENT).await;
+    let id = server.start_run("tests/parent").await;
+    let process = process_number(&desk).await;
+
+    let _filler = disk.fill();
+    let (status, refused) = server.execute("tests/parent").await;
+    assert_eq!(status, 507, "{refused}");
+    let (status, cancelled) = server.cancel(&id).await;
+    assert_eq!(status, 200, "{cancelled}");
+    wait_until_gone(&process).await;
+    server.see_status(&id, "CANCELLED").await;
+    for run in server.runs().await {
+        let run = run["execution_id"].as_str().unwrap().to_owned();
+        server.see_status(&run, "CANCELLED").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_paused_on_a_full_disk() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(WAITS).await;
+    let id = server.start_run("tests/waits").await;
+
+    let filler = disk.fill();
+    assert_eq!(server.execute("tests/waits").await.0, 507);
+    let pause = format!("/api/executions/{id}/pause");
+    let (status, paused) = server.post(&pause, json!({})).await;
+    assert_eq!(status, 200, "{paused}");
+    server.see_status(&id, "PAUSED").await;
+    let resume = format!("/api/executions/{id}/resume");
+    let (status, refused) = server.post(&resume, json!({})).await;
+    assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
+
+    drop(filler);
+    server.get_ready().await;
+    let (status, resumed) = server.post(&resume, json!({})).await;
+    assert_eq!(status, 200, "{resumed}");
+    server.see_status(&id, "RUNNING").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when_there_is_room() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &disk);
+    server.register(WAITS).await;
+    let mut ids = Vec::new();
+    for _ in 0..RUNS {
+        ids.push(server.start_run("tests/waits").await);
+    }
+
+    let filler = disk.fill();
+    assert_eq!(server.execute("tests/waits").await.0, 507);
+    // The event log grows by the reason; without one the reserve is enough for hundreds of runs.
+    let (mut cancelled, reason) = (0, "x".repeat(100_000));
+    let refused = loop {
+        let path = format!("/api/executions/{}/cancel", ids[cancelled]);
+        let (status, answer) = server.post(&path, json!({"reason": reason})).await;
+        if status != 200 {
+            break (status, answer);
+        }
+        cancelled += 1;
+    };
+    assert!(cancelled >= CANCELS_MIN, "only {cancelled}: {refused:?}");
+    let (status, refused) = refused;
+    assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("reserved for cancel and pause is used up"),
+        "{detail}"
+    );
+
+    drop(filler);
+    server.get_ready().await;
+    let reserve = std::fs::metadata(disk.path("noetl.reserve")).unwrap();
+    assert_eq!(reserve.len(), 1024 * 1024);
+    let _filler = disk.fill();
+    for id in &ids[cancelled..cancelled + CANCELS_MIN] {
+        let (status, answer) = server.cancel(id).await;
+        assert_eq!(status, 200, "{answer}");
+        server.see_status(id, "CANCELLED").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_process_cancels_a_run_on_a_full_disk() {
+    let desk = Desk::new();
+    let disk = SmallDisk::mount(&desk.path(""));
+    desk.write("program.yaml", PROGRAM);
+    let mut command = disk.command(&desk, &["run", "program.yaml", "--store", "kept"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut run = command.spawn().unwrap();
+    let process = process_number(&desk).await;
+    let list = ["runs", "--store", "kept", "-o", "json"];
+    let listed = disk.command(&desk, &list).output().unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let id = listed[0]["execution_id"].as_str().unwrap().to_owned();
+
+    let _filler = disk.fill();
+    let cancel = ["cancel", &id, "--store", "kept"];
+    let cancelled = disk.command(&desk, &cancel).output().unwrap();
+    let said = String::from_utf8_lossy(&cancelled.stderr);
+    assert_eq!(cancelled.status.code(), Some(0), "{said}");
+    wait_until_gone(&process).await;
+    let ended = run.wait().unwrap();
+    assert_eq!(ended.code(), Some(CANCELLED), "{ended:?}");
+}

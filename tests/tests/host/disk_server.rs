@@ -1,0 +1,162 @@
+//! A server whose store is on a small disk, and what clients ask of it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::binary::Desk;
+use tests::serving::line;
+use tests::small_disk::SmallDisk;
+
+/// No answer takes so long, however busy the machine is; without it a fault would hang the test.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// How long a test waits for what must happen by itself.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A server that ends with its test.
+pub(crate) struct DiskServer {
+    child: Child,
+    url: String,
+    http: reqwest::Client,
+    /// What it has logged.
+    log: Arc<Mutex<String>>,
+}
+
+impl Drop for DiskServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl DiskServer {
+    pub(crate) fn start(desk: &Desk, disk: &SmallDisk) -> Self {
+        let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
+        let mut command = disk.command(desk, &args);
+        command.env("NOETL_LOG", "warn");
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let ready = line(&mut said, "serving");
+        let url = ready.split_whitespace().nth(1).unwrap().to_owned();
+        let log = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                written.lock().unwrap().push_str(&line);
+            }
+        });
+        // Another test of this process may have done so before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().timeout(ANSWER_MAX);
+        let http = http.build().unwrap();
+        Self {
+            child,
+            url,
+            http,
+            log,
+        }
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        let url = format!("{}{path}", self.url);
+        let answer = self.http.post(url).json(&body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        let answer = self.http.get(format!("{}{path}", self.url)).send().await;
+        let answer = answer.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    /// Reads until the answer is as expected.
+    pub(crate) async fn get_until(
+        &self,
+        path: &str,
+        is_expected: impl Fn(u16, &Value) -> bool,
+    ) -> Value {
+        let start = tokio::time::Instant::now();
+        loop {
+            let (status, body) = self.get(path).await;
+            if is_expected(status, &body) {
+                return body;
+            }
+            let is_overdue = start.elapsed() > WAIT_MAX;
+            assert!(!is_overdue, "`{path}` still answers {status}: {body}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) async fn see_log(&self, text: &str) {
+        let start = tokio::time::Instant::now();
+        loop {
+            let log = self.log.lock().unwrap().clone();
+            if log.contains(text) {
+                return;
+            }
+            assert!(
+                start.elapsed() < WAIT_MAX,
+                "`{text}` is not in the log: {log}"
+            );
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until the store takes writes.
+    pub(crate) async fn get_ready(&self) {
+        self.get_until("/readyz", |status, _| status == 200).await;
+    }
+
+    /// Waits until a run has this status.
+    pub(crate) async fn see_status(&self, id: &str, status: &str) -> Value {
+        let path = format!("/api/executions/{id}");
+        self.get_until(&path, |_, run| run["status"] == status)
+            .await
+    }
+
+    pub(crate) async fn register(&self, playbook: &str) {
+        let (status, answer) = self
+            .post("/api/catalog/register", json!({"content": playbook}))
+            .await;
+        assert!(status < 300, "{answer}");
+    }
+
+    pub(crate) async fn execute(&self, path: &str) -> (u16, Value) {
+        self.post("/api/execute", json!({"path": path})).await
+    }
+
+    /// Starts a run; answers its id.
+    pub(crate) async fn start_run(&self, path: &str) -> String {
+        let (status, started) = self.execute(path).await;
+        assert!(status < 300, "{started}");
+        started["execution_id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn cancel(&self, id: &str) -> (u16, Value) {
+        let path = format!("/api/executions/{id}/cancel");
+        self.post(&path, json!({})).await
+    }
+
+    pub(crate) async fn runs(&self) -> Vec<Value> {
+        let (status, body) = self.get("/api/executions?limit=1000").await;
+        assert_eq!(status, 200, "{body}");
+        body["executions"].as_array().unwrap().clone()
+    }
+
+    /// How many commits the store has refused so far.
+    pub(crate) async fn refused_commits(&self) -> u64 {
+        let url = format!("{}/metrics", self.url);
+        let text = self.http.get(url).send().await.unwrap();
+        let text = text.text().await.unwrap();
+        let mut lines = text.lines().map(str::split_whitespace);
+        let found = lines.find_map(|mut words| {
+            (words.next() == Some("noetl_store_failures_total")).then(|| words.next())
+        });
+        found.flatten().map_or(0, |count| count.parse().unwrap())
+    }
+}
