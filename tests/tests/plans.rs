@@ -12,7 +12,7 @@ use model::id::{EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use store::contract::{FinishedLoop, PlainStep, finish_loop, request};
 use store::{
     Ask, CommandChange, Commit, Committed, Fence, OldRows, Postgres, PostgresOptions, PostgresUrl,
-    Store,
+    Priority, Store,
 };
 use tests::peers::{self, Database};
 use tokio_postgres::{Client, NoTls};
@@ -307,7 +307,10 @@ impl Statement {
         let owner = Some(&me);
         let ran = match self {
             Self::Abandoned => store.abandoned().await.map(drop),
-            Self::Adopt => store.adopt(ExecutionId(1), &me).await.map(drop),
+            Self::Adopt => store
+                .adopt(ExecutionId(1), &me, Priority::Normal)
+                .await
+                .map(drop),
             Self::DueTimers => store.due_timers(owner, 256).await.map(drop),
             Self::EventKeys => store.foreign(ExecutionId(1), &[EventId(1)]).await.map(drop),
             Self::HeldCommands => store.held(&WorkerId("w".into())).await.map(drop),

@@ -8,7 +8,7 @@ use model::time::Time;
 use super::build::PlainStep;
 use super::shared::{message, started};
 use super::{Site, ok};
-use crate::{BATCH, BATCH_END, OldRows, RemovedRows, SessionHolder, Store};
+use crate::{BATCH, BATCH_END, OldRows, Priority, RemovedRows, SessionHolder, Store};
 
 /// A time long before and long after every row of a test.
 fn long_ago(store: &dyn Store) -> Time {
@@ -71,7 +71,7 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn Site) {
     from_outside.key.seq = Seq(0);
     let pending = message(sender, 1, receiver);
     for message in [&between, &from_outside, &pending] {
-        ok(store.send(message.clone()).await);
+        ok(store.send(message.clone(), Priority::Normal).await);
     }
     let mut commit = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
     commit.consumed = vec![between.key, from_outside.key];
@@ -79,7 +79,7 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn Site) {
     let (long_ago, later) = (long_ago(&*store), later(&*store));
     assert_eq!(ok(store.remove_old(all_before(long_ago)).await), removed(0));
     for message in [&between, &from_outside] {
-        ok(store.send(message.clone()).await);
+        ok(store.send(message.clone(), Priority::Normal).await);
     }
     assert_eq!(ok(store.inbox(None, 9).await), [pending.clone()]);
 
@@ -88,12 +88,12 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn Site) {
         ..all_before(long_ago)
     };
     assert_eq!(ok(store.remove_old(of_executions).await), removed(1));
-    ok(store.send(from_outside.clone()).await);
+    ok(store.send(from_outside.clone(), Priority::Normal).await);
     assert_eq!(ok(store.inbox(None, 9).await), [pending.clone()]);
     assert_eq!(ok(store.remove_old(all_before(later)).await), removed(1));
     // Nothing is left that would recognize them.
-    ok(store.send(between.clone()).await);
-    ok(store.send(from_outside.clone()).await);
+    ok(store.send(between.clone(), Priority::Normal).await);
+    ok(store.send(from_outside.clone(), Priority::Normal).await);
     assert_eq!(
         ok(store.inbox(None, 9).await),
         [pending, between, from_outside]
