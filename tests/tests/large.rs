@@ -245,8 +245,8 @@ impl ReadingFixture {
     async fn read_outline(&self) {
         let id = self.finished.execution;
         let outline = self.reader.outline(id, Seq(0), 1_000).await.unwrap();
-        assert_eq!(outline.events.len(), 6);
-        assert_eq!(outline.seq, self.finished.done);
+        assert_eq!(outline.events.len(), 7);
+        assert_eq!(outline.seq, self.finished.done.next());
         assert_eq!(outline.next, None);
     }
 

@@ -389,7 +389,7 @@ async fn shortest_reading(store: &dyn Store, finished: &FinishedLoop, index: u64
         let begun = tokio::time::Instant::now();
         let id = finished.execution;
         let outline = store.outline(id, Seq(0), 1_000).await.unwrap();
-        assert_eq!(outline.len(), 6);
+        assert_eq!(outline.len(), 7);
         let wanted = index..index + 1;
         let events = store.iteration_events(id, &finished.run, wanted).await;
         assert_eq!(events.unwrap().len(), 2);

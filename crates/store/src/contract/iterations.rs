@@ -1,7 +1,8 @@
 //! Iterations of loops: found, counted and skipped without a pass over the log.
 
 use model::event::{
-    At, Body, Failed, IterationDone, LoopDone, LoopStarted, LoopStats, Nothing, Retried, TaskEnded,
+    At, Body, Ending, Failed, IterationDone, LoopDone, LoopStarted, LoopStats, Nothing, Retried,
+    TaskEnded,
 };
 use model::id::{ExecutionId, Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
@@ -9,7 +10,7 @@ use model::playbook::{Directive, FailureMode, LoopMode};
 use model::raw::Raw;
 use serde_json::json;
 
-use crate::contract::build::next;
+use crate::contract::build::{finished, next};
 use crate::contract::{PlainStep, Site, ok, request};
 use crate::{Commit, LoopProgress, Store};
 
@@ -72,7 +73,7 @@ async fn looped(store: &dyn Store) -> (ExecutionId, Seq) {
     (id, seq)
 }
 
-/// A run with one loop that has ended.
+/// A run that has ended, with one loop.
 pub struct FinishedLoop {
     /// The run.
     pub execution: ExecutionId,
@@ -115,7 +116,9 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
         manifests: Vec::new(),
     };
     let ended = (At::step_run(&run()), Body::LoopDone(ended));
-    let done = write(store, next(store, execution, seq, vec![ended])).await;
+    let ends = vec![ended, finished(1, Ending::Success)];
+    let last = write(store, next(store, execution, seq, ends)).await;
+    let done = Seq(last.0 - 1);
     FinishedLoop {
         execution,
         run: run(),

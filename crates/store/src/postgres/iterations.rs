@@ -214,12 +214,12 @@ pub(super) async fn failed_iterations(
     run: &StepRunId,
     limit: usize,
 ) -> Result<Vec<u64>, Error> {
-    // Blocks come in order, so that so many rows hold at least as many iterations, or all.
+    // Each row holds one failed iteration at least. Rows of the last block come all, for their order is not that of iterations.
     const FAILED: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
         WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND failed <> 0
             AND seq >= (SELECT failed_since FROM noetl.loop_progress p
                 WHERE p.execution_id = $1 AND p.step_name = $2 AND p.run = $3)
-        ORDER BY block LIMIT $4";
+        ORDER BY block FETCH FIRST ($4::bigint) ROWS WITH TIES";
     let (step, number, most) = (run.step.as_str(), small(run.run), integer(limit as u64));
     let blocks = find(pool, FAILED, &[&id.0, &step, &number, &most], |row| {
         block(row, run)
