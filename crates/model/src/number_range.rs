@@ -44,25 +44,29 @@ impl NumberRange {
     /// The extracted field under which the reference to a prepared loop source holds its range.
     pub const EXTRACTED_KEY: &str = "range";
 
-    /// From `start` to `stop`, `step` apart.
-    pub fn new(start: i64, stop: i64, step: i64) -> Result<Self, RangeError> {
-        if step == 0 {
+    /// From `start` to `stop`, `by` apart.
+    pub fn new(start: i64, stop: i64, by: i64) -> Result<Self, RangeError> {
+        if by == 0 {
             return Err(RangeError::ZeroStep);
         }
-        Ok(Self { start, stop, step })
+        Ok(Self {
+            start,
+            stop,
+            step: by,
+        })
     }
 
     /// From the arguments of `range(stop)`, `range(start, stop)` or `range(start, stop, step)`.
     pub fn from_arguments(
         first: i64,
         second: Option<i64>,
-        step: Option<i64>,
+        by: Option<i64>,
     ) -> Result<Self, RangeError> {
         let (start, stop) = match second {
             Some(stop) => (first, stop),
             None => (0, first),
         };
-        Self::new(start, stop, step.unwrap_or(1))
+        Self::new(start, stop, by.unwrap_or(1))
     }
 
     /// How many items there are.

@@ -49,8 +49,8 @@ fn a_template_that_is_exactly_a_range_is_a_rule() {
         ("{{ range(from, none) }}", (0, 5, 1)),
         ("{{ range(range(from) | length) }}", (0, 5, 1)),
     ];
-    for (source, (start, stop, step)) in rules {
-        let rule = NumberRange::new(start, stop, step).unwrap();
+    for (source, (start, stop, by)) in rules {
+        let rule = NumberRange::new(start, stop, by).unwrap();
         assert_eq!(number_range(source), Ok(Some(rule)), "{source}");
     }
 }

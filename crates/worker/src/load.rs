@@ -110,14 +110,11 @@ pub(crate) async fn fetch(hand: &Hand, needs: &[Need]) -> Result<Arc<Loaded>, Tr
                 more.loops.insert(pointer.done, results);
             }
             Need::LoopStats(pointer) if !known.loop_stats.contains_key(&pointer.done) => {
-                match loop_stats(hand, pointer).await? {
-                    Some(stats) => {
-                        more.loop_stats.insert(pointer.done, stats);
-                    }
-                    None => {
-                        let results = loop_results(hand, pointer).await?;
-                        more.loops.insert(pointer.done, results);
-                    }
+                if let Some(stats) = loop_stats(hand, pointer).await? {
+                    more.loop_stats.insert(pointer.done, stats);
+                } else {
+                    let results = loop_results(hand, pointer).await?;
+                    more.loops.insert(pointer.done, results);
                 }
             }
             Need::File(need) if !known.files.contains_key(&need.key) => {
