@@ -53,18 +53,18 @@ impl Place<'_> {
 
 impl LargeResult {
     /// A result with what its task extracts.
-    pub fn new(result: Value, control: &ResultControl) -> Result<Self, Error> {
+    pub fn new(result: &Value, control: &ResultControl) -> Result<Self, Error> {
         let text = result.to_string();
         let preview_bytes_max = control
             .preview_bytes_max
             .map_or(PREVIEW_BYTES_MAX, saturate);
-        let extracted = extract(&result, control)?;
-        let keys = match &result {
+        let extracted = extract(result, control)?;
+        let keys = match result {
             Value::Object(fields) => listed_keys(fields.keys().map(String::as_str), &extracted),
             _ => Vec::new(),
         };
         Ok(Self {
-            preview: preview(&result, text.len(), preview_bytes_max),
+            preview: preview(result, text.len(), preview_bytes_max),
             text: Bytes::from(text),
             extracted,
             keys,
@@ -148,7 +148,7 @@ mod tests {
             at: &at,
             now: Time(1_000_000),
         };
-        let large = LargeResult::new(result.clone(), &control).unwrap();
+        let large = LargeResult::new(&result, &control).unwrap();
         let reference = large.store(&bodies, place).await.unwrap();
         let run = "task:fetch.page:run:2.7.3";
         let uri = format!("noetl://execution/42/step/fetch/task/page/run/{run}/attempt/1");

@@ -170,7 +170,9 @@ pub(crate) async fn store(
         at,
         now: hand.now(),
     };
-    let large = LargeResult::new(value, control).map_err(|error| failure(&error))?;
+    let large = LargeResult::new(&value, control).map_err(|error| failure(&error))?;
+    // Its text is held while it is stored: the value itself need not be.
+    drop(value);
     let bodies = hand.shared.config.bodies.as_ref();
     let mut wait = HostWait::new(hand);
     let reference = loop {

@@ -148,7 +148,7 @@ impl Kept {
             at: owner.at,
             now: owner.now,
         };
-        now(LargeResult::new(value, control)?.store(self, place))
+        now(LargeResult::new(&value, control)?.store(self, place))
     }
 }
 

@@ -53,7 +53,7 @@ async fn a_text_that_passes_is_kept_like_a_value_that_is_held() {
             now: Time(0),
         };
         let bodies = keeper.bodies.as_ref();
-        let held = LargeResult::new(value.clone(), &control).unwrap();
+        let held = LargeResult::new(&value, &control).unwrap();
         let held = held.store(bodies, place).await.unwrap();
         let uri = held.uri.clone();
         assert_eq!(ResultRef { uri, ..streamed }, held);

@@ -100,8 +100,8 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
     for from in (0..iterations).step_by(50) {
         let indices = from..(from + 50).min(iterations);
         let events = indices.flat_map(|index| {
-            let began = (at(index), Body::IterationStarted(Nothing {}));
-            [began, task_done(index), done(index)]
+            let beginning = (at(index), Body::IterationStarted(Nothing {}));
+            [beginning, task_done(index), done(index)]
         });
         seq = write(store, next(store, execution, seq, events.collect())).await;
     }

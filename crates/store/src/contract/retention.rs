@@ -1,5 +1,6 @@
 //! Rows that only recognize repetitions: there while a repetition may come, and removed afterwards.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use model::id::{ExecutionId, Seq, WorkerId};
@@ -81,7 +82,7 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn Site) {
     for message in [&between, &from_outside] {
         ok(store.send(message.clone(), Priority::Normal).await);
     }
-    assert_eq!(ok(store.inbox(None, 9).await), [pending.clone()]);
+    assert_eq!(ok(store.inbox(None, 9).await), from_ref(&pending));
 
     let of_executions = OldRows {
         messages_before: later,
@@ -89,7 +90,7 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn Site) {
     };
     assert_eq!(ok(store.remove_old(of_executions).await), removed(1));
     ok(store.send(from_outside.clone(), Priority::Normal).await);
-    assert_eq!(ok(store.inbox(None, 9).await), [pending.clone()]);
+    assert_eq!(ok(store.inbox(None, 9).await), from_ref(&pending));
     assert_eq!(ok(store.remove_old(all_before(later)).await), removed(1));
     // Nothing is left that would recognize them.
     ok(store.send(between.clone(), Priority::Normal).await);

@@ -52,7 +52,9 @@ fn progress_rows(log: &[Event]) -> BTreeMap<StepRunId, ProgressRow> {
     for change in IterationDelta::of(log).progress {
         match change {
             ProgressChange::NewGeneration => {
-                rows.values_mut().for_each(|row| row.is_stale = true);
+                for row in rows.values_mut() {
+                    row.is_stale = true;
+                }
             }
             ProgressChange::Count(count) => {
                 rows.entry(count.run.clone()).or_default().apply(&count);

@@ -60,15 +60,12 @@ impl State {
             .take(old.limit as usize)
             .collect();
         for key in keys {
-            match self.later_start(&key, old.requests_before, now) {
-                Some(start) => {
-                    self.access.retained_from.insert(key, start);
-                    rows.postponed += 1;
-                }
-                None => {
-                    self.access.remove_setting(&key);
-                    rows.removed += 1;
-                }
+            if let Some(start) = self.later_start(&key, old.requests_before, now) {
+                self.access.retained_from.insert(key, start);
+                rows.postponed += 1;
+            } else {
+                self.access.remove_setting(&key);
+                rows.removed += 1;
             }
         }
         rows

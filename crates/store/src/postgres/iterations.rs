@@ -279,8 +279,7 @@ pub(super) async fn outline(
         let room = limit - events.len();
         events.extend(news.filter(|event| event.seq > after).take(room));
         position = match (last.filter(|_| is_page), span) {
-            (Some(last), _) => last,
-            (None, Some((_, last))) => last,
+            (Some(last), _) | (None, Some((_, last))) => last,
             (None, None) => break,
         };
     }
