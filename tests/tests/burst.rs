@@ -56,6 +56,8 @@ struct Burst {
 
 impl Burst {
     async fn new(served: Served) -> Self {
+        // Another test of this process may have done it before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let burst = Self {
             served,
             client: reqwest::Client::new(),

@@ -206,9 +206,10 @@ struct ReadingFixture {
 
 impl ReadingFixture {
     async fn new(iterations: u64) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> = Arc::new(store::Sqlite::open(dir.path()).unwrap());
-        let bodies = results::Local::open(&dir.path().join("bodies")).unwrap();
+        let dir = tempfile::tempdir().expect("a directory");
+        let store: Arc<dyn Store> =
+            Arc::new(store::Sqlite::open(dir.path()).expect("the store opens"));
+        let bodies = results::Local::open(&dir.path().join("bodies")).expect("the results open");
         let finished = finish_loop(&*store, iterations).await;
         Self {
             reader: Reader::new(store, Arc::new(bodies)),
@@ -226,7 +227,7 @@ impl ReadingFixture {
             ..ResultAddress::of_step("each".into())
         };
         let found = self.reader.find(self.finished.execution, &address).await;
-        let Some(Found::Value(value)) = found.unwrap() else {
+        let Some(Found::Value(value)) = found.expect("the result is read") else {
             panic!("iteration {index} has no result");
         };
         assert_eq!(value, json!(index));
@@ -237,14 +238,18 @@ impl ReadingFixture {
         let mut pieces = self.pieces().await;
         let mut text = Vec::new();
         while let Some(piece) = pieces.next().await {
-            text.extend_from_slice(&piece.unwrap());
+            text.extend_from_slice(&piece.expect("the piece is read"));
         }
         text
     }
 
     async fn read_outline(&self) {
         let id = self.finished.execution;
-        let outline = self.reader.outline(id, Seq(0), 1_000).await.unwrap();
+        let outline = self
+            .reader
+            .outline(id, Seq(0), 1_000)
+            .await
+            .expect("the outline is read");
         assert_eq!(outline.events.len(), 7);
         assert_eq!(outline.seq, self.finished.done.next());
         assert_eq!(outline.next, None);
@@ -256,7 +261,10 @@ impl ReadingFixture {
             done: self.finished.done,
         };
         let found = Found::Loop(self.finished.execution, pointer);
-        self.reader.pieces(found).await.unwrap()
+        self.reader
+            .pieces(found)
+            .await
+            .expect("the results are read")
     }
 }
 

@@ -388,11 +388,14 @@ async fn shortest_reading(store: &dyn Store, finished: &FinishedLoop, index: u64
     for _ in 0..7 {
         let begun = tokio::time::Instant::now();
         let id = finished.execution;
-        let outline = store.outline(id, Seq(0), 1_000).await.unwrap();
+        let outline = store
+            .outline(id, Seq(0), 1_000)
+            .await
+            .expect("the outline is read");
         assert_eq!(outline.len(), 7);
         let wanted = index..index + 1;
         let events = store.iteration_events(id, &finished.run, wanted).await;
-        assert_eq!(events.unwrap().len(), 2);
+        assert_eq!(events.expect("the events are read").len(), 2);
         shortest = shortest.min(begun.elapsed());
     }
     shortest
@@ -415,7 +418,7 @@ async fn rows_of_iterations(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
     for table in ["loop_progress", "iteration_index", "iteration_span"] {
         let rows = format!("SELECT '{table} ' || r::text FROM noetl.{table} r ORDER BY r::text");
-        let rows = client.query(&rows, &[]).await.unwrap();
+        let rows = client.query(&rows, &[]).await.expect("the rows are read");
         found.extend(rows.iter().map(|row| row.get::<_, String>(0)));
     }
     found
@@ -431,7 +434,7 @@ async fn iterations_of_an_older_store_are_indexed() {
     let older = "DROP TABLE noetl.loop_progress, noetl.iteration_index, noetl.iteration_span;
         DROP FUNCTION noetl.write_iterations; DELETE FROM noetl.migration WHERE version >= 9";
     raw.batch_execute(older).await.unwrap();
-    let options = PostgresOptions::new(PostgresUrl::new(&fixture.database.url()));
+    let options = PostgresOptions::new(PostgresUrl::new(fixture.database.url()));
     Postgres::open(options)
         .await
         .expect("the schema is migrated");

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use tests::binary::{Desk, Going};
@@ -42,7 +42,7 @@ struct Race<'d> {
     /// Those that have not ended.
     alive: HashSet<u32>,
     progress: Receiver<(u32, Progress)>,
-    deadline: Instant,
+    deadline: tokio::time::Instant,
 }
 
 impl<'d> Race<'d> {
@@ -61,7 +61,7 @@ impl<'d> Race<'d> {
             id,
             alive,
             progress,
-            deadline: Instant::now() + ROUND_MAX,
+            deadline: tokio::time::Instant::now() + ROUND_MAX,
         };
         for _ in 0..PROCESSES {
             match race.next_progress() {
@@ -73,7 +73,9 @@ impl<'d> Race<'d> {
     }
 
     fn next_progress(&mut self) -> (u32, Progress) {
-        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        let remaining = self
+            .deadline
+            .saturating_duration_since(tokio::time::Instant::now());
         let Ok((id, progress)) = self.progress.recv_timeout(remaining) else {
             let count = self.alive.len();
             self.alive.iter().copied().for_each(kill);

@@ -264,6 +264,9 @@ fn pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, RenderError
     })
 }
 
+/// Writes the values of a template into the code of a language as literals.
+type PlaceValues = fn(&[CodePiece]) -> Result<String, TaskError>;
+
 /// A program with every value placed as a literal.
 fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, RenderError> {
     let Tree::Template(template) = tree else {
@@ -271,12 +274,11 @@ fn code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, 
     };
     let rendered = template.rendered_pieces(scope)?;
     let shown = rendered.shown_code();
-    let (place_values, error_code): (fn(&[CodePiece]) -> Result<String, TaskError>, _) =
-        match language {
-            CodeLanguage::Python => (tools::python_code, "PYTHON_VALUE"),
-            CodeLanguage::Rhai => (tools::rhai_script, "RHAI_VALUE"),
-            CodeLanguage::Jq => (tools::jq_program, "JQ_VALUE"),
-        };
+    let (place_values, error_code): (PlaceValues, _) = match language {
+        CodeLanguage::Python => (tools::python_code, "PYTHON_VALUE"),
+        CodeLanguage::Rhai => (tools::rhai_script, "RHAI_VALUE"),
+        CodeLanguage::Jq => (tools::jq_program, "JQ_VALUE"),
+    };
     let shown = shown.as_deref().map(place_values);
     let code = place_values(&rendered.code());
     let code = code.map_err(|error| RenderError::Failed {

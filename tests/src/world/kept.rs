@@ -104,7 +104,7 @@ impl Kept {
             success.selected = selection.unwrap_or_default().fields;
             return Outcome::Ok(success);
         }
-        match self.store(owner, value, &task.result) {
+        match self.store(owner, &value, &task.result) {
             Ok(reference) => success.reference = Some(Box::new(reference)),
             Err(error) => {
                 let message = error.to_string();
@@ -121,7 +121,7 @@ impl Kept {
             at.task = at.task.map(|task| format!("{task}/set/{key}").into());
             let whole = std::mem::take(value);
             let part = Owner { at: &at, ..owner };
-            if let Ok(reference) = self.store(part, whole, &ResultControl::default()) {
+            if let Ok(reference) = self.store(part, &whole, &ResultControl::default()) {
                 *value = serde_json::to_value(&reference).expect("a reference is plain data");
             }
         }
@@ -129,7 +129,7 @@ impl Kept {
     }
 
     /// A loop's elements as a body.
-    pub(crate) fn elements(&self, owner: Owner<'_>, elements: Value) -> ResultRef {
+    pub(crate) fn elements(&self, owner: Owner<'_>, elements: &Value) -> ResultRef {
         let total = elements.as_array().map_or(0, Vec::len);
         let stored = self.store(owner, elements, &ResultControl::default());
         let mut reference = stored.expect("memory takes every body");
@@ -140,7 +140,7 @@ impl Kept {
     fn store(
         &self,
         owner: Owner<'_>,
-        value: Value,
+        value: &Value,
         control: &ResultControl,
     ) -> Result<ResultRef, Error> {
         let place = Place {
@@ -148,7 +148,7 @@ impl Kept {
             at: owner.at,
             now: owner.now,
         };
-        now(LargeResult::new(&value, control)?.store(self, place))
+        now(LargeResult::new(value, control)?.store(self, place))
     }
 }
 

@@ -350,7 +350,7 @@ impl Pipeline {
             at: &self.at,
             now: env.now,
         };
-        let result_ref = Box::new(env.store.elements(owner, rows));
+        let result_ref = Box::new(env.store.elements(owner, &rows));
         Body::ResultStored(ResultStored { result_ref })
     }
 

@@ -43,14 +43,14 @@ hold(0)"#;
 /// Scripts that would take all memory.
 const SCRIPTS: [&str; 9] = [
     MANY_TEXTS,
-    r#"fn many() { let a = []; a.pad(900000, 1); a } let all = []; loop { let a = many(); all.push(|| a); }"#,
-    r#"let all = []; loop { let b = blob(8000000); all.push(|| b); }"#,
+    r"fn many() { let a = []; a.pad(900000, 1); a } let all = []; loop { let a = many(); all.push(|| a); }",
+    r"let all = []; loop { let b = blob(8000000); all.push(|| b); }",
     r#"let t = "x"; while t.len < 4000000 { t += t; } let all = []; loop { let a = t.split(""); all.push(|| a); }"#,
     r#"let t = "x"; t.pad(8000000, "y"); let a = t.to_chars(); let b = a; let c = b; [a, b, c]"#,
     r#"let all = []; loop { let m = #{}; for n in 0..1000 { m["key" + n] = [n]; } all.push(|| m); }"#,
-    r#"let a = [0]; loop { a = [a, a]; }"#,
+    r"let a = [0]; loop { a = [a, a]; }",
     r#"let t = "x"; while t.len < 4000000 { t += t; } loop { print(t); }"#,
-    r#"let a = 1; for n in 0..1000 { a = [a]; } a"#,
+    r"let a = 1; for n in 0..1000 { a = [a]; } a",
 ];
 
 fn tools_with_evaluation(dir: &Path) -> Registry {

@@ -33,7 +33,7 @@ impl NoDescriptors {
 
 impl Drop for NoDescriptors {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.before.clone()).unwrap();
+        setrlimit(Resource::Nofile, self.before).unwrap();
     }
 }
 
@@ -83,14 +83,14 @@ impl DescriptorFixture {
         }
     }
 
-    fn call(&self, kind: &str, fields: Value) -> Call {
+    fn call(&self, kind: &str, fields: &Value) -> Call {
         let mut call = Call::new(kind);
-        call.place.base_dir = self.path().to_owned();
+        self.path().clone_into(&mut call.place.base_dir);
         call.fields.clone_from(fields.as_object().unwrap());
         call
     }
 
-    fn sql(&self, kind: &str, text: &str, fields: Value) -> Call {
+    fn sql(&self, kind: &str, text: &str, fields: &Value) -> Call {
         let mut call = self.call(kind, fields);
         let pieces = vec![vec![Piece::Text(text.to_owned())]];
         call.pieces.insert("command".to_owned(), pieces);
@@ -103,14 +103,12 @@ async fn a_sqlite_database_is_opened_later() {
     let fixture = DescriptorFixture::new();
     let database = json!({"database": "new.db"});
     let made = "CREATE TABLE t (n); INSERT INTO t VALUES (1); SELECT n FROM t";
-    let result = fixture
-        .check(fixture.sql("sqlite", made, database.clone()))
-        .await;
+    let result = fixture.check(fixture.sql("sqlite", made, &database)).await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
-    let again = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", database);
+    let again = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", &database);
     assert_eq!(fixture.check(again).await["affected_rows"], 1);
     // A database that cannot be opened for another reason stays a failure.
-    let folder = fixture.sql("sqlite", "SELECT 1", json!({"database": "."}));
+    let folder = fixture.sql("sqlite", "SELECT 1", &json!({"database": "."}));
     let failed = fixture.outcome(&folder).await;
     let code = failed.failure().map(|error| error.code.as_str());
     assert_eq!(code, Some("SQLITE_CANTOPEN"), "{failed:?}");
@@ -121,7 +119,7 @@ async fn a_connection_to_nats_is_made_later() {
     let nats = Nats::private();
     let fixture = DescriptorFixture::new();
     let fields = json!({"operation": "publish", "subject": "s", "value": 1, "url": nats.url()});
-    let result = fixture.check(fixture.call("nats", fields)).await;
+    let result = fixture.check(fixture.call("nats", &fields)).await;
     assert_eq!(result["subject"], "s");
 }
 
@@ -131,7 +129,7 @@ async fn a_connection_to_postgres_is_made_later() {
     let fixture = DescriptorFixture::new();
     let auth = json!({"auth": {"dsn": database.url()}});
     let result = fixture
-        .check(fixture.sql("postgres", "SELECT 1 AS n", auth))
+        .check(fixture.sql("postgres", "SELECT 1 AS n", &auth))
         .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
 }
@@ -139,6 +137,6 @@ async fn a_connection_to_postgres_is_made_later() {
 #[tokio::test]
 async fn a_process_for_rhai_and_jq_is_started_later() {
     let fixture = DescriptorFixture::new();
-    let script = fixture.call("rhai", json!({"code": "1 + 1"}));
+    let script = fixture.call("rhai", &json!({"code": "1 + 1"}));
     assert_eq!(fixture.check(script).await, 2);
 }

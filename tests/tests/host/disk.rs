@@ -35,12 +35,12 @@ workflow:
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_room() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
 
-    let filler = disk.fill();
+    let filler = small_disk.fill();
     let before = server.refused_commits().await;
     let (status, refused) = server.execute("tests/waits").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
@@ -65,16 +65,16 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
 #[test]
 fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
+    let small_disk = SmallDisk::mount(&desk.path(""));
     desk.write("two.yaml", TWO_STEPS);
-    let mut command = disk.command(&desk, &["run", "two.yaml", "--store", "kept"]);
+    let mut command = small_disk.command(&desk, &["run", "two.yaml", "--store", "kept"]);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     while !desk.path("begun").exists() {
         assert_eq!(child.try_wait().unwrap(), None, "it ended too early");
         std::thread::yield_now();
     }
-    let filler = disk.fill();
+    let filler = small_disk.fill();
     desk.write("go", "");
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let full = line(&mut said, "STORE_FULL");

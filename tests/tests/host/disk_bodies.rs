@@ -82,13 +82,13 @@ impl SlowPeer {
     fn start(body: String, rest: Rest) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (begin, began) = channel();
+        let (announce, began) = channel();
         let (goes_on, go_on) = channel();
         let answered = std::thread::spawn(move || {
             let (first, second) = body.as_bytes().split_at(3 * MIB);
             let mut stream = accept(&listener, body.len())?;
             stream.write_all(&first[..MIB])?;
-            let _ = begin.send(());
+            let _ = announce.send(());
             let _ = go_on.recv_timeout(WAIT_MAX);
             stream.write_all(&first[MIB..])?;
             if rest == Rest::Withheld {
@@ -122,9 +122,9 @@ fn accept(listener: &TcpListener, bytes: usize) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn result(desk: &Desk, disk: &SmallDisk, id: &str) -> serde_json::Value {
+fn result(desk: &Desk, small_disk: &SmallDisk, id: &str) -> serde_json::Value {
     let args = ["result", id, "--store", "kept", "-o", "json"];
-    let Output { stdout, stderr, .. } = disk.command(desk, &args).output().unwrap();
+    let Output { stdout, stderr, .. } = small_disk.command(desk, &args).output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
     serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{said}"))
 }
@@ -132,22 +132,22 @@ fn result(desk: &Desk, disk: &SmallDisk, id: &str) -> serde_json::Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_response_waits_for_space_and_arrives_whole() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     let body = noise(4 * MIB);
     let peer = SlowPeer::start(body.clone(), Rest::Sent);
     server.register(&download("POST", peer.port)).await;
     let id = server.start_run("tests/download").await;
     peer.began.recv_timeout(WAIT_MAX).unwrap();
 
-    let filler = disk.fill();
+    let filler = small_disk.fill();
     peer.goes_on.send(()).unwrap();
     server.see_log("waiting for disk space").await;
     assert_eq!(server.execute("tests/download").await.0, 507);
 
     drop(filler);
     server.see_status(&id, "COMPLETED").await;
-    assert!(result(&desk, &disk, &id)["data"] == body.as_str());
+    assert!(result(&desk, &small_disk, &id)["data"] == body.as_str());
     drop(server);
     assert!(peer.answered.join().unwrap().is_ok());
 }
@@ -155,33 +155,33 @@ async fn a_large_response_waits_for_space_and_arrives_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_download_that_breaks_off_while_it_waits_for_space_is_begun_again_as_the_same_attempt() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     let body = noise(4 * MIB);
     let peer = SlowPeer::start(body.clone(), Rest::Withheld);
     server.register(&download("GET", peer.port)).await;
     let id = server.start_run("tests/download").await;
     peer.began.recv_timeout(WAIT_MAX).unwrap();
 
-    let filler = disk.fill();
+    let filler = small_disk.fill();
     peer.goes_on.send(()).unwrap();
     server.see_log("waiting for disk space").await;
     drop(filler);
     server.see_status(&id, "COMPLETED").await;
-    assert!(result(&desk, &disk, &id)["data"] == body.as_str());
+    assert!(result(&desk, &small_disk, &id)["data"] == body.as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_response_waits_for_space() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     let peer = SlowPeer::start(noise(4 * MIB), Rest::Sent);
     server.register(&download("POST", peer.port)).await;
     let id = server.start_run("tests/download").await;
     peer.began.recv_timeout(WAIT_MAX).unwrap();
 
-    let _filler = disk.fill();
+    let _filler = small_disk.fill();
     peer.goes_on.send(()).unwrap();
     server.see_log("waiting for disk space").await;
     let (status, cancelled) = server.cancel(&id).await;
@@ -189,34 +189,34 @@ async fn a_run_is_cancelled_while_its_response_waits_for_space() {
     server.see_status(&id, "CANCELLED").await;
     // The connection is closed while the server lives: the peer neither waits nor is read on.
     let _ = peer.answered.join().unwrap();
-    let drafts = std::fs::read_dir(disk.path("bodies/bodies/new")).unwrap();
+    let drafts = std::fs::read_dir(small_disk.path("bodies/bodies/new")).unwrap();
     assert_eq!(drafts.count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(LARGE_RESULT).await;
-    let filler = disk.fill_but(LOG_BYTES);
+    let filler = small_disk.fill_but(LOG_BYTES);
     let id = server.start_run("tests/large").await;
     server.see_log("waiting for this machine").await;
 
     drop(filler);
     server.see_status(&id, "COMPLETED").await;
     let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
-    assert!(result(&desk, &disk, &id) == serde_json::json!(parts));
+    assert!(result(&desk, &small_disk, &id) == serde_json::json!(parts));
     assert_eq!(desk.read("effects"), "x\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(LARGE_RESULT).await;
-    let filler = disk.fill_but(LOG_BYTES);
+    let filler = small_disk.fill_but(LOG_BYTES);
     let id = server.start_run("tests/large").await;
     server.see_log("waiting for this machine").await;
     let pause = format!("/api/executions/{id}/pause");
@@ -234,10 +234,10 @@ async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(LARGE_RESULT).await;
-    let _filler = disk.fill_but(LOG_BYTES);
+    let _filler = small_disk.fill_but(LOG_BYTES);
     let id = server.start_run("tests/large").await;
     server.see_log("waiting for this machine").await;
     let (status, cancelled) = server.cancel(&id).await;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tests::binary::Desk;
@@ -19,14 +19,14 @@ workflow:
     tool: {kind: wait, duration: 300s}
 ";
 
-const PROGRAM: &str = r#"
+const PROGRAM: &str = r"
 apiVersion: noetl.io/v2
 kind: Playbook
 metadata: {name: program, path: tests/program}
 workflow:
   - step: program
     tool: {kind: shell, command: 'echo $$ > number.new; mv number.new number; exec sleep 600'}
-"#;
+";
 
 const PARENT: &str = r"
 apiVersion: noetl.io/v2
@@ -49,7 +49,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The process that a program has written down, once it has.
 async fn process_number(desk: &Desk) -> String {
-    let start = Instant::now();
+    let start = tokio::time::Instant::now();
     while !desk.path("number").exists() {
         assert!(start.elapsed() < WAIT_MAX, "the program has not started");
         tokio::task::yield_now().await;
@@ -58,7 +58,7 @@ async fn process_number(desk: &Desk) -> String {
 }
 
 async fn wait_until_gone(process: &str) {
-    let start = Instant::now();
+    let start = tokio::time::Instant::now();
     while Path::new("/proc").join(process).exists() {
         assert!(start.elapsed() < WAIT_MAX, "{process} is still running");
         tokio::task::yield_now().await;
@@ -68,13 +68,13 @@ async fn wait_until_gone(process: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(PROGRAM).await;
     let id = server.start_run("tests/program").await;
     let process = process_number(&desk).await;
 
-    let _filler = disk.fill();
+    let _filler = small_disk.fill();
     let (status, refused) = server.execute("tests/program").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
     let (status, cancelled) = server.cancel(&id).await;
@@ -86,7 +86,7 @@ async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
     assert_eq!(server.get("/readyz").await.0, 507);
 
     drop(server);
-    let shown = disk
+    let shown = small_disk
         .command(&desk, &["show", &id, "--store", "kept", "-o", "json"])
         .output()
         .unwrap();
@@ -97,14 +97,14 @@ async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(PROGRAM).await;
     server.register(PARENT).await;
     let id = server.start_run("tests/parent").await;
     let process = process_number(&desk).await;
 
-    let _filler = disk.fill();
+    let _filler = small_disk.fill();
     let (status, refused) = server.execute("tests/parent").await;
     assert_eq!(status, 507, "{refused}");
     let (status, cancelled) = server.cancel(&id).await;
@@ -120,12 +120,12 @@ async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_paused_on_a_full_disk() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
 
-    let filler = disk.fill();
+    let filler = small_disk.fill();
     assert_eq!(server.execute("tests/waits").await.0, 507);
     let pause = format!("/api/executions/{id}/pause");
     let (status, paused) = server.post(&pause, json!({})).await;
@@ -145,15 +145,15 @@ async fn a_run_is_paused_on_a_full_disk() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when_there_is_room() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &disk);
+    let small_disk = SmallDisk::mount(&desk.path(""));
+    let server = DiskServer::start(&desk, &small_disk);
     server.register(WAITS).await;
     let mut ids = Vec::new();
     for _ in 0..RUNS {
         ids.push(server.start_run("tests/waits").await);
     }
 
-    let filler = disk.fill();
+    let filler = small_disk.fill();
     assert_eq!(server.execute("tests/waits").await.0, 507);
     // The event log grows by the reason; without one the reserve is enough for hundreds of runs.
     let (mut cancelled, reason) = (0, "x".repeat(100_000));
@@ -176,9 +176,9 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when
 
     drop(filler);
     server.get_ready().await;
-    let reserve = std::fs::metadata(disk.path("noetl.reserve")).unwrap();
+    let reserve = std::fs::metadata(small_disk.path("noetl.reserve")).unwrap();
     assert_eq!(reserve.len(), 1024 * 1024);
-    let _filler = disk.fill();
+    let _filler = small_disk.fill();
     for id in &ids[cancelled..cancelled + CANCELS_MIN] {
         let (status, answer) = server.cancel(id).await;
         assert_eq!(status, 200, "{answer}");
@@ -189,20 +189,20 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when
 #[tokio::test(flavor = "multi_thread")]
 async fn another_process_cancels_a_run_on_a_full_disk() {
     let desk = Desk::new();
-    let disk = SmallDisk::mount(&desk.path(""));
+    let small_disk = SmallDisk::mount(&desk.path(""));
     desk.write("program.yaml", PROGRAM);
-    let mut command = disk.command(&desk, &["run", "program.yaml", "--store", "kept"]);
+    let mut command = small_disk.command(&desk, &["run", "program.yaml", "--store", "kept"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut run = command.spawn().unwrap();
     let process = process_number(&desk).await;
     let list = ["runs", "--store", "kept", "-o", "json"];
-    let listed = disk.command(&desk, &list).output().unwrap();
+    let listed = small_disk.command(&desk, &list).output().unwrap();
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let id = listed[0]["execution_id"].as_str().unwrap().to_owned();
 
-    let _filler = disk.fill();
+    let _filler = small_disk.fill();
     let cancel = ["cancel", &id, "--store", "kept"];
-    let cancelled = disk.command(&desk, &cancel).output().unwrap();
+    let cancelled = small_disk.command(&desk, &cancel).output().unwrap();
     let said = String::from_utf8_lossy(&cancelled.stderr);
     assert_eq!(cancelled.status.code(), Some(0), "{said}");
     wait_until_gone(&process).await;

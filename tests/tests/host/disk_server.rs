@@ -33,9 +33,9 @@ impl Drop for DiskServer {
 }
 
 impl DiskServer {
-    pub(crate) fn start(desk: &Desk, disk: &SmallDisk) -> Self {
+    pub(crate) fn start(desk: &Desk, small_disk: &SmallDisk) -> Self {
         let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
-        let mut command = disk.command(desk, &args);
+        let mut command = small_disk.command(desk, &args);
         command.env("NOETL_LOG", "warn");
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -1,7 +1,7 @@
 //! Programs of users that want all memory: their run fails with a code, and the server and other runs continue.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tests::binary::Desk;
@@ -120,7 +120,7 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
     };
     assert!(keys >= 70_000, "{keys}: {status} {refused}");
     let before = peak_kib(served.id());
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     let signalled = desk.run(&["signal", id, "go"]);
     assert_eq!(signalled.code, Some(0), "{signalled:?}");
     let (code, lines) = run.finish();

@@ -55,8 +55,8 @@ async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
     for n in 0..PATCHES {
         let text = format!("{n}").repeat(PATCH_BYTES);
         let patch = json!({"variables": {"text": &text[..PATCH_BYTES]}});
-        let path = format!("/api/vars/{id}");
-        let patched = driver.post(&path, &patch).await;
+        let route = format!("/api/vars/{id}");
+        let patched = driver.post(&route, &patch).await;
         assert_eq!(patched.status, 200, "{patched:?}");
     }
 

@@ -109,7 +109,10 @@ fn failed(view: &RunView, playbook: Option<&Playbook>, surface: Surface) -> Stri
             ));
         }
         let named = step.failures.len() as u64;
-        let all = step.lap.as_ref().map_or(0, |lap| lap.failed_count());
+        let all = step
+            .lap
+            .as_ref()
+            .map_or(0, crate::view::LoopView::failed_count);
         if all > named {
             let _ = writeln!(text, "   and {} more in {}", all - named, step.step);
         }

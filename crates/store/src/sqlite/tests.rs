@@ -105,7 +105,7 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(found, (6, "[]".to_owned(), None));
+    assert_eq!(found, (8, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
     assert_eq!(store.commit(first).await.unwrap(), Committed::Done);
 }

@@ -31,13 +31,11 @@ impl ResultBudget {
         if depth > DEPTH_MAX {
             return Err(self.exceeded(&format!("is nested deeper than {DEPTH_MAX} levels")));
         }
-        match self.bytes_left.checked_sub(VALUE_BYTES + text_bytes) {
-            Some(left) => self.bytes_left = left,
-            None => {
-                let mebibytes = RESULT_BYTES_MAX / 1024 / 1024;
-                return Err(self.exceeded(&format!("takes more than {mebibytes} MiB of memory")));
-            }
-        }
+        let Some(left) = self.bytes_left.checked_sub(VALUE_BYTES + text_bytes) else {
+            let mebibytes = RESULT_BYTES_MAX / 1024 / 1024;
+            return Err(self.exceeded(&format!("takes more than {mebibytes} MiB of memory")));
+        };
+        self.bytes_left = left;
         Ok(())
     }
 

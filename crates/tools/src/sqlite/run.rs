@@ -88,9 +88,12 @@ pub(crate) fn run(
         let result = run_each(connection, statements, forbidden);
         // A statement alone that failed has had no effect.
         let is_undone = statements.len() == 1;
-        let result = result.map_err(|failure| match is_undone {
-            true => unless_exhausted(failure),
-            false => failure,
+        let result = result.map_err(|failure| {
+            if is_undone {
+                unless_exhausted(failure)
+            } else {
+                failure
+            }
         })?;
         if !connection.is_autocommit() {
             return Err(TaskError::new(

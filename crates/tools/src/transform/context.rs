@@ -98,7 +98,6 @@ impl JqReader {
                 self.open.pop();
                 self.backslashes = 0;
             }
-            '\n' => self.backslashes = 0,
             // A carriage return before the end of the line belongs to the end.
             '\r' if previous != Some('\r') => {}
             '\\' if previous != Some('\r') => self.backslashes += 1,
