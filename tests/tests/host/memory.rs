@@ -107,8 +107,10 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
         let sent = http.post(&url).json(&patch(keys)).send().await.unwrap();
         (sent.status().as_u16(), sent.text().await.unwrap())
     };
-    let (status, answer) = write(0..1_000_000).await;
-    assert!(matches!(status, 413 | 422), "{status} {answer}");
+    let million = http.post(&url).json(&patch(0..1_000_000)).send().await;
+    // The server may close the connection before it has read so large a body.
+    let status = million.map_or(413, |response| response.status().as_u16());
+    assert!(matches!(status, 413 | 422), "{status}");
     let mut keys = 0;
     let (status, refused) = loop {
         let answer = write(keys..keys + 10_000).await;

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use crate::sqlite::reserve;
+
 /// What a group and everybody else may do with a file.
 const OTHERS: u32 = 0o077;
 /// In a directory with this bit everybody has files of their own, as in `/tmp`.
@@ -32,6 +34,7 @@ pub(super) fn prepare(dir: &Path, owners: &Path, database: &Path) -> io::Result<
         file.push(end);
         close(Path::new(&file));
     }
+    close(&database.with_file_name(reserve::FILE_NAME));
     Ok(())
 }
 

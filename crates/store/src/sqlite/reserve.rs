@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::sqlite::private;
 
 /// The name of the file, beside the database.
-const FILE_NAME: &str = "noetl.reserve";
+pub(super) const FILE_NAME: &str = "noetl.reserve";
 
 /// How much space is reserved: enough for hundreds of cancelled runs, little on any disk.
 pub(super) const RESERVE_BYTES: u64 = 1024 * 1024;
