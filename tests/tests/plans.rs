@@ -264,7 +264,7 @@ const OTHER_ROWS: [&str; 8] = [
     "INSERT INTO noetl.event_key (execution_id, key, seq, hash)
         SELECT 1, 'event:' || n, n, sha256('x') FROM generate_series(1::bigint, $1) AS n",
     "INSERT INTO noetl.catalog (path, version, hash, text, registered_at)
-        SELECT 'many', n, 'hash ' || n, 'text', n FROM generate_series(1, ($1::bigint)::integer) AS n",
+        SELECT 'many', n, encode(sha256(convert_to('text ' || n, 'UTF8')), 'hex'), 'text ' || n, n FROM generate_series(1, ($1::bigint)::integer) AS n",
     "INSERT INTO noetl.setting (key, value)
         SELECT 'permanent:' || n, 'x' FROM generate_series(1::bigint, $1) AS n",
 ];
@@ -322,7 +322,7 @@ impl Statement {
             }
             Self::OverdueCommands => store.overdue_commands(owner).await.map(drop),
             Self::PlaybookByHash => {
-                let hash = PlaybookHash("hash 1".into());
+                let hash = PlaybookHash::of("text 1");
                 store.playbook(&hash).await.map(drop)
             }
             Self::PlaybookByVersion => store.latest("many", Some(1)).await.map(drop),

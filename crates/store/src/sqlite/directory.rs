@@ -30,6 +30,7 @@ use crate::rows::{
 };
 use crate::safe::Safe;
 use crate::sqlite::append::Append;
+use crate::sqlite::function_job::FunctionJob;
 use crate::sqlite::open::Pages;
 use crate::sqlite::owners::{Life, Owners};
 use crate::sqlite::read::Fault;
@@ -150,12 +151,7 @@ impl Sqlite {
         F: FnMut(&Connection) -> Result<T, Refused> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let job = Closure {
-            run,
-            priority,
-            value: None,
-            answer,
-        };
+        let job = FunctionJob::new(run, priority, answer);
         self.enqueue(Box::new(job)).await?;
         answered.await.map_err(|_| stopped())?
     }
@@ -183,35 +179,6 @@ impl Drop for Sqlite {
 
 fn stopped() -> Error {
     Error::Unavailable("the writing thread has stopped".into())
-}
-
-/// A write given as a function.
-struct Closure<T, F> {
-    run: F,
-    priority: Priority,
-    value: Option<T>,
-    answer: oneshot::Sender<Result<T, Error>>,
-}
-
-impl<T, F> Job for Closure<T, F>
-where
-    T: Send,
-    F: FnMut(&Connection) -> Result<T, Refused> + Send,
-{
-    fn run(&mut self, db: &Connection) -> Result<(), Refused> {
-        self.value = Some((self.run)(db)?);
-        Ok(())
-    }
-
-    fn priority(&self) -> Priority {
-        self.priority
-    }
-
-    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
-        let Self { value, answer, .. } = *self;
-        // The asker may be gone; what was written stands all the same.
-        let _ = answer.send(outcome.map(|()| value.expect("a job that ran has a value")));
-    }
 }
 
 #[async_trait]

@@ -9,6 +9,7 @@ mod clock;
 mod directory;
 mod failure;
 mod filesystem;
+mod function_job;
 mod iterations;
 mod open;
 mod owners;

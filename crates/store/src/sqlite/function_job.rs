@@ -1,0 +1,48 @@
+//! A write that is given as a function, as a job of the writing thread.
+
+use rusqlite::Connection;
+use tokio::sync::oneshot::Sender;
+
+use crate::commit::Priority;
+use crate::error::Error;
+use crate::sqlite::writer::{Job, Refused};
+
+/// A function that writes, and where its value is sent.
+pub(super) struct FunctionJob<T, F> {
+    run: F,
+    priority: Priority,
+    value: Option<T>,
+    answer: Sender<Result<T, Error>>,
+}
+
+impl<T, F> FunctionJob<T, F> {
+    pub(super) fn new(run: F, priority: Priority, answer: Sender<Result<T, Error>>) -> Self {
+        Self {
+            run,
+            priority,
+            value: None,
+            answer,
+        }
+    }
+}
+
+impl<T, F> Job for FunctionJob<T, F>
+where
+    T: Send,
+    F: FnMut(&Connection) -> Result<T, Refused> + Send,
+{
+    fn run(&mut self, db: &Connection) -> Result<(), Refused> {
+        self.value = Some((self.run)(db)?);
+        Ok(())
+    }
+
+    fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
+        let Self { value, answer, .. } = *self;
+        // The caller may be gone; what was written stands all the same.
+        let _ = answer.send(outcome.map(|()| value.expect("a job that ran has a value")));
+    }
+}
