@@ -45,6 +45,9 @@ const ROWS_PER_COMMIT_MAX: i64 = 40;
 /// More pages of indexes than a commit finds and changes its rows with; an index that is read as a whole has as many.
 const PAGES_PER_COMMIT_MAX: i64 = 120;
 
+/// How long the counts of a connection are waited for before the next statement.
+const REPORT_CHECK_EVERY: Duration = Duration::from_millis(250);
+
 /// What statements have read.
 #[derive(Debug, Clone, Copy)]
 struct Reads {
@@ -152,8 +155,11 @@ impl Fixture {
                     index_pages: row.get(1),
                 };
             }
-            // Counts arrive when a connection has been idle for a moment.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // A connection reports its counts with a statement that ends a second after the last report, or after ten idle
+            // seconds. This statement finds no row.
+            tokio::time::sleep(REPORT_CHECK_EVERY).await;
+            let absent = WorkerId("absent".into());
+            self.store.session(&absent).await.expect("the store");
         }
     }
 
