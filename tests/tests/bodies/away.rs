@@ -244,28 +244,49 @@ async fn the_cache_answers_while_the_bucket_is_away_and_is_not_needed() {
     }
 }
 
+/// Result stores on a small disk of their own: files that an earlier put leaves for a moment cannot make space on it.
+struct SmallDiskStores {
+    disk: SmallDisk,
+    config: StoresConfig,
+    dir: TempDir,
+}
+
+impl SmallDiskStores {
+    fn new(gcs: &Gcs) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let disk = SmallDisk::mount(dir.path());
+        let config = StoresConfig {
+            dir: Some(disk.path("shared")),
+            gcs: Some(gcs.config()),
+            scratch: disk.path("scratch"),
+            ..nothing(&dir)
+        };
+        Self { disk, config, dir }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_bytes_and_makes_a_stream_wait() {
-    let (gcs, dir) = (Gcs::private(), TempDir::new().unwrap());
-    let disk = SmallDisk::mount(dir.path());
-    let config = StoresConfig {
-        dir: Some(disk.path("shared")),
-        gcs: Some(gcs.config()),
-        scratch: disk.path("scratch"),
-        ..nothing(&dir)
-    };
-    let shared = wishing(&config, &dir, Kind::Pvc, Packing::Plain);
-    let filler = disk.fill();
+async fn a_full_disk_refuses_bytes_until_there_is_space() {
+    let gcs = Gcs::private();
+    let stores = SmallDiskStores::new(&gcs);
+    let shared = wishing(&stores.config, &stores.dir, Kind::Pvc, Packing::Plain);
+    let filler = stores.disk.fill();
     let refused = shared.put(Source::Bytes(noise(1000))).await.unwrap_err();
     let refused = (refused.code(), refused.is_retryable());
     assert_eq!(refused, ("STORAGE_FULL", true));
     drop(filler);
     let stored = shared.put(Source::Bytes(noise(1000))).await.unwrap();
     assert!(shared.get(&reference(&stored)).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_makes_a_stream_wait() {
+    let gcs = Gcs::private();
     for kind in [Kind::Pvc, Kind::Gcs] {
         for count in [1000, 3 * MIB] {
-            let bodies = wishing(&config, &dir, kind, Packing::Plain);
-            let (body, filler) = (noise(count), disk.fill());
+            let stores = SmallDiskStores::new(&gcs);
+            let bodies = wishing(&stores.config, &stores.dir, kind, Packing::Plain);
+            let (body, filler) = (noise(count), stores.disk.fill());
             let mut stream = &body[..];
             let mut putting = std::pin::pin!(bodies.put(Source::Stream(&mut stream)));
             let begin = |context: &mut Context<'_>| {
