@@ -1,7 +1,6 @@
 //! What goes wrong with stores elsewhere: refusals, silence, uploads that break off, full disks, and stores nobody configured.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -288,14 +287,10 @@ async fn a_full_disk_makes_a_stream_wait() {
             let bodies = wishing(&stores.config, &stores.dir, kind, Packing::Plain);
             let (body, filler) = (noise(count), stores.disk.fill());
             let mut stream = &body[..];
-            let mut putting = std::pin::pin!(bodies.put(Source::Stream(&mut stream)));
-            let begin = |context: &mut Context<'_>| {
-                assert!(putting.as_mut().poll(context).is_pending());
-                Poll::Ready(())
-            };
-            std::future::poll_fn(begin).await;
-            drop(filler);
-            let stored = tokio::time::timeout(WAIT_MAX, putting).await;
+            let putting = bodies.put(Source::Stream(&mut stream));
+            let making_space = async { drop(filler) };
+            let both = async { tokio::join!(putting, making_space).0 };
+            let stored = tokio::time::timeout(WAIT_MAX, both).await;
             let stored = stored.expect("there is space again").unwrap();
             assert!(bodies.get(&reference(&stored)).await.unwrap() == body);
         }
