@@ -267,9 +267,9 @@ impl SmallDiskStores {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_bytes_until_there_is_space() {
     let gcs = Gcs::private();
-    let stores = SmallDiskStores::new(&gcs);
-    let shared = wishing(&stores.config, &stores.dir, Kind::Pvc, Packing::Plain);
-    let filler = stores.disk.fill();
+    let small = SmallDiskStores::new(&gcs);
+    let shared = wishing(&small.config, &small.dir, Kind::Pvc, Packing::Plain);
+    let filler = small.disk.fill();
     let refused = shared.put(Source::Bytes(noise(1000))).await.unwrap_err();
     let refused = (refused.code(), refused.is_retryable());
     assert_eq!(refused, ("STORAGE_FULL", true));
@@ -283,9 +283,9 @@ async fn a_full_disk_makes_a_stream_wait() {
     let gcs = Gcs::private();
     for kind in [Kind::Pvc, Kind::Gcs] {
         for count in [1000, 3 * MIB] {
-            let stores = SmallDiskStores::new(&gcs);
-            let bodies = wishing(&stores.config, &stores.dir, kind, Packing::Plain);
-            let (body, filler) = (noise(count), stores.disk.fill());
+            let small = SmallDiskStores::new(&gcs);
+            let bodies = wishing(&small.config, &small.dir, kind, Packing::Plain);
+            let (body, filler) = (noise(count), small.disk.fill());
             let mut stream = &body[..];
             let putting = bodies.put(Source::Stream(&mut stream));
             let making_space = async { drop(filler) };
