@@ -6,6 +6,7 @@ use crate::house::{File, Finding, assert_catches, assert_clean, assert_passes};
 const PAGES: &[&str] = &[
     "README.md",
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "deploy/README.md",
@@ -15,6 +16,15 @@ const PAGES: &[&str] = &[
     "docs/concepts/",
     "docs/contributing/",
     "docs/guide/",
+    "docs/reference/api.md",
+    "docs/reference/configuration.md",
+    "docs/reference/events.md",
+    "docs/reference/known-limits.md",
+    "docs/reference/playbook.md",
+    "docs/reference/reliability.md",
+    "docs/reference/templates.md",
+    "docs/reference/tools.md",
+    "docs/reference/worker-protocol.md",
     "docs/start/",
 ];
 
