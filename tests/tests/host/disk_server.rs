@@ -40,8 +40,8 @@ impl DiskServer {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        let ready = line(&mut said, "serving");
-        let url = ready.split_whitespace().nth(1).unwrap().to_owned();
+        let ready = line(&mut said, "listening on");
+        let url = ready.split_whitespace().nth(2).unwrap().to_owned();
         let log = Arc::new(Mutex::new(String::new()));
         let written = Arc::clone(&log);
         std::thread::spawn(move || {
