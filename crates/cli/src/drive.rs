@@ -160,7 +160,7 @@ impl Follow<'_> {
         match events.first() {
             Some(first) if first.seq == view.last.next() => {
                 self.fold(events, view);
-                // A server may send the events of one commit in several parts, so the end of a run is read from the log.
+                // A server may send one commit in several parts, so the end of a run is read from the log.
                 match news {
                     News::Events(_) if view.status != RunStatus::Running => {
                         self.catch_up(view).await

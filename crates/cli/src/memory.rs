@@ -42,8 +42,7 @@ pub(crate) fn return_unused() {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn return_now() {
-    // SAFETY: the call takes the allocator's own locks and returns unused pages. Its result, whether it returned any, is
-    // not needed.
+    // SAFETY: the call takes the allocator's own locks and returns unused pages. Its result is not needed.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
