@@ -99,8 +99,8 @@ impl DiskServer {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        let ready = line(&mut said, "serving");
-        let url = ready.split_whitespace().nth(1).unwrap().to_owned();
+        let ready = line(&mut said, "listening on");
+        let url = ready.split_whitespace().nth(2).unwrap().to_owned();
         let log = RecordedLog::read(said);
         // Another test of this process may have done so before.
         let _ = rustls::crypto::ring::default_provider().install_default();
