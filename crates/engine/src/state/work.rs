@@ -94,7 +94,7 @@ fn issue(state: &mut State, event: &Event, issued: &CommandIssued) {
 }
 
 /// Removes `from..to` from the returned ranges, and returns the number of workers that died while running it. The
-/// number is only known for a single iteration that was returned alone; a range says nothing about its parts.
+/// number is only known for a single iteration that was returned alone; for a range, it is unknown which part failed.
 fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
     let mut strikes = 0;
     let mut rest = Vec::with_capacity(loop_.returned.len());
