@@ -240,7 +240,7 @@ impl TaskLog<'_> {
         let Some(masks) = &self.masks else {
             return text.to_owned();
         };
-        let mut cut = self.cut.lock().expect("no thread panics while it holds this lock");
+        let mut cut = self.cut.lock().expect("the lock is not poisoned");
         let goes_on = &mut cut[usize::from(stream == Stream::Stderr)];
         // Tools pass a long line in parts, with a note about omitted output between two of them.
         let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with(tools::LEFT_OUT);
@@ -254,7 +254,7 @@ impl TaskLog<'_> {
     }
 
     fn printed(&self) -> MutexGuard<'_, Printed> {
-        self.printed.lock().expect("no thread panics while it holds this lock")
+        self.printed.lock().expect("the lock is not poisoned")
     }
 }
 

@@ -69,7 +69,7 @@ impl Elements {
 
     /// Returns the cache entry of a list; evicts the least recently used entry if the cache is full.
     fn cell(&self, key: Key) -> Slot {
-        let mut kept = self.kept.lock().expect("no thread panics while it holds this lock");
+        let mut kept = self.kept.lock().expect("the lock is not poisoned");
         let found = kept.iter().position(|(known, _)| *known == key);
         let entry = found.and_then(|index| kept.remove(index));
         let entry = entry.unwrap_or_else(|| (key, Arc::default()));

@@ -131,29 +131,26 @@ impl Hand {
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         self.loaded
             .lock()
-            .expect("no thread panics while it holds this lock")
+            .expect("the lock is not poisoned")
             .loaded()
     }
 
     /// Adds loaded values, for every pipeline of the command.
     pub(crate) fn remember(&self, more: Loaded, sizes: Vec<(String, u64)>) -> Arc<Loaded> {
-        let mut held = self
-            .loaded
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut held = self.loaded.lock().expect("the lock is not poisoned");
         held.add(more, sizes);
         held.loaded()
     }
 
     /// Whether no `select` warning was logged for this task yet.
     pub(crate) fn is_first_warning(&self, task: &Name) -> bool {
-        let mut warned = self.warned.lock().expect("no thread panics while it holds this lock");
+        let mut warned = self.warned.lock().expect("the lock is not poisoned");
         warned.insert(task.clone())
     }
 
     /// Returns the path of a new file of this command.
     pub(crate) fn scratch_file(&self) -> Result<PathBuf, Box<TaskError>> {
-        let mut scratch = self.scratch.lock().expect("no thread panics while it holds this lock");
+        let mut scratch = self.scratch.lock().expect("the lock is not poisoned");
         let folder = match scratch.folder.take() {
             Some(folder) => folder,
             None => scratch::folder(&self.shared.config.scratch_dir)?,

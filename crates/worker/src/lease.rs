@@ -133,18 +133,14 @@ impl Lease {
 
     /// Adds events to the next report.
     pub(crate) fn push(&self, events: &mut Vec<Event>) {
-        let mut outbox = self.outbox.lock().expect("no thread panics while it holds this lock");
+        let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
         outbox.pushed += events.len() as u64;
         outbox.pending.append(events);
     }
 
     /// Sends a report if necessary. Returns when all events pushed so far are durable.
     pub(crate) async fn flush(&self) -> Result<(), Gone> {
-        let target = self
-            .outbox
-            .lock()
-            .expect("no thread panics while it holds this lock")
-            .pushed;
+        let target = self.outbox.lock().expect("the lock is not poisoned").pushed;
         let _turn = self.sending.lock().await;
         if self.sent.load(Ordering::Acquire) >= target {
             return if self.order() == Order::Gone {
@@ -169,7 +165,7 @@ impl Lease {
 
     async fn deliver(&self, end: ReportEnd) -> Result<Vec<Claimed>, Gone> {
         let (events, upto) = {
-            let mut outbox = self.outbox.lock().expect("no thread panics while it holds this lock");
+            let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
             (std::mem::take(&mut outbox.pending), outbox.pushed)
         };
         let next = self.send(self.report(events, end)).await?;

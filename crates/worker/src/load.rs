@@ -71,7 +71,8 @@ pub(crate) async fn resolve<T>(
             Err(failed) => return Err(Unresolved::Template(failed)),
         }
     }
-    let message = format!("a template still requests more data after {ROUNDS_MAX} rounds of loading");
+    let message =
+        format!("a template still requests more data after {ROUNDS_MAX} rounds of loading");
     let error = TaskError::new(ErrorKind::Transform, "TEMPLATE_LIMIT", message);
     Err(Unresolved::Missing(Box::new(error)))
 }

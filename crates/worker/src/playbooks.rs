@@ -154,14 +154,14 @@ pub(crate) struct Playbooks {
 impl Playbooks {
     /// Returns a playbook from the cache.
     pub(crate) fn find(&self, hash: &PlaybookHash) -> Option<Arc<Prepared>> {
-        let kept = self.kept.lock().expect("no thread panics while it holds this lock");
+        let kept = self.kept.lock().expect("the lock is not poisoned");
         let found = kept.iter().find(|(known, _)| known == hash);
         found.map(|(_, prepared)| prepared.clone())
     }
 
     /// Adds a playbook; evicts the oldest entry if the cache is full.
     pub(crate) fn keep(&self, hash: &PlaybookHash, prepared: Arc<Prepared>) {
-        let mut kept = self.kept.lock().expect("no thread panics while it holds this lock");
+        let mut kept = self.kept.lock().expect("the lock is not poisoned");
         if kept.len() >= KEPT_MAX {
             kept.pop_front();
         }

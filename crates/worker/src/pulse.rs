@@ -60,7 +60,10 @@ pub(crate) async fn beat(
 }
 
 fn silence(shared: &Shared) {
-    tracing::warn!("no heartbeat response for {} s; stopping running tasks", SILENCE_MAX.as_secs());
+    tracing::warn!(
+        "no heartbeat response for {} s; stopping running tasks",
+        SILENCE_MAX.as_secs()
+    );
     shared.tell_all(Order::Abandon);
 }
 

@@ -140,7 +140,7 @@ fn input(
                 all.extend(map);
             }
             Value::Null => {}
-            _ => return Err(wrong("`input` must evaluate to a map".to_owned(), task.span)),
+            _ => return Err(wrong("`input` must be a map".to_owned(), task.span)),
         }
         let taint = if taints.values().all(Taint::is_clean) {
             Taint::Clean
@@ -357,7 +357,10 @@ fn timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
             } else {
                 value.to_string()
             };
-            wrong(format!("invalid `timeout` {quoted}: expected a duration such as `30s`"), span)
+            wrong(
+                format!("invalid `timeout` {quoted}: expected a duration such as `30s`"),
+                span,
+            )
         };
         model::duration::parse(value).map(Some).ok_or_else(span_of)
     };

@@ -184,6 +184,6 @@ impl Shared {
     }
 
     fn leases(&self) -> std::sync::MutexGuard<'_, HashMap<CommandId, Arc<Lease>>> {
-        self.leases.lock().expect("no thread panics while it holds this lock")
+        self.leases.lock().expect("the lock is not poisoned")
     }
 }
