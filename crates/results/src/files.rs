@@ -19,7 +19,7 @@ pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 /// Drafts that were not modified for this long belong to dead processes.
 const DRAFT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Maximum number of blocking disk operations at once; further ones wait. Each thread needs its own stack.
+/// Maximum number of blocking disk operations at once; further ones wait, because each thread takes memory.
 static TURNS: Semaphore = Semaphore::const_new(16);
 
 /// Reads a range of a file in chunks.
