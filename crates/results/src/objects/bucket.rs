@@ -40,7 +40,7 @@ pub struct Found {
     pub uri: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// ETag of the content.
+    /// `ETag` of the content.
     pub etag: Option<String>,
     /// Time of the last write, in RFC 3339.
     pub modified: Option<String>,

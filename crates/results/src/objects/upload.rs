@@ -30,7 +30,7 @@ impl From<object_store::Error> for Unsent {
     }
 }
 
-/// Uploads a body from memory; returns its ETag.
+/// Uploads a body from memory; returns its `ETag`.
 pub(super) async fn whole(
     client: &dyn ObjectStore,
     key: &Path,
