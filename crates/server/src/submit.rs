@@ -134,7 +134,7 @@ fn warn_of_missing_stores(shared: &Shared, execution_id: ExecutionId, registered
         let kind = store.and_then(::results::Kind::named);
         if let Some(remedy) = kind.and_then(|kind| shared.bodies.missing(kind)) {
             let task = task.label.as_str();
-            tracing::warn!(%execution_id, task, store, remedy, "result store is not configured; using the default store");
+            tracing::warn!(%execution_id, task, store, remedy, "result store not configured; using the default store");
         }
     }
 }
