@@ -92,7 +92,7 @@ impl<'k> Resolving<'k> {
                 let value = value.map(|value| Value::from(value.as_str()));
                 value.ok_or_else(|| {
                     let variable = shown(entry, variable);
-                    format!("environment variable {variable} is not set on the server; only variables that start with {ENV_PREFIX} can be read")
+                    format!("variable {variable} is not set on the server; its name must start with {ENV_PREFIX}")
                 })
             })?),
             KeychainKind::File => {
