@@ -79,7 +79,7 @@ pub(crate) struct Registered {
 pub(crate) enum Unusable {
     #[error("the playbook has errors")]
     Invalid(Vec<Diagnostic>),
-    #[error("playbook `{0}` not found in the catalog")]
+    #[error("playbook `{0}` is not in the catalog")]
     NotFound(String),
     #[error(transparent)]
     Store(#[from] store::Error),

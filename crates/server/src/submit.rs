@@ -43,7 +43,7 @@ pub enum SubmitError {
     #[error("the playbook has errors")]
     Invalid(Vec<Diagnostic>),
     /// The catalog does not have this playbook.
-    #[error("playbook `{0}` not found in the catalog")]
+    #[error("playbook `{0}` is not in the catalog")]
     NoPlaybook(String),
     /// The engine refuses the submission.
     #[error(transparent)]

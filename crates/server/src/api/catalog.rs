@@ -93,7 +93,7 @@ async fn entry(api: &Api, path: &str, version: Option<u32>) -> Result<CatalogEnt
     entry.ok_or_else(|| {
         let detail = match version {
             Some(version) => format!("playbook `{path}` has no version {version}"),
-            None => format!("playbook `{path}` not found in the catalog"),
+            None => format!("playbook `{path}` is not in the catalog"),
         };
         ApiError::not_found("PLAYBOOK_NOT_FOUND", detail)
     })

@@ -107,7 +107,7 @@ async fn path_of(api: &Api, id: &str) -> Result<String, ApiError> {
     if let Some(entry) = api.store().latest(path, None).await? {
         Ok(entry.path.to_string())
     } else {
-        let detail = format!("playbook `{path}` not found in the catalog");
+        let detail = format!("playbook `{path}` is not in the catalog");
         Err(ApiError::not_found("PLAYBOOK_NOT_FOUND", detail))
     }
 }

@@ -203,7 +203,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::Invalid(diagnostics) => playbook(&diagnostics),
             SubmitError::Refused(refusal) => refusal.into(),
             SubmitError::NoPlaybook(path) => {
-                let detail = format!("playbook `{path}` not found in the catalog");
+                let detail = format!("playbook `{path}` is not in the catalog");
                 Self::not_found("PLAYBOOK_NOT_FOUND", detail).remedy(
                     "register it first: POST /api/catalog/register, or `noetl register FILE`",
                 )
