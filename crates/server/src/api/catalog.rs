@@ -92,7 +92,7 @@ async fn entry(api: &Api, path: &str, version: Option<u32>) -> Result<CatalogEnt
     let entry = api.store().latest(path, version).await?;
     entry.ok_or_else(|| {
         let detail = match version {
-            Some(version) => format!("playbook `{path}` has no version {version}"),
+            Some(version) => format!("playbook `{path}` has no version {version} in the catalog"),
             None => format!("playbook `{path}` is not in the catalog"),
         };
         ApiError::not_found("PLAYBOOK_NOT_FOUND", detail)
