@@ -123,7 +123,7 @@ impl Server {
         Ok(keep_admin(&*self.shared.store, token).await?)
     }
 
-    /// The OpenAPI document as JSON text.
+    /// The API document as JSON text.
     pub fn api_document() -> &'static str {
         router::document()
     }

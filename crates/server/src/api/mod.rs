@@ -1,6 +1,6 @@
 //! The HTTP API: one file per subject, one place that converts errors to HTTP, and a typed permission for every route.
 //!
-//! The OpenAPI document is generated from the handlers, and a test checks that each route requires the role it
+//! The API document is generated from the handlers, and a test checks that each route requires the role it
 //! declares.
 
 pub(crate) mod access;

@@ -1,4 +1,4 @@
-//! The routes with their handlers, and the OpenAPI document that is generated from them.
+//! The routes with their handlers, and the API document that is generated from them.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Modify for Scheme {
     }
 }
 
-/// The OpenAPI document as text.
+/// The API document as text.
 pub(crate) fn document() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -72,7 +72,7 @@ fn all() -> OpenApiRouter<Api> {
         .merge(slow())
 }
 
-/// Every route, and the OpenAPI document.
+/// Every route, and the API document.
 pub(crate) fn routes(api: Api) -> (Router, utoipa::openapi::OpenApi) {
     let (router, document) = all().split_for_parts();
     let router = router

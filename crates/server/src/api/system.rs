@@ -84,7 +84,7 @@ pub(crate) async fn stats(State(api): State<Api>, _may: Authorized<View>) -> Ans
     })))
 }
 
-/// Read the OpenAPI document.
+/// Read the API document.
 #[utoipa::path(get, path = "/openapi.json", tag = "system",
     responses((status = 200, description = "OpenAPI 3.1", body = Object), Failures),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
