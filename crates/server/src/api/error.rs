@@ -237,7 +237,7 @@ impl From<wire::Error> for ApiError {
     fn from(error: wire::Error) -> Self {
         match error {
             wire::Error::Fenced(_) => Self::conflict("FENCED", error.to_string()),
-            wire::Error::NotFound(_) => Self::not_found("NOT_FOUND", error.to_string()),
+            wire::Error::NotFound(what) => Self::not_found("NOT_FOUND", what),
             wire::Error::Denied {
                 code,
                 detail,
