@@ -132,7 +132,7 @@ codes! {
         => "Set the limit: `spec: {mode: parallel, max_in_flight: 8}`."
     "W208" "Endless jump: no rule leaves it, so the step fails after 10,000 jumps."
         => "Add a `when` to the jump, and a rule with `do: break` or `do: fail`."
-    "W209" "Unreachable step: no arc points to it."
+    "W209" "Unreachable step: no path of arcs leads to it from the first step."
         => "Add an arc to it, or remove it."
     "W210" "Undefined name: it has no default and must be passed as an input."
         => "Correct the spelling, or add a default for it under `workload`."
