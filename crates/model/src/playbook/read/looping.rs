@@ -108,7 +108,7 @@ impl Reader {
             _ => false,
         };
         if !is_list {
-            self.wrong_type(node, "loop.in", "a list, or a template that gives one");
+            self.wrong_type(node, "loop.in", "a list, or a template for one");
             return None;
         }
         Some(self.tree(node))

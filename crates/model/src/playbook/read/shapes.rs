@@ -301,7 +301,7 @@ pub(crate) const TASK_REFUSED: Refused = &[
     ("expr", "use `when` for conditions, in `spec.policy.rules`"),
     (
         "retry",
-        "retry with `spec.policy.rules: [{when: …, then: {do: retry, attempts: 3}}]`; a retry inside the tool goes under `spec.retry`",
+        "retry with `spec.policy.rules: [{when: …, then: {do: retry, attempts: 3}}]`; for retries inside the tool, use `spec.retry`",
     ),
     (
         "sink",
